@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  A batch: operations are recorded, then run together.
+ *
+ *  Errors are sticky. A call on a batch that has failed does nothing; a recording call then
+ *  returns the empty tensor, and submit or execute returns the first error.
+ *  A batch belongs to one thread at a time; different batches of one context may be used by
+ *  different threads at once. */
+#ifndef KILN_BATCH_H
+#define KILN_BATCH_H
+
+#include <kiln/status.h>
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Make an empty batch. Owner: the caller, until kiln_batch_release(); it holds the context.
+ *  Threads: any. Errors: NULL without memory or without a context (see kiln_last_error()). */
+KILN_API KILN_MUST_CHECK kiln_batch *kiln_batch_create(kiln_context *context);
+
+/** Release a batch. One that is still running is released when it has completed; the host memory
+ *  that it borrowed stays borrowed until then. NULL does nothing.
+ *  Threads: one at a time. Errors: none. */
+KILN_API void kiln_batch_release(kiln_batch *batch);
+
+/** Forget everything recorded, errors too, and start again with the same memory; waits for a run
+ *  that is still under way. Tensors recorded before no longer name anything.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, DEVICE_ERROR. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_reset(kiln_batch *batch);
+
+/** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
+KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
+
+/** The first error's sentence: which call, which operands, which shapes. Empty without an error.
+ *  Owner: the batch. Threads: one at a time. Errors: none. */
+KILN_API const char *kiln_batch_error(const kiln_batch *batch);
+
+/* ---- values that enter a batch ---- */
+
+/** A tensor from host memory: dims[0] * ... * dims[rank - 1] elements, row-major. Rank 0 is a
+ *  scalar; dims may be NULL then. The content is read when the batch runs, each time it runs.
+ *  Owner: `data` is borrowed until the last run has completed. Threads: one at a time.
+ *  Errors (sticky): INVALID_ARGUMENT, TOO_LARGE, OUT_OF_HOST_MEMORY. */
+KILN_API kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank,
+                                 const size_t *dims, const void *data);
+
+/** A tensor from a buffer of the same context; its content is the one before this batch runs.
+ *  Owner: the batch holds the buffer. Threads: one at a time.
+ *  Errors (sticky): INVALID_ARGUMENT for NULL or another context's buffer. */
+KILN_API kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer);
+
+/** A scalar constant of the given type; it broadcasts against anything.
+ *  Threads: one at a time. Errors (sticky): INVALID_ARGUMENT if the type cannot hold the value. */
+KILN_API kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value);
+
+/* ---- results that leave a batch ---- */
+
+/** Ask for a result: its elements, row-major, are written to `data` by each run. `bytes` must be
+ *  its exact size. Reading one tensor twice, to two places, is allowed.
+ *  Owner: `data` is borrowed until the last run has completed. Threads: one at a time.
+ *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT (NULL, wrong size). */
+KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes);
+
+/** Ask for a result to be left in a buffer of the same type and shape. The buffer may be imported
+ *  by this very batch: imports see its content before the run.
+ *  Owner: the batch holds the buffer. Threads: one at a time.
+ *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH. */
+KILN_API kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer);
+
+/** Take an upload's content from elsewhere in later runs, at no planning cost.
+ *  Owner: `data` is borrowed as by kiln_upload(). Threads: one at a time.
+ *  Errors (sticky): INVALID_HANDLE if the tensor is no upload, INVALID_ARGUMENT for NULL. */
+KILN_API kiln_status kiln_rebind_upload(kiln_batch *batch, kiln_tensor tensor, const void *data);
+
+/** Put a requested result elsewhere in later runs, at no planning cost. With several reads of one
+ *  tensor this moves the first.
+ *  Owner: `data` is borrowed as by kiln_read(). Threads: one at a time.
+ *  Errors (sticky): INVALID_HANDLE if the tensor was not asked for, as kiln_rebind_upload(). */
+KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, void *data);
+
+/* ---- running ---- */
+
+/** Run the batch and wait until every requested result is in place. May be called again: the
+ *  same operations run on the inputs' content of that moment.
+ *  Threads: one at a time. Errors: the batch's first error, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
+ *  DEVICE_ERROR, FORKED. An error of a run is not sticky: the batch may be run again. */
+KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
+
+/** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with
+ *  kiln_context_finish(). It may be submitted again before it has completed: runs follow each other.
+ *  Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time.
+ *  Errors: as kiln_batch_execute(); *event is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **event);
+
+/** Called once, from a thread of the OpenCL driver, when a submission has completed or failed. */
+typedef void (*kiln_event_callback)(kiln_status status, void *user);
+
+/** Wait for a submission. Threads: any. Errors: DEVICE_ERROR if a command of it failed. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_event_wait(kiln_event *event);
+
+/** KILN_OK when the submission has completed, KILN_NOT_READY before, an error if it failed.
+ *  Threads: any. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_event_poll(kiln_event *event);
+
+/** Have `callback` called with `user` when the submission has completed; at once if it has. It
+ *  must not call into kiln beyond kiln_event_*, nor block.
+ *  Threads: any. Errors: INVALID_ARGUMENT, DEVICE_ERROR. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_event_notify(kiln_event *event,
+                                                       kiln_event_callback callback, void *user);
+
+/** Release an event; the submission goes on. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_event_release(kiln_event *event);
+
+/* ---- asking ---- */
+
+/** Type, rank and dimensions (KILN_MAX_RANK places) of a tensor; any of the three may be NULL.
+ *  Threads: one at a time. Errors: INVALID_HANDLE, INVALID_ARGUMENT; not sticky. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor,
+                                                       kiln_type *type, size_t *rank,
+                                                       size_t *dims);
+
+/** How many operations are recorded, inputs and constants not counted. Threads: one at a time. */
+KILN_API size_t kiln_batch_operation_count(const kiln_batch *batch);
+
+/** How many inputs and requested results the batch has. Threads: one at a time. */
+KILN_API size_t kiln_batch_buffer_count(const kiln_batch *batch);
+
+/** What one run will cost, known before it: plans the batch if it is not yet planned. */
+typedef struct kiln_batch_cost {
+    size_t launches;          /**< kernels enqueued */
+    size_t uploads;           /**< transfers to the device */
+    size_t downloads;         /**< transfers from the device */
+    uint64_t peak_bytes;      /**< most device memory beyond imported and exported buffers */
+    uint64_t unshared_bytes;  /**< the same if no two intermediates shared memory */
+    uint64_t saved_bytes;     /**< memory traffic that fusion saves in each run */
+} kiln_batch_cost;
+
+/** Fill `cost`. Threads: one at a time. Errors: the batch's first error, INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost);
+
+/** Explain the batch in text: graph, passes, groups, memory plan, kernel text; what was fused,
+ *  dropped, why not, and the bytes saved. Plans the batch if it is not yet planned.
+ *  Owner: the caller frees *text with kiln_free(). Threads: one at a time.
+ *  Errors: the batch's first error, OUT_OF_HOST_MEMORY; *text is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_explain(kiln_batch *batch, char **text);
+
+/** Free memory that kiln handed out. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Device memory that outlives batches: weights, tables, state. */
+#ifndef KILN_BUFFER_H
+#define KILN_BUFFER_H
+
+#include <kiln/status.h>
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Make a buffer for a tensor of this type and shape, row-major; its content is undefined.
+ *  Owner: the caller, until kiln_buffer_release(); it holds the context. Threads: any.
+ *  Errors: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_DEVICE_MEMORY; *buffer is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_create(kiln_context *context, kiln_type type,
+                                                        size_t rank, const size_t *dims,
+                                                        kiln_buffer **buffer);
+
+/** Take another reference. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_buffer_retain(kiln_buffer *buffer);
+
+/** Give a reference back. Batches that import the buffer hold their own. NULL does nothing.
+ *  Threads: any. Errors: none. */
+KILN_API void kiln_buffer_release(kiln_buffer *buffer);
+
+/** Copy `bytes` bytes of host memory to byte `offset` of the buffer; returns when `data` may be
+ *  reused. Threads: any; ordered with the batches of its context by submission.
+ *  Errors: INVALID_ARGUMENT (range beyond the end, NULL, mapped), DEVICE_ERROR, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset,
+                                                       const void *data, size_t bytes);
+
+/** Copy `bytes` bytes from byte `offset` of the buffer to host memory, and wait for them.
+ *  Threads: any. Errors: as kiln_buffer_write(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset,
+                                                      void *data, size_t bytes);
+
+/** Map the whole buffer into host memory for reading and writing, after all work submitted so
+ *  far. No batch may use the buffer until it is unmapped.
+ *  Owner: the buffer; the pointer is valid until kiln_buffer_unmap(). Threads: any.
+ *  Errors: WRONG_STATE if mapped already, DEVICE_ERROR, FORKED; *data is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data);
+
+/** End a mapping: what was written is seen by later batches.
+ *  Threads: any. Errors: WRONG_STATE if not mapped, DEVICE_ERROR. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_unmap(kiln_buffer *buffer);
+
+/** Bytes of the buffer's content; 0 for NULL. Threads: any. Errors: none. */
+KILN_API size_t kiln_buffer_bytes(const kiln_buffer *buffer);
+
+/** Type, rank and dimensions (KILN_MAX_RANK places) of a buffer; any of the three may be NULL.
+ *  Threads: any. Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_shape(const kiln_buffer *buffer, kiln_type *type,
+                                                       size_t *rank, size_t *dims);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

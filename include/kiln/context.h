@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  A context: one device with its queue, its kernel cache and its buffer pool. */
+#ifndef KILN_CONTEXT_H
+#define KILN_CONTEXT_H
+
+#include <kiln/device.h>
+#include <kiln/status.h>
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What the disk part of the kernel cache may do. */
+typedef enum kiln_cache_mode {
+    KILN_CACHE_DEFAULT = 0,    /**< as $KILN_CACHE says ("on", "ro", "off"); else on */
+    KILN_CACHE_ON = 1,         /**< read and write */
+    KILN_CACHE_READ_ONLY = 2,  /**< read, never write */
+    KILN_CACHE_OFF = 3         /**< memory only */
+} kiln_cache_mode;
+
+/** Whether the device works on the host's own memory. */
+typedef enum kiln_host_memory {
+    KILN_HOST_MEMORY_DEFAULT = 0,  /**< as $KILN_HOST_MEMORY says ("shared", "separate");
+                                        else as the device says */
+    KILN_HOST_MEMORY_SHARED = 1,   /**< uploads and reads use the caller's memory in place */
+    KILN_HOST_MEMORY_SEPARATE = 2  /**< uploads and reads are transfers */
+} kiln_host_memory;
+
+/** How a context is made. Start from KILN_CONTEXT_OPTIONS_INIT; zero in a field is its default. */
+typedef struct kiln_context_options {
+    size_t size;                  /**< sizeof(kiln_context_options), set by the initialiser */
+    const char *device;           /**< which device, as kiln_device_find() reads it */
+    const char *cache_dir;        /**< kernel cache; NULL: $KILN_CACHE_DIR, $XDG_CACHE_HOME/kiln,
+                                       ~/.cache/kiln, in this order */
+    uint64_t cache_limit;         /**< most bytes on disk; 0: 256 MiB */
+    kiln_cache_mode cache;        /**< what the disk cache may do */
+    kiln_host_memory host_memory; /**< whether host memory is used in place */
+    const char *matmul;           /**< matmul implementation by name; NULL: $KILN_MATMUL, else the
+                                       heuristic picks for each product */
+    int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
+    const char *trace;            /**< write spans here as a Chrome trace when the context is
+                                       released; NULL: $KILN_TRACE */
+} kiln_context_options;
+
+/** Options with every default. */
+#define KILN_CONTEXT_OPTIONS_INIT {sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT,      \
+                                   KILN_HOST_MEMORY_DEFAULT, 0, 0, 0}
+
+/** What a context has done so far. Counts; bytes where the name says so. */
+typedef struct kiln_context_stats {
+    uint64_t uploads;              /**< transfers from host to device */
+    uint64_t upload_bytes;         /**< their bytes */
+    uint64_t downloads;            /**< transfers from device to host */
+    uint64_t download_bytes;       /**< their bytes */
+    uint64_t launches;             /**< kernels enqueued */
+    uint64_t batches;              /**< batches submitted */
+    uint64_t plans_made;           /**< batches that had to be planned */
+    uint64_t plans_reused;         /**< batches that found their plan */
+    uint64_t kernels_compiled;     /**< programs built from source */
+    uint64_t kernels_from_disk;    /**< programs built from a binary of the disk cache */
+    uint64_t kernels_from_memory;  /**< look-ups answered by this context */
+    uint64_t cache_stores;         /**< entries written to disk */
+    uint64_t cache_failures;       /**< entries rejected, unreadable or not writable */
+    uint64_t buffers_live;         /**< buffers not yet released */
+    uint64_t buffer_bytes;         /**< their bytes */
+    uint64_t pool_bytes;           /**< device memory that the pool holds, in use or idle */
+} kiln_context_stats;
+
+/** Make a context. `options` may be NULL.
+ *  Owner: the caller, until kiln_context_release(). Threads: any; the context itself may be used
+ *  by many threads at once. Errors: NO_DEVICE, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
+ *  INVALID_ARGUMENT; kiln_last_error() has the sentence and *context is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_create(const kiln_context_options *options,
+                                                         kiln_context **context);
+
+/** Take another reference. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_context_retain(kiln_context *context);
+
+/** Give a reference back; batches, buffers and events hold their own. With the last one the queue
+ *  is finished, pending cache entries are stored and the trace is written. NULL does nothing.
+ *  Threads: any. Errors: none. */
+KILN_API void kiln_context_release(kiln_context *context);
+
+/** Wait until everything submitted so far has completed.
+ *  Threads: any. Errors: DEVICE_ERROR, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_finish(kiln_context *context);
+
+/** The device of this context. Owner: the caller's structure is filled. Threads: any.
+ *  Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_device(const kiln_context *context,
+                                                         kiln_device_info *info);
+
+/** Counters since the context was made. Owner: the caller's structure is filled. Threads: any.
+ *  Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *context,
+                                                            kiln_context_stats *stats);
+
+/** Wait until kernels compiled so far are in the disk cache (they are stored in the background,
+ *  after their first launch). Threads: any. Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
+
+/** Give idle memory of the buffer pool back to the device. Threads: any.
+ *  Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @mainpage kiln
+ *  Record operations in a batch; kiln fuses them, compiles OpenCL kernels once into a disk cache,
+ *  runs them in order and brings back only the results that were asked for. */
+/** @file
+ *  Everything but the OpenCL interoperation of kiln/opencl.h. */
+#ifndef KILN_KILN_H
+#define KILN_KILN_H
+
+#include <kiln/batch.h>
+#include <kiln/buffer.h>
+#include <kiln/cache.h>
+#include <kiln/context.h>
+#include <kiln/device.h>
+#include <kiln/elementwise.h>
+#include <kiln/now.h>
+#include <kiln/operations.h>
+#include <kiln/reductions.h>
+#include <kiln/status.h>
+#include <kiln/types.h>
+#include <kiln/version.h>
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  What a call may answer, and the sentence that goes with it. */
+#ifndef KILN_STATUS_H
+#define KILN_STATUS_H
+
+#include <kiln/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Every status: name, value (part of the binary interface), meaning. */
+#define KILN_STATUS_MAP(X)                                                                         \
+    X(OK, 0, "success")                                                                            \
+    X(NOT_READY, 1, "the work has not completed yet")                                              \
+    X(INVALID_ARGUMENT, -1, "an argument is not valid")                                            \
+    X(INVALID_HANDLE, -2, "a handle names nothing in this batch")                                  \
+    X(SHAPE_MISMATCH, -3, "shapes do not fit together")                                            \
+    X(TYPE_MISMATCH, -4, "data types do not fit together")                                         \
+    X(TOO_LARGE, -5, "a size is beyond what can be addressed or allocated")                        \
+    X(OUT_OF_HOST_MEMORY, -6, "the host is out of memory")                                         \
+    X(OUT_OF_DEVICE_MEMORY, -7, "the device is out of memory")                                     \
+    X(NO_DEVICE, -8, "no OpenCL device fits")                                                      \
+    X(DEVICE_ERROR, -9, "an OpenCL call failed")                                                   \
+    X(BUILD_FAILED, -10, "a kernel could not be compiled")                                         \
+    X(UNSUPPORTED, -11, "the device or this build cannot do that")                                 \
+    X(IO_ERROR, -12, "a file could not be read or written")                                        \
+    X(WRONG_STATE, -13, "the object is not in a state that allows the call")                       \
+    X(FORKED, -14, "the context was made before a fork and cannot be used in the child")
+
+/** The status of a call: zero is success, below zero is an error. */
+typedef enum kiln_status {
+#define KILN_STATUS_ENUM(name, value, text) KILN_##name = (value),
+    KILN_STATUS_MAP(KILN_STATUS_ENUM)
+#undef KILN_STATUS_ENUM
+} kiln_status;
+
+/** The name of a status, such as "SHAPE_MISMATCH"; "UNKNOWN" for a value that is none.
+ *  Owner: static text. Threads: any. Errors: none. */
+KILN_API const char *kiln_status_name(kiln_status status);
+
+/** The meaning of a status in a few words.
+ *  Owner: static text. Threads: any. Errors: none. */
+KILN_API const char *kiln_status_text(kiln_status status);
+
+/** The sentence of the last call of this thread that failed: which call, which operand, which
+ *  shapes. Empty before the first failure. A batch keeps its own first error beside this.
+ *  Owner: kiln; valid until the thread's next failing call. Threads: each has its own.
+ *  Errors: none. */
+KILN_API const char *kiln_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Data types and the handles that the other headers share. */
+#ifndef KILN_TYPES_H
+#define KILN_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most dimensions that a tensor can have. */
+#define KILN_MAX_RANK 8
+
+/** Every data type: name, value (part of the binary interface), bytes, C type on the host. */
+#define KILN_TYPE_MAP(X)                                                                           \
+    X(F32, 1, 4, float)                                                                            \
+    X(I32, 2, 4, int32_t)                                                                          \
+    X(U8, 3, 1, uint8_t)
+
+/** The type of a tensor's elements. */
+typedef enum kiln_type {
+#define KILN_TYPE_ENUM(name, value, bytes, ctype) KILN_##name = (value),
+    KILN_TYPE_MAP(KILN_TYPE_ENUM)
+#undef KILN_TYPE_ENUM
+} kiln_type;
+
+/** Bytes of one element; 0 for a value that is no type.
+ *  Threads: any. Errors: none. */
+KILN_API size_t kiln_type_size(kiln_type type);
+
+/** The name of a type in lower case, such as "f32"; "unknown" for a value that is none.
+ *  Owner: static text. Threads: any. Errors: none. */
+KILN_API const char *kiln_type_name(kiln_type type);
+
+/** One device with its queue, kernel cache and buffer pool. */
+typedef struct kiln_context kiln_context;
+
+/** Device memory that outlives batches. */
+typedef struct kiln_buffer kiln_buffer;
+
+/** Operations recorded and not yet run. */
+typedef struct kiln_batch kiln_batch;
+
+/** The completion of one submitted batch. */
+typedef struct kiln_event kiln_event;
+
+/** A value inside one batch. A plain number: copy it freely, nothing is to be released.
+ *  `{0}` names nothing. */
+typedef struct kiln_tensor {
+    uint64_t id; /**< batch and position; only kiln reads it */
+} kiln_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * C[b] = A[b] B[b] in float for CPUs, with few rows: one pass over the large operand, read where
+ * it is. ROWS is 1, 2, 4 or 8, the smallest that holds the few.
+ *
+ * Rows of B contiguous (b_column is 1), m at most ROWS, n at least VECTOR:
+ *   matmul_skinny: an item adds up STRIP columns or fewer over item_depth of k.
+ *     args    a, b, out, m, n, k, a_offset, a_row, a_column, a_batch, b_offset, b_row, b_batch,
+ *             out_offset, out_row, out_split, out_batch, item_columns, item_depth
+ *     global  ceil(n / item_columns), splits = max(1, ceil(k / item_depth)), batch  local 1, 1, 1
+ *     item_columns is a multiple of VECTOR, at most STRIP. Any strides for A.
+ *     One split: out is C, its strides C's, out_split anything. More: out is scratch, dense
+ *     [batch][split][m][n], and there follows
+ *   matmul_skinny_sum: adds the splits up, in order.
+ *     args    partial, c, m, n, splits, partial_offset, c_offset, c_row, c_batch, item_columns
+ *     global  ceil(n / item_columns), m, batch                              local  1, 1, 1
+ *   Scratch: batch * splits * m * n * 4 bytes.
+ *   For n of 1 and a transposed A hand over the operands swapped: C' = B' A'.
+ *
+ * Both operands contiguous along k (x W', nearest neighbours, matrix times vector):
+ *   matmul_dots: an item computes few * item_many dot products.
+ *     args    few, many, c, few_count, many_count, k, few_offset, few_stride, few_batch,
+ *             many_offset, many_stride, many_batch, c_offset, c_few, c_many, c_batch, item_many,
+ *             few_are_columns
+ *     global  ceil(many_count / item_many), batch, 1                        local  1, 1, 1
+ *     m at most ROWS: few are the rows of A, many those of B', c_few = c_row, c_many = 1, and
+ *     few_are_columns = 0. n at most ROWS: the other way round.
+ *
+ * Offsets and strides count elements; integer arguments are long. The order of additions depends
+ * on the arguments alone. VECTOR: 16 for AVX-512, 8 for AVX2, 4 for SSE and the unknown.
+ */
+#ifndef VECTOR
+#define VECTOR 16
+#endif
+#ifndef ROWS
+#define ROWS 8
+#endif
+#ifndef STRIP
+#define STRIP 1024
+#endif
+/* Lines of B that an item adds at once. */
+#ifndef LINES
+#define LINES 8
+#endif
+/* Rows of the many that are in flight at once; ROWS * TILE_MANY sums stay in registers. */
+#ifndef TILE_MANY
+#define TILE_MANY (ROWS >= 8 ? 2 : ROWS >= 4 ? 4 : 8)
+#endif
+/* What the caller does to a finished element; by default nothing. The expression may use the
+ * parameters of EPILOGUE_PARAMETERS, which starts with a comma as EPILOGUE_ARGUMENTS does. */
+#ifndef EPILOGUE
+#define EPILOGUE(value, batch, row, column) (value)
+#endif
+#ifndef EPILOGUE_PARAMETERS
+#define EPILOGUE_PARAMETERS
+#define EPILOGUE_ARGUMENTS
+#endif
+
+/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
+#define INLINE static inline __attribute__((always_inline))
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+typedef PASTE(float, VECTOR) vector;
+/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
+ * the compiler sees, where PoCL's vload and vstore are sixteen and compile four times as long. */
+typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
+#define LOAD(i, space, p) (((space const loose *)(p))[i])
+#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
+
+/* Add `lines` lines of B, each times its element of each row of A, to the sums [vector][row].
+ * The last vector of a row of B starts early enough to end with the row. */
+INLINE void add_lines(__global const float *restrict a, const long *restrict start,
+                             long a_column, __global const float *restrict b, long b_row,
+                             int lines, long column0, int vectors, long last_start,
+                             __local float *restrict sums)
+{
+    float factor[ROWS][LINES];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (int line = 0; line < lines; line++)
+            factor[r][line] = a[start[r] + line * a_column];
+    }
+    for (int v = 0; v < vectors; v++) {
+        const long column = min(column0 + v * VECTOR, last_start);
+        vector loaded[LINES];
+#pragma unroll
+        for (int line = 0; line < lines; line++)
+            loaded[line] = LOAD(0, __global, b + line * b_row + column);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            vector sum = LOAD(v * ROWS + r, __local, sums);
+#pragma unroll
+            for (int line = 0; line < lines; line++)
+                sum = fma((vector)(factor[r][line]), loaded[line], sum);
+            STORE(sum, v * ROWS + r, __local, sums);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+matmul_skinny(__global const float *restrict a, __global const float *restrict b,
+              __global float *restrict out, long m, long n, long k, long a_offset, long a_row,
+              long a_column, long a_batch, long b_offset, long b_row, long b_batch,
+              long out_offset, long out_row, long out_split, long out_batch, long item_columns,
+              long item_depth EPILOGUE_PARAMETERS)
+{
+    __local float sums[ROWS * STRIP];
+    const long batch = get_group_id(2), split = get_group_id(1);
+    const long column0 = (long)get_group_id(0) * item_columns;
+    const int columns = min(item_columns, n - column0);
+    const int vectors = (columns + VECTOR - 1) / VECTOR;
+    const long last_start = n - VECTOR;
+    const long end = min((split + 1) * item_depth, k);
+    long step = split * item_depth, start[ROWS];
+
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        start[r] = min((long)r, m - 1) * a_row;
+    a += a_offset + batch * a_batch;
+    b += b_offset + batch * b_batch;
+    out += out_offset + batch * out_batch + split * out_split;
+    for (int v = 0; v < vectors * ROWS; v++)
+        STORE((vector)(0.0f), v, __local, sums);
+    for (; step + LINES <= end; step += LINES)
+        add_lines(a + step * a_column, start, a_column, b + step * b_row, b_row, LINES, column0,
+                  vectors, last_start, sums);
+    for (; step < end; step++)
+        add_lines(a + step * a_column, start, a_column, b + step * b_row, b_row, 1, column0,
+                  vectors, last_start, sums);
+    for (int r = 0; r < m; r++) {
+        for (int j = 0; j < columns; j++) {
+            const int v = j / VECTOR;
+            const long column = min(column0 + v * VECTOR, last_start);
+            const float value = sums[(v * ROWS + r) * VECTOR + column0 + j - column];
+            out[r * out_row + column0 + j] =
+                item_depth >= k ? EPILOGUE(value, batch, (long)r, column0 + j) : value;
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+matmul_skinny_sum(__global const float *restrict partial, __global float *restrict c, long m,
+                  long n, long splits, long partial_offset, long c_offset, long c_row,
+                  long c_batch, long item_columns EPILOGUE_PARAMETERS)
+{
+    const long batch = get_group_id(2), row = get_group_id(1);
+    const long end = min((long)(get_group_id(0) + 1) * item_columns, n);
+    long column = (long)get_group_id(0) * item_columns;
+
+    partial += partial_offset + (batch * splits * m + row) * n;
+    c += c_offset + batch * c_batch + row * c_row;
+    for (; column + VECTOR <= end; column += VECTOR) {
+        vector sum = LOAD(0, __global, partial + column);
+        for (long split = 1; split < splits; split++)
+            sum += LOAD(0, __global, partial + split * m * n + column);
+        float line[VECTOR];
+        STORE(sum, 0, __private, line);
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            line[j] = EPILOGUE(line[j], batch, row, column + j);
+        STORE(LOAD(0, __private, line), 0, __global, c + column);
+    }
+    for (; column < end; column++) {
+        float sum = partial[column];
+        for (long split = 1; split < splits; split++)
+            sum += partial[split * m * n + column];
+        c[column] = EPILOGUE(sum, batch, row, column);
+    }
+}
+
+INLINE float sum_of(vector x)
+{
+#if VECTOR == 16
+    const float8 eight = x.lo + x.hi;
+    const float4 four = eight.lo + eight.hi;
+#elif VECTOR == 8
+    const float4 four = x.lo + x.hi;
+#else
+    const float4 four = x;
+#endif
+    const float2 two = four.lo + four.hi;
+    return two.x + two.y;
+}
+
+/* dots[f][i] = few[f] . many[i] for a tile of rows that start where the arrays say. */
+INLINE void dot_tile(__global const float *restrict few, const long *restrict few_start,
+                            __global const float *restrict many, const long *restrict many_start,
+                            long k, float dots[ROWS][TILE_MANY])
+{
+    vector sums[ROWS][TILE_MANY];
+    long step = 0;
+
+#pragma unroll
+    for (int f = 0; f < ROWS; f++) {
+#pragma unroll
+        for (int i = 0; i < TILE_MANY; i++)
+            sums[f][i] = (vector)(0.0f);
+    }
+    for (; step + VECTOR <= k; step += VECTOR) {
+        vector loaded[TILE_MANY];
+#pragma unroll
+        for (int i = 0; i < TILE_MANY; i++)
+            loaded[i] = LOAD(0, __global, many + many_start[i] + step);
+#pragma unroll
+        for (int f = 0; f < ROWS; f++) {
+            const vector factor = LOAD(0, __global, few + few_start[f] + step);
+#pragma unroll
+            for (int i = 0; i < TILE_MANY; i++)
+                sums[f][i] = fma(factor, loaded[i], sums[f][i]);
+        }
+    }
+#pragma unroll
+    for (int f = 0; f < ROWS; f++) {
+#pragma unroll
+        for (int i = 0; i < TILE_MANY; i++)
+            dots[f][i] = sum_of(sums[f][i]);
+    }
+    for (; step < k; step++) {
+#pragma unroll
+        for (int f = 0; f < ROWS; f++) {
+#pragma unroll
+            for (int i = 0; i < TILE_MANY; i++)
+                dots[f][i] =
+                    fma(few[few_start[f] + step], many[many_start[i] + step], dots[f][i]);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+matmul_dots(__global const float *restrict few, __global const float *restrict many,
+            __global float *restrict c, long few_count, long many_count, long k, long few_offset,
+            long few_stride, long few_batch, long many_offset, long many_stride, long many_batch,
+            long c_offset, long c_few, long c_many, long c_batch, long item_many,
+            long few_are_columns EPILOGUE_PARAMETERS)
+{
+    const long batch = get_group_id(1);
+    const long first = (long)get_group_id(0) * item_many;
+    const long end = min(first + item_many, many_count);
+    long few_start[ROWS], many_start[TILE_MANY];
+
+    few += few_offset + batch * few_batch;
+    many += many_offset + batch * many_batch;
+    c += c_offset + batch * c_batch;
+#pragma unroll
+    for (int f = 0; f < ROWS; f++)
+        few_start[f] = min((long)f, few_count - 1) * few_stride;
+    for (long row = first; row < end; row += TILE_MANY) {
+        float dots[ROWS][TILE_MANY];
+#pragma unroll
+        for (int i = 0; i < TILE_MANY; i++)
+            many_start[i] = min(row + i, end - 1) * many_stride;
+        dot_tile(few, few_start, many, many_start, k, dots);
+#pragma unroll
+        for (int f = 0; f < ROWS; f++) {
+#pragma unroll
+            for (int i = 0; i < TILE_MANY; i++) {
+                if (f < few_count && row + i < end)
+                    c[f * c_few + (row + i) * c_many] =
+                        few_are_columns ? EPILOGUE(dots[f][i], batch, row + i, (long)f)
+                                        : EPILOGUE(dots[f][i], batch, (long)f, row + i);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * C[b] = A[b] B[b] in float for CPUs, in one launch and without scratch: the small sizes.
+ *
+ * Each item packs one panel of B after the other into local memory and multiplies its rows of A,
+ * read where they are, with it.
+ *     args    a, b, c, m, n, k, a_offset, a_row, a_column, a_batch, b_offset, b_row, b_column,
+ *             b_batch, c_offset, c_row, c_batch, item_rows, item_panels
+ *     global  ceil(panels / item_panels), ceil(m / item_rows), batch       local  1, 1, 1
+ *     panels = ceil(n / TILE_COLUMNS); item_rows is best a multiple of TILE_ROWS.
+ * Offsets and strides count elements; integer arguments are long. Any strides are right for A and
+ * B; fast is a row or a column stride of 1. k of 0 writes zeros.
+ *
+ *     VECTOR  TILE_ROWS  TILE_VECTORS   for
+ *     16      8          2, or 1        AVX-512; 1 where n is at most 16
+ *     8       6          2, or 1        AVX2; 1 where n is at most 8
+ *     4       4          2, or 1        SSE, unknown; 1 where n is at most 4
+ */
+#ifndef VECTOR
+#define VECTOR 16
+#endif
+#ifndef TILE_ROWS
+#define TILE_ROWS 8
+#endif
+#ifndef TILE_VECTORS
+#define TILE_VECTORS 2
+#endif
+#ifndef BLOCK_DEPTH
+#define BLOCK_DEPTH 256
+#endif
+/* What the caller does to a finished element; by default nothing. The expression may use the
+ * parameters of EPILOGUE_PARAMETERS, which starts with a comma as EPILOGUE_ARGUMENTS does. */
+#ifndef EPILOGUE
+#define EPILOGUE(value, batch, row, column) (value)
+#endif
+#ifndef EPILOGUE_PARAMETERS
+#define EPILOGUE_PARAMETERS
+#define EPILOGUE_ARGUMENTS
+#endif
+
+#define TILE_COLUMNS (TILE_VECTORS * VECTOR)
+/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
+#define INLINE static inline __attribute__((always_inline))
+/* For loops that are rare or short: vectorised and unrolled they only take time to compile. */
+#define PLAIN_LOOP _Pragma("clang loop vectorize(disable) unroll(disable)")
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+typedef PASTE(float, VECTOR) vector;
+/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
+ * the compiler sees, where PoCL's vload and vstore are sixteen and compile four times as long. */
+typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
+#define LOAD(i, space, p) (((space const loose *)(p))[i])
+#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
+
+/* The lower and the upper halves of two vectors, shuffled together. */
+#if VECTOR == 16
+#define ZIP_LOW(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VECTOR == 8
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/* Transpose a square of VECTOR vectors: log2(VECTOR) perfect shuffles of the rows. */
+INLINE void transpose_square(vector *square)
+{
+#pragma unroll
+    for (int stage = 1; stage < VECTOR; stage *= 2) {
+        vector mixed[VECTOR];
+#pragma unroll
+        for (int i = 0; i < VECTOR / 2; i++) {
+            mixed[2 * i] = ZIP_LOW(square[i], square[i + VECTOR / 2]);
+            mixed[2 * i + 1] = ZIP_HIGH(square[i], square[i + VECTOR / 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            square[i] = mixed[i];
+    }
+}
+
+/* A whole panel of a B whose rows are contiguous. */
+INLINE void pack_rows(__global const float *restrict b, long row, int depth,
+                             __local float *restrict packed)
+{
+    for (int k = 0; k < depth; k++) {
+#pragma unroll
+        for (int v = 0; v < TILE_VECTORS; v++)
+            STORE(LOAD(v, __global, b + k * row), v, __local, packed + k * TILE_COLUMNS);
+    }
+}
+
+/* Any panel: elements one by one, zeros past the last column. */
+INLINE void pack_elements(__global const float *restrict b, long row, long column, int depth,
+                                 int columns, __local float *restrict packed)
+{
+    PLAIN_LOOP
+    for (int k = 0; k < depth; k++) {
+        PLAIN_LOOP
+        for (int j = 0; j < TILE_COLUMNS; j++)
+            packed[k * TILE_COLUMNS + j] = j < columns ? b[k * row + j * column] : 0.0f;
+    }
+}
+
+/* A whole panel of a B whose columns are contiguous, square by square. */
+INLINE void pack_columns(__global const float *restrict b, long column, int depth,
+                                __local float *restrict packed)
+{
+    int k = 0;
+    for (; k + VECTOR <= depth; k += VECTOR) {
+        PLAIN_LOOP
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            vector square[VECTOR];
+#pragma unroll
+            for (int j = 0; j < VECTOR; j++)
+                square[j] = LOAD(0, __global, b + (v * VECTOR + j) * column + k);
+            transpose_square(square);
+#pragma unroll
+            for (int j = 0; j < VECTOR; j++)
+                STORE(square[j], v, __local, packed + (k + j) * TILE_COLUMNS);
+        }
+    }
+    pack_elements(b + k, 1, column, depth - k, TILE_COLUMNS, packed + k * TILE_COLUMNS);
+}
+
+INLINE void pack_panel(__global const float *restrict b, long row, long column, int depth,
+                              int columns, __local float *restrict packed)
+{
+    if (columns == TILE_COLUMNS && column == 1)
+        pack_rows(b, row, depth, packed);
+    else if (columns == TILE_COLUMNS && row == 1)
+        pack_columns(b, column, depth, packed);
+    else
+        pack_elements(b, row, column, depth, columns, packed);
+}
+
+/* sums = TILE_ROWS rows of A times a panel. Past the last row it reads that row again. */
+INLINE void multiply_tile(__global const float *restrict a, long row, long column, int rows,
+                                 __local const float *restrict panel, int depth,
+                                 vector sums[TILE_ROWS][TILE_VECTORS])
+{
+    long start[TILE_ROWS];
+#pragma unroll
+    for (int i = 0; i < TILE_ROWS; i++) {
+        start[i] = min(i, rows - 1) * row;
+#pragma unroll
+        for (int v = 0; v < TILE_VECTORS; v++)
+            sums[i][v] = (vector)(0.0f);
+    }
+#pragma unroll 2
+    for (int k = 0; k < depth; k++) {
+        vector line[TILE_VECTORS];
+#pragma unroll
+        for (int v = 0; v < TILE_VECTORS; v++)
+            line[v] = LOAD(v, __local, panel + k * TILE_COLUMNS);
+#pragma unroll
+        for (int i = 0; i < TILE_ROWS; i++) {
+            const vector factor = (vector)(a[start[i] + k * column]);
+#pragma unroll
+            for (int v = 0; v < TILE_VECTORS; v++)
+                sums[i][v] = fma(factor, line[v], sums[i][v]);
+        }
+    }
+}
+
+/* Write a vector of sums, or as many as the row still has, added to what is there already unless
+ * it is the first block of k; after the last block comes the epilogue. */
+INLINE void write_sums(float *sums, __global float *restrict c, int count, bool first, bool last,
+                       long batch, long row, long column EPILOGUE_PARAMETERS)
+{
+    if (count < VECTOR) {
+        PLAIN_LOOP
+        for (int j = 0; j < count; j++) {
+            const float sum = first ? sums[j] : sums[j] + c[j];
+            c[j] = last ? EPILOGUE(sum, batch, row, column + j) : sum;
+        }
+        return;
+    }
+    if (!first)
+        STORE(LOAD(0, __private, sums) + LOAD(0, __global, c), 0, __private, sums);
+    if (last)
+        for (int j = 0; j < VECTOR; j++)
+            sums[j] = EPILOGUE(sums[j], batch, row, column + j);
+    STORE(LOAD(0, __private, sums), 0, __global, c);
+}
+
+INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *restrict c, long c_row,
+                       int rows, int columns, bool first, bool last, long batch, long row,
+                       long column EPILOGUE_PARAMETERS)
+{
+    float tile[TILE_ROWS * TILE_COLUMNS];
+#pragma unroll
+    for (int i = 0; i < TILE_ROWS; i++) {
+#pragma unroll
+        for (int v = 0; v < TILE_VECTORS; v++)
+            STORE(sums[i][v], i * TILE_VECTORS + v, __private, tile);
+    }
+    PLAIN_LOOP
+    for (int i = 0; i < min(rows, TILE_ROWS); i++) {
+        PLAIN_LOOP
+        for (int j = 0; j < columns; j += VECTOR)
+            write_sums(tile + i * TILE_COLUMNS + j, c + i * c_row + j, columns - j, first, last,
+                       batch, row + i, column + j EPILOGUE_ARGUMENTS);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+matmul_small(__global const float *restrict a, __global const float *restrict b,
+             __global float *restrict c, long m, long n, long k, long a_offset, long a_row,
+             long a_column, long a_batch, long b_offset, long b_row, long b_column, long b_batch,
+             long c_offset, long c_row, long c_batch, long item_rows,
+             long item_panels EPILOGUE_PARAMETERS)
+{
+    __local float block[BLOCK_DEPTH * TILE_COLUMNS];
+    const long batch = get_group_id(2);
+    const long row0 = (long)get_group_id(1) * item_rows;
+    const int rows = min(item_rows, m - row0);
+    const long column0 = (long)get_group_id(0) * item_panels * TILE_COLUMNS;
+    const long column1 = min(column0 + item_panels * TILE_COLUMNS, n);
+
+    a += a_offset + batch * a_batch + row0 * a_row;
+    b += b_offset + batch * b_batch;
+    c += c_offset + batch * c_batch + row0 * c_row;
+    for (long column = column0; column < column1; column += TILE_COLUMNS) {
+        const int columns = min((long)TILE_COLUMNS, n - column);
+        for (long k0 = 0; k0 == 0 || k0 < k; k0 += BLOCK_DEPTH) {
+            const int depth = min((long)BLOCK_DEPTH, k - k0);
+            pack_panel(b + k0 * b_row + column * b_column, b_row, b_column, depth, columns, block);
+            for (int i = 0; i < rows; i += TILE_ROWS) {
+                vector sums[TILE_ROWS][TILE_VECTORS];
+                multiply_tile(a + i * a_row + k0 * a_column, a_row, a_column, rows - i, block,
+                              depth, sums);
+                write_tile(sums, c + i * c_row + column, c_row, rows - i, columns, k0 == 0,
+                           k0 + BLOCK_DEPTH >= k, batch, row0 + i, column EPILOGUE_ARGUMENTS);
+            }
+        }
+    }
+}

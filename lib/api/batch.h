@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a batch, and how operations are recorded into it. */
+#ifndef KILN_API_BATCH_H
+#define KILN_API_BATCH_H
+
+#include <kiln/batch.h>
+
+#include "api/context.h"
+
+struct kiln_batch {
+    kiln_context *context;
+    uint32_t serial;         /* of this recording; part of every tensor's id */
+    struct kiln__error error; /* the first one */
+    struct kiln__graph graph;
+    struct kiln__bindings bindings;
+    KILN__VECTOR(kiln_buffer *) buffers; /* retained */
+    size_t operations;
+    struct kiln__loan loan;  /* plan and kernels; empty until needed and after every recording */
+    cl_event last;           /* of the latest run, or NULL */
+};
+
+/* The node of a tensor; NULL, with the error recorded, if it is none of this batch. `call` and
+ * `operand` are for the sentence. Also NULL if the batch is NULL or has failed. */
+const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
+                                          const char *operand);
+
+uint32_t kiln__tensor_index(kiln_tensor tensor);
+
+/* Append a node and name it. */
+kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
+
+/* Whether the batch takes recordings: not NULL, not failed. */
+bool kiln__batch_is_open(kiln_batch *batch, const char *call);
+
+#endif

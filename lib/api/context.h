@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a context. */
+#ifndef KILN_API_CONTEXT_H
+#define KILN_API_CONTEXT_H
+
+#include "api/plans.h"
+#include "runtime/runtime.h"
+
+struct kiln_context {
+    atomic_int references;
+    struct kiln__runtime runtime;
+    struct kiln__plans *plans;
+    char *matmul; /* implementation to use where it can be, or NULL */
+};
+
+struct kiln_buffer {
+    atomic_int references;
+    kiln_context *context;
+    kiln_type type;
+    struct kiln__shape shape;
+    size_t bytes;
+    cl_mem memory; /* NULL if it has no elements */
+    atomic_bool mapped;
+    void *mapping;
+};
+
+struct kiln_event {
+    atomic_int references;
+    kiln_context *context;
+    cl_event done;
+};
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that are table rows, and casts. */
+#include <kiln/elementwise.h>
+#include <kiln/operations.h>
+#include <kiln/reductions.h>
+
+#include "api/batch.h"
+
+static const kiln_tensor none = {0};
+
+/* ---- elementwise ---- */
+
+static kiln_tensor record_elementwise(kiln_batch *batch, enum kiln__elementwise op,
+                                      const char *call, const kiln_tensor *operands)
+{
+    static const char *const names[3] = {"a", "b", "c"};
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    struct kiln__node node = {
+        .kind = KILN__ELEMENTWISE, .op = (uint8_t)op, .n_inputs = row->arity};
+    for (unsigned i = 0; i < row->arity; i++) {
+        const struct kiln__node *input = kiln__batch_node(batch, operands[i], call, names[i]);
+        if (!input)
+            return none;
+        struct kiln__shape shape = node.shape;
+        if (i == 0) {
+            node.type = input->type;
+            node.shape = input->shape;
+        } else if (input->type != node.type) {
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: operands are %s and %s; cast one of them", call,
+                       kiln_type_name((kiln_type)node.type),
+                       kiln_type_name((kiln_type)input->type));
+        } else if (!kiln__shape_broadcast(&shape, &input->shape, &node.shape)) {
+            kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: shapes %s and %s do not broadcast",
+                       call, kiln__shape_text(&shape).text,
+                       kiln__shape_text(&input->shape).text);
+        }
+        node.input[i] = kiln__tensor_index(operands[i]);
+    }
+    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)node.type))
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only f32 is taken",
+                   call, kiln_type_name((kiln_type)node.type));
+    return batch->error.status ? none : kiln__batch_record(batch, &node, call);
+}
+
+#define DEFINE_1(name)                                                                             \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a)                                      \
+    {                                                                                              \
+        return record_elementwise(batch, KILN__OP_##name, __func__, &a);                           \
+    }
+#define DEFINE_2(name)                                                                             \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b)                       \
+    {                                                                                              \
+        return record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b});        \
+    }
+#define DEFINE_3(name)                                                                             \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor c)        \
+    {                                                                                              \
+        return record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b, c});     \
+    }
+#define KILN_OP(name, arity, ...) DEFINE_##arity(name)
+#define KILN_OP_INTERNAL(name, ...)
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
+
+kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    if (!input)
+        return none;
+    kiln_tensor constant = kiln_constant(batch, (kiln_type)input->type, factor);
+    return batch->error.status ? none : kiln_mul(batch, x, constant);
+}
+
+kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    if (!input)
+        return none;
+    if (!kiln__type_row(type)) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", __func__,
+                   (int)type);
+        return none;
+    }
+    struct kiln__node node = {.kind = KILN__CAST, .type = (uint8_t)type, .n_inputs = 1};
+    node.shape = input->shape;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}
+
+/* ---- reductions ---- */
+
+/* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */
+static bool read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
+                      size_t n_axes, const int *axes, uint64_t *mask)
+{
+    *mask = n_axes ? 0 : (UINT64_C(1) << shape->rank) - 1;
+    if (n_axes && !axes)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: axes is NULL", call);
+    for (size_t i = 0; i < n_axes && !batch->error.status; i++) {
+        int axis = axes[i] < 0 ? axes[i] + (int)shape->rank : axes[i];
+        if (axis < 0 || axis >= (int)shape->rank)
+            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                       "%s: axis %d is not one of the dimensions of shape %s", call, axes[i],
+                       kiln__shape_text(shape).text);
+        else if (*mask >> axis & 1)
+            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: axis %d is named twice", call,
+                       axes[i]);
+        else
+            *mask |= UINT64_C(1) << axis;
+    }
+    return !batch->error.status;
+}
+
+/* The shapes without the reduced dimensions, and with them as 1. */
+static size_t reduced_shapes(const struct kiln__shape *from, uint64_t mask,
+                             struct kiln__shape *dropped, struct kiln__shape *kept)
+{
+    size_t reduced = 1;
+    *dropped = (struct kiln__shape){0};
+    *kept = *from;
+    for (uint32_t d = 0; d < from->rank; d++) {
+        if (mask >> d & 1) {
+            reduced *= from->dims[d];
+            kept->dims[d] = 1;
+        } else {
+            dropped->dims[dropped->rank++] = from->dims[d];
+        }
+    }
+    return reduced;
+}
+
+static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *row,
+                            const char *call, const struct kiln__node *input, size_t reduced)
+{
+    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)input->type))
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: the operand is %s, and only f32 is "
+                   "taken; cast it", call, kiln_type_name((kiln_type)input->type));
+    else if (!row->empty && reduced == 0)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: shape %s has no elements to choose from", call,
+                   kiln__shape_text(&input->shape).text);
+    else if (row->indexed && reduced > INT32_MAX)
+        kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu positions do not fit an i32", call,
+                   reduced);
+    return !batch->error.status;
+}
+
+static kiln_tensor record_reduction(kiln_batch *batch, enum kiln__reduction op, const char *call,
+                                    kiln_tensor x, size_t n_axes, const int *axes, int keep_dims)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
+    const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
+    struct kiln__node node = {.kind = KILN__REDUCE, .op = (uint8_t)op, .n_inputs = 1};
+    struct kiln__shape kept;
+    uint64_t axes_mask;
+    if (!input || !read_axes(batch, call, &input->shape, n_axes, axes, &axes_mask))
+        return none;
+    node.axes = axes_mask;
+    size_t reduced = reduced_shapes(&input->shape, axes_mask, &node.shape, &kept);
+    if (!check_reduction(batch, row, call, input, reduced))
+        return none;
+    node.type = (uint8_t)kiln__reduce_result(row, (kiln_type)input->type);
+    node.input[0] = kiln__tensor_index(x);
+    kiln_tensor result = kiln__batch_record(batch, &node, call);
+    return keep_dims && !batch->error.status ? kiln_reshape(batch, result, kept.rank, kept.dims)
+                                             : result;
+}
+
+#define KILN_REDUCE(name, ...)                                                                     \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,      \
+                            int keep_dims)                                                         \
+    {                                                                                              \
+        return record_reduction(batch, KILN__REDUCE_##name, __func__, x, n_axes, axes, keep_dims); \
+    }
+#include "ops/reduce.def"
+#undef KILN_REDUCE

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/plans.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/explain.h"
+#include "passes/passes.h"
+#include "util/hash.h"
+#include "util/log.h"
+
+/* Beyond this many the least recently used plan that nobody has borrowed goes. */
+#define MOST_PLANS 256
+
+/* Sets of kernels that wait for the next batch of the same structure. */
+#define MOST_IDLE 4
+
+struct kiln__known_plan {
+    uint64_t hash;
+    struct kiln__text key; /* nodes and requests, as bytes */
+    struct kiln__plan plan;
+    unsigned borrowers;
+    uint64_t used;
+    struct kiln__ready *idle[MOST_IDLE];
+    unsigned idle_count;
+};
+
+struct kiln__plans {
+    struct kiln__runtime *runtime;
+    struct kiln__plan_options options;
+    pthread_mutex_t lock; /* guards what follows; planning and compiling happen outside */
+    KILN__VECTOR(struct kiln__known_plan *) known;
+    uint64_t clock;
+};
+
+struct kiln__plans *kiln__plans_create(struct kiln__runtime *runtime, const char *matmul)
+{
+    struct kiln__plans *plans = calloc(1, sizeof *plans);
+    if (!plans)
+        return NULL;
+    plans->runtime = runtime;
+    plans->options.device = &runtime->device;
+    plans->options.shared = runtime->host_mode != KILN__HOST_SEPARATE;
+    plans->options.matmul = matmul;
+    pthread_mutex_init(&plans->lock, NULL);
+    return plans;
+}
+
+static void free_known(struct kiln__known_plan *known)
+{
+    for (unsigned i = 0; i < known->idle_count; i++)
+        kiln__ready_destroy(known->idle[i]);
+    kiln__plan_free(&known->plan);
+    kiln__text_free(&known->key);
+    free(known);
+}
+
+void kiln__plans_destroy(struct kiln__plans *plans)
+{
+    if (!plans)
+        return;
+    for (size_t i = 0; i < plans->known.count; i++)
+        free_known(plans->known.items[i]);
+    kiln__vector_free(&plans->known);
+    pthread_mutex_destroy(&plans->lock);
+    free(plans);
+}
+
+/* ---- finding ---- */
+
+static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
+{
+    uint64_t count = graph->nodes.count;
+    kiln__text_add_bytes(key, &count, sizeof count);
+    kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
+    kiln__text_add_bytes(key, graph->requests.items,
+                         graph->requests.count * sizeof *graph->requests.items);
+}
+
+/* Under the lock. */
+static struct kiln__known_plan *find(struct kiln__plans *plans, uint64_t hash,
+                                     const struct kiln__text *key)
+{
+    for (size_t i = 0; i < plans->known.count; i++) {
+        struct kiln__known_plan *known = plans->known.items[i];
+        if (known->hash != hash || known->key.length != key->length ||
+            memcmp(known->key.data, key->data, key->length))
+            continue;
+        known->borrowers++;
+        known->used = ++plans->clock;
+        return known;
+    }
+    return NULL;
+}
+
+/* Under the lock: make room for one more. */
+static void evict(struct kiln__plans *plans)
+{
+    size_t oldest = SIZE_MAX;
+    if (plans->known.count < MOST_PLANS)
+        return;
+    for (size_t i = 0; i < plans->known.count; i++)
+        if (!plans->known.items[i]->borrowers &&
+            (oldest == SIZE_MAX || plans->known.items[i]->used < plans->known.items[oldest]->used))
+            oldest = i;
+    if (oldest == SIZE_MAX)
+        return;
+    free_known(plans->known.items[oldest]);
+    plans->known.items[oldest] = plans->known.items[--plans->known.count];
+}
+
+/* ---- making ---- */
+
+static bool copy_graph(const struct kiln__graph *from, struct kiln__graph *to)
+{
+    *to = (struct kiln__graph){0};
+    for (size_t i = 0; i < from->nodes.count; i++) {
+        uint32_t index;
+        if (!kiln__graph_add(to, &from->nodes.items[i], &index))
+            return false;
+    }
+    for (size_t i = 0; i < from->requests.count; i++) {
+        struct kiln__request *request = kiln__vector_push(&to->requests);
+        if (!request)
+            return false;
+        *request = from->requests.items[i];
+    }
+    return true;
+}
+
+static kiln_status make_plan(const struct kiln__plans *plans, const struct kiln__graph *graph,
+                             struct kiln__text *log, struct kiln__plan *plan,
+                             struct kiln__error *error)
+{
+    struct kiln__graph copy;
+    kiln_status status = KILN_OK;
+    if (!copy_graph(graph, &copy))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    if (!status)
+        status = kiln__passes_run(&copy, log, error);
+    if (!status)
+        return kiln__plan_make(&copy, &plans->options, plan, error);
+    kiln__graph_free(&copy);
+    return status;
+}
+
+/* $KILN_EXPLAIN names a file that every new plan is explained in; "-" is standard error. */
+static void explain_new(struct kiln__plans *plans, const struct kiln__graph *graph)
+{
+    const char *path = getenv("KILN_EXPLAIN");
+    struct kiln__text text = {0};
+    if (!path || !*path || kiln__plans_explain(plans, graph, &text, NULL))
+        return;
+    FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
+    if (file)
+        fprintf(file, "%s\n", text.data ? text.data : "");
+    else
+        KILN__LOG(KILN__LOG_ERROR, "cannot write explanations to %s: %s", path, strerror(errno));
+    if (file && file != stderr)
+        fclose(file);
+    kiln__text_free(&text);
+}
+
+/* Two threads may make the same plan at once; the second one's is dropped. */
+static kiln_status add_known(struct kiln__plans *plans, const struct kiln__graph *graph,
+                             uint64_t hash, struct kiln__text *key,
+                             struct kiln__known_plan **result, struct kiln__error *error)
+{
+    struct kiln__known_plan *known = calloc(1, sizeof *known);
+    if (!known)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    kiln_status status = make_plan(plans, graph, NULL, &known->plan, error);
+    if (status) {
+        free(known);
+        return status;
+    }
+    explain_new(plans, graph);
+    atomic_fetch_add(&plans->runtime->counters.plans_made, 1);
+    pthread_mutex_lock(&plans->lock);
+    *result = find(plans, hash, key);
+    if (!*result) {
+        evict(plans);
+        struct kiln__known_plan **place = kiln__vector_push(&plans->known);
+        if (place) {
+            known->hash = hash;
+            known->key = *key;
+            known->borrowers = 1;
+            known->used = ++plans->clock;
+            *key = (struct kiln__text){0};
+            *place = *result = known;
+        }
+    }
+    pthread_mutex_unlock(&plans->lock);
+    if (*result != known)
+        free_known(known);
+    return *result ? KILN_OK
+                   : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a plan");
+}
+
+/* ---- lending ---- */
+
+kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
+                               struct kiln__loan *loan, struct kiln__error *error)
+{
+    struct kiln__text key = {0};
+    kiln_status status = KILN_OK;
+    *loan = (struct kiln__loan){0};
+    make_key(graph, &key);
+    if (key.failed)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    uint64_t hash = kiln__hash64(key.data, key.length);
+    pthread_mutex_lock(&plans->lock);
+    loan->known = find(plans, hash, &key);
+    if (loan->known && loan->known->idle_count)
+        loan->ready = loan->known->idle[--loan->known->idle_count];
+    pthread_mutex_unlock(&plans->lock);
+    if (loan->known)
+        atomic_fetch_add(&plans->runtime->counters.plans_reused, 1);
+    else
+        status = add_known(plans, graph, hash, &key, &loan->known, error);
+    kiln__text_free(&key);
+    if (!status && !loan->ready)
+        status = kiln__ready_create(plans->runtime, &loan->known->plan, &loan->ready, error);
+    if (!status)
+        loan->plan = &loan->known->plan;
+    else if (loan->known)
+        kiln__plans_return(plans, loan);
+    return status;
+}
+
+void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan)
+{
+    struct kiln__known_plan *known = loan->known;
+    if (!known)
+        return;
+    if (loan->ready)
+        kiln__ready_rest(loan->ready);
+    pthread_mutex_lock(&plans->lock);
+    if (loan->ready && known->idle_count < MOST_IDLE) {
+        known->idle[known->idle_count++] = loan->ready;
+        loan->ready = NULL;
+    }
+    pthread_mutex_unlock(&plans->lock);
+    kiln__ready_destroy(loan->ready); /* before the plan, which it looks at, may go */
+    pthread_mutex_lock(&plans->lock);
+    known->borrowers--;
+    pthread_mutex_unlock(&plans->lock);
+    *loan = (struct kiln__loan){0};
+}
+
+kiln_status kiln__plans_explain(struct kiln__plans *plans, const struct kiln__graph *graph,
+                                struct kiln__text *text, struct kiln__error *error)
+{
+    struct kiln__plan plan;
+    struct kiln__text log = {0};
+    kiln_status status = make_plan(plans, graph, &log, &plan, error);
+    if (status) {
+        kiln__text_free(&log);
+        return status;
+    }
+    kiln__explain(graph, &log, &plan, text);
+    kiln__text_free(&log);
+    kiln__plan_free(&plan);
+    return text->failed ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY,
+                                     "kiln: no memory for the explanation")
+                        : KILN_OK;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plans of a context, found by the structure of a batch: a batch that looks like an earlier one
+ * is not planned again. */
+#ifndef KILN_API_PLANS_H
+#define KILN_API_PLANS_H
+
+#include "runtime/ready.h"
+
+struct kiln__plans; /* safe to use from many threads */
+
+/* A plan and its kernels, lent to one batch. */
+struct kiln__loan {
+    struct kiln__known_plan *known;
+    const struct kiln__plan *plan;
+    struct kiln__ready *ready;
+};
+
+/* NULL without memory. */
+struct kiln__plans *kiln__plans_create(struct kiln__runtime *runtime, const char *matmul);
+void kiln__plans_destroy(struct kiln__plans *plans);
+
+/* Find or make the plan of `graph`, and kernels of its own for the borrower.
+ * Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
+kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
+                               struct kiln__loan *loan, struct kiln__error *error);
+void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan);
+
+/* Append an explanation of `graph` to `text`. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plans_explain(struct kiln__plans *plans, const struct kiln__graph *graph,
+                                struct kiln__text *text, struct kiln__error *error);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All entries in one file, and back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cache/catalog.h"
+#include "cache/file.h"
+#include "cache/store.h"
+#include "util/error.h"
+#include "util/log.h"
+
+static const unsigned char header[16] = {0x8b, 'k', 'i', 'l', 'n', 'p', '\n', 0x1a, 1};
+
+static void put_length(unsigned char out[8], uint64_t length)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (unsigned char)(length >> 8 * i);
+}
+
+static uint64_t get_length(const unsigned char in[8])
+{
+    uint64_t length = 0;
+    for (int i = 0; i < 8; i++)
+        length |= (uint64_t)in[i] << 8 * i;
+    return length;
+}
+
+/* ---- export ---- */
+
+static uint64_t add_entries(const struct kiln__catalog *catalog, const struct kiln__items *items,
+                            struct kiln__writer *writer)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < items->list.count && !writer->error; i++) {
+        struct kiln__entry entry;
+        void *memory = NULL;
+        size_t length = 0;
+        unsigned char frame[8];
+        const char *why;
+        if (kiln__catalog_read(catalog, &items->list.items[i], &memory, &length, &entry, &why)) {
+            put_length(frame, length);
+            kiln__writer_add(writer, frame, sizeof frame);
+            kiln__writer_add(writer, memory, length);
+            count++;
+        }
+        free(memory);
+    }
+    return count;
+}
+
+/* The file is replaced as a whole, which would turn a device such as /dev/stdout into a file. */
+static kiln_status check_target(const char *file)
+{
+    struct stat facts;
+    if (lstat(file, &facts) || S_ISREG(facts.st_mode))
+        return KILN_OK;
+    return kiln__fail(NULL, KILN_IO_ERROR, "%s is not written: it is no regular file", file);
+}
+
+static kiln_status write_bundle(const struct kiln__catalog *catalog, const char *file,
+                                uint64_t *count)
+{
+    static const unsigned char end[8];
+    struct kiln__items items;
+    struct kiln__writer writer;
+    if (catalog->folder < 0)
+        return kiln__fail(NULL, KILN_IO_ERROR, "there is no kernel cache %s", catalog->path);
+    if (!kiln__folder_list(catalog->folder, &items)) {
+        kiln__folder_free(&items);
+        return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be listed: %s",
+                          catalog->path, strerror(errno));
+    }
+    kiln__writer_begin(&writer, AT_FDCWD, file, 0666);
+    kiln__writer_add(&writer, header, sizeof header);
+    *count = add_entries(catalog, &items, &writer);
+    kiln__writer_add(&writer, end, sizeof end);
+    kiln__folder_free(&items);
+    if (kiln__writer_commit(&writer))
+        return KILN_OK;
+    return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be written: %s", file,
+                      strerror(writer.error));
+}
+
+kiln_status kiln__catalog_export(const char *directory, const char *file, uint64_t *count)
+{
+    struct kiln__catalog catalog;
+    *count = 0;
+    kiln_status status = kiln__catalog_open(directory, false, &catalog);
+    if (!status)
+        status = check_target(file);
+    if (!status)
+        status = write_bundle(&catalog, file, count);
+    kiln__catalog_close(&catalog);
+    return status;
+}
+
+/* ---- import ---- */
+
+struct import {
+    const struct kiln__catalog *catalog;
+    const char *file; /* for sentences */
+    FILE *stream;
+    uint64_t added, damaged;
+};
+
+static kiln_status ends_early(const struct import *import)
+{
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s ends early", import->file);
+}
+
+static kiln_status add_entry(struct import *import, const void *bytes, size_t length)
+{
+    struct kiln__entry entry;
+    struct kiln__writer writer;
+    char name[48];
+    const char *why;
+    if (!kiln__entry_decode(bytes, length, &entry, &why)) {
+        KILN__LOG(KILN__LOG_INFO, "an entry of %s is left out: %s", import->file, why);
+        import->damaged++;
+        return KILN_OK;
+    }
+    const struct kiln__span *key = &entry.sections[KILN__ENTRY_KEY];
+    kiln__entry_name(key->bytes, key->length, name);
+    strcat(name, KILN__ENTRY_SUFFIX);
+    kiln__writer_begin(&writer, import->catalog->folder, name, 0600);
+    kiln__writer_add(&writer, bytes, length);
+    if (!kiln__writer_commit(&writer))
+        return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be written: %s",
+                          import->catalog->path, strerror(writer.error));
+    import->added++;
+    return KILN_OK;
+}
+
+/* In pieces, so that a length that lies does not make anyone reserve what it says. */
+static kiln_status read_entry(struct import *import, uint64_t length)
+{
+    char piece[65536];
+    struct kiln__text bytes = {0};
+    kiln_status status = KILN_OK;
+    for (uint64_t left = length; left && !status && !bytes.failed;) {
+        size_t want = left < sizeof piece ? (size_t)left : sizeof piece;
+        if (fread(piece, 1, want, import->stream) != want)
+            status = ends_early(import);
+        kiln__text_add_bytes(&bytes, piece, want);
+        left -= want;
+    }
+    if (!status && bytes.failed)
+        status =
+            kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "no memory for an entry of %s", import->file);
+    if (!status)
+        status = add_entry(import, bytes.data, bytes.length);
+    kiln__text_free(&bytes);
+    return status;
+}
+
+static kiln_status read_bundle(struct import *import)
+{
+    unsigned char start[sizeof header], frame[8];
+    if (fread(start, sizeof start, 1, import->stream) != 1 || memcmp(start, header, sizeof header))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s is no export of a kernel cache",
+                          import->file);
+    for (;;) {
+        if (fread(frame, sizeof frame, 1, import->stream) != 1)
+            return ends_early(import);
+        uint64_t length = get_length(frame);
+        if (!length)
+            break;
+        if (length > KILN__STORE_LONGEST)
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s is damaged", import->file);
+        kiln_status status = read_entry(import, length);
+        if (status)
+            return status;
+    }
+    if (!import->damaged)
+        return KILN_OK;
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                      "%llu entries of %s are damaged and were left out",
+                      (unsigned long long)import->damaged, import->file);
+}
+
+kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t *count)
+{
+    struct kiln__catalog catalog;
+    struct import import = {.catalog = &catalog, .file = file};
+    *count = 0;
+    import.stream = fopen(file, "rbe");
+    if (!import.stream)
+        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", file, strerror(errno));
+    kiln_status status = kiln__catalog_open(directory, true, &catalog);
+    if (!status)
+        status = read_bundle(&import);
+    *count = import.added;
+    kiln__catalog_close(&catalog);
+    fclose(import.stream);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache as people look after it: what is in it, less of it, all of it in one file. These are
+ * the functions of <kiln/cache.h> behind their argument checks. */
+#ifndef KILN_CACHE_CATALOG_H
+#define KILN_CACHE_CATALOG_H
+
+#include <stdbool.h>
+
+#include <kiln/cache.h>
+
+#include "cache/entry.h"
+#include "cache/folder.h"
+
+/* An open cache folder. */
+struct kiln__catalog {
+    int folder; /* -1: it does not exist */
+    char path[1024];
+};
+
+/* Open the folder (NULL: the default place); make it if `create`. A missing one is no error.
+ * Errors: IO_ERROR with a sentence: there is no place, or it cannot be trusted or opened. */
+kiln_status kiln__catalog_open(const char *directory, bool create, struct kiln__catalog *catalog);
+void kiln__catalog_close(struct kiln__catalog *catalog);
+
+/* Read and check one entry. False: it is of no use, and `why` says why. `memory` is the caller's in
+ * both cases; the entry points into it. */
+bool kiln__catalog_read(const struct kiln__catalog *catalog, const struct kiln__item *item,
+                        void **memory, size_t *length, struct kiln__entry *entry, const char **why);
+
+kiln_status kiln__catalog_list(const char *directory, kiln_cache_visitor visitor, void *user);
+kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats);
+kiln_status kiln__catalog_prune(const char *directory, uint64_t limit, uint64_t *removed);
+
+/* In bundle.c.
+ *   bundle = magic[8] format[4] zero[4], (length[8] entry)*, zero[8]          (little-endian) */
+kiln_status kiln__catalog_export(const char *directory, const char *file, uint64_t *count);
+kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t *count);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a file without trusting it, and writing one that is there whole or not at all. */
+#ifndef KILN_CACHE_FILE_H
+#define KILN_CACHE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum kiln__file_state {
+    KILN__FILE_READ,    /* its bytes are here */
+    KILN__FILE_MISSING, /* there is none */
+    KILN__FILE_REFUSED  /* there is something, and it is not read, or could not be */
+};
+
+/* Read a whole file of a folder into memory of the caller's. It has to be a regular file, no link,
+ * of one name, of this user, and nobody else may write to it. `most` bounds its length.
+ * `touch`: note that it was used, at most once a minute. REFUSED says why (static text). */
+enum kiln__file_state kiln__file_read(int folder, const char *name, uint64_t most, bool touch,
+                                      void **bytes, size_t *length, const char **why);
+
+/* A file being written under a temporary name. The temporary file is locked as long as its writer
+ * lives, so that whoever sweeps the folder knows which ones nobody will finish. */
+struct kiln__writer {
+    int folder; /* AT_FDCWD: `name` is a path */
+    int fd;
+    int error; /* errno of the first failure; what follows one does nothing */
+    const char *name;
+    char *temporary;
+};
+
+#define KILN__FILE_TEMPORARY ".tmp"
+
+/* Start, add, and at the end commit: fsync, close, rename. Commit answers false, and leaves nothing
+ * behind, if anything failed on the way; `error` says what. A `name` outlives its writer. */
+void kiln__writer_begin(struct kiln__writer *writer, int folder, const char *name, unsigned mode);
+void kiln__writer_add(struct kiln__writer *writer, const void *bytes, size_t length);
+bool kiln__writer_commit(struct kiln__writer *writer);
+
+/* Give up: as a commit that fails. */
+void kiln__writer_abandon(struct kiln__writer *writer);
+
+#endif

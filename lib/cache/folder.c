@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/file.h"
+#include "cache/lock.h"
+
+/* Where locks do not work, a temporary file this old has no writer any more. */
+#define OLD_SECONDS 3600
+
+static bool ends_as(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), end = strlen(suffix);
+    return length > end && !strcmp(name + length - end, suffix);
+}
+
+/* An entry's file is 32 hexadecimal digits and the suffix. */
+static bool is_entry(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == 32 && !strcmp(name + 32, KILN__ENTRY_SUFFIX);
+}
+
+/* A position of its own, so that several threads may walk at once. */
+static DIR *open_walk(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *walk = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !walk)
+        close(fd);
+    return walk;
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const struct kiln__item *x = a, *y = b;
+    if (x->used.tv_sec != y->used.tv_sec)
+        return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    if (x->used.tv_nsec != y->used.tv_nsec)
+        return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+    return strcmp(x->file, y->file);
+}
+
+static bool add_item(int folder, const char *name, struct kiln__items *items)
+{
+    struct stat facts;
+    if (!is_entry(name) || fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
+        return true; /* none of ours, or just removed by someone else */
+    struct kiln__item *item = kiln__vector_push(&items->list);
+    if (!item)
+        return false;
+    strcpy(item->file, name);
+    item->bytes = (uint64_t)facts.st_size;
+    item->used = facts.st_mtim;
+    items->bytes += item->bytes;
+    return true;
+}
+
+bool kiln__folder_list(int folder, struct kiln__items *items)
+{
+    *items = (struct kiln__items){0};
+    DIR *walk = open_walk(folder);
+    if (!walk)
+        return false;
+    bool good = true;
+    struct dirent *found;
+    errno = 0;
+    while (good && (found = readdir(walk))) {
+        good = add_item(folder, found->d_name, items);
+        errno = good ? 0 : ENOMEM;
+    }
+    int error = errno;
+    closedir(walk);
+    errno = error;
+    if (items->list.count)
+        qsort(items->list.items, items->list.count, sizeof *items->list.items, by_use);
+    return !error;
+}
+
+void kiln__folder_free(struct kiln__items *items)
+{
+    kiln__vector_free(&items->list);
+}
+
+bool kiln__folder_remove(int folder, const char *file)
+{
+    if (!unlinkat(folder, file, 0) || errno == ENOENT)
+        return true;
+    return !unlinkat(folder, file, AT_REMOVEDIR);
+}
+
+/* Two that prune at once remove the same ones: an entry that is gone already counts as removed. */
+uint64_t kiln__folder_prune(int folder, struct kiln__items *items, uint64_t limit)
+{
+    uint64_t removed = 0;
+    for (size_t i = 0; i < items->list.count && items->bytes > limit; i++) {
+        struct kiln__item *item = &items->list.items[i];
+        if (!item->bytes || !kiln__folder_remove(folder, item->file))
+            continue;
+        items->bytes -= item->bytes;
+        item->bytes = 0;
+        removed++;
+    }
+    return removed;
+}
+
+static bool is_old(const struct stat *facts)
+{
+    struct timespec now;
+    return !clock_gettime(CLOCK_REALTIME, &now) && now.tv_sec - facts->st_mtim.tv_sec > OLD_SECONDS;
+}
+
+/* A writer holds a lock on its file as long as it lives. The file is removed under that lock, so
+ * that a writer that comes late to its own file notices. */
+static bool sweep_open(int folder, const char *name, int fd, const struct stat *facts)
+{
+    bool abandoned = !flock(fd, LOCK_EX | LOCK_NB) || (errno != EWOULDBLOCK && is_old(facts));
+    return abandoned && !unlinkat(folder, name, 0);
+}
+
+static bool sweep_temporary(int folder, const char *name)
+{
+    struct stat facts;
+    if (fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
+        return false;
+    if (!S_ISREG(facts.st_mode))
+        return kiln__folder_remove(folder, name);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return is_old(&facts) && kiln__folder_remove(folder, name);
+    bool swept = sweep_open(folder, name, fd, &facts);
+    close(fd);
+    return swept;
+}
+
+uint64_t kiln__folder_sweep(int folder)
+{
+    DIR *walk = open_walk(folder);
+    struct dirent *found;
+    uint64_t swept = 0;
+    while (walk && (found = readdir(walk))) {
+        if (ends_as(found->d_name, KILN__FILE_TEMPORARY))
+            swept += sweep_temporary(folder, found->d_name);
+        else if (ends_as(found->d_name, KILN__LOCK_SUFFIX))
+            swept += kiln__lock_sweep(folder, found->d_name);
+    }
+    if (walk)
+        closedir(walk);
+    return swept;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a cache folder: listing them, bounding their bytes, sweeping what is left over. */
+#ifndef KILN_CACHE_FOLDER_H
+#define KILN_CACHE_FOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "util/vector.h"
+
+#define KILN__ENTRY_SUFFIX ".bin"
+
+/* An entry's file, looked at from outside only. */
+struct kiln__item {
+    char file[48];
+    uint64_t bytes;
+    struct timespec used;
+};
+
+struct kiln__items {
+    KILN__VECTOR(struct kiln__item) list;
+    uint64_t bytes;
+};
+
+/* All entries, least recently used first. False with errno: the folder cannot be read, or there is
+ * no memory. `items` is to be freed in any case. */
+bool kiln__folder_list(int folder, struct kiln__items *items);
+void kiln__folder_free(struct kiln__items *items);
+
+/* Remove the first of the items until at most `limit` bytes remain. Returns how many. */
+uint64_t kiln__folder_prune(int folder, struct kiln__items *items, uint64_t limit);
+
+/* Remove temporary files and locks whose owners are gone. Returns how many. */
+uint64_t kiln__folder_sweep(int folder);
+
+/* Remove whatever has this name; a folder only if it is empty. True: the name is free. */
+bool kiln__folder_remove(int folder, const char *file);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs of one context: from memory, else from disk, else compiled.
+ *
+ * A program comes from source once per machine: its binary is stored on disk in the background,
+ * after its first launch where the device's binary is complete only then. Any trouble with the
+ * disk degrades to compilation and is counted. */
+#ifndef KILN_CACHE_PROGRAM_H
+#define KILN_CACHE_PROGRAM_H
+
+#include <stdint.h>
+
+#include <kiln/context.h>
+
+#include "device/device.h"
+
+struct kiln__programs; /* the programs of one context; safe to use from many threads */
+struct kiln__program;  /* one program; lives as long as its programs */
+
+struct kiln__programs_options {
+    const char *directory; /* NULL: the default place */
+    uint64_t limit;        /* most bytes on disk; 0: 256 MiB */
+    kiln_cache_mode mode;
+};
+
+struct kiln__programs_stats {
+    uint64_t compiled;  /* built from source */
+    uint64_t from_disk; /* built from a binary of the disk cache */
+    uint64_t from_memory;
+    uint64_t stores;   /* entries written */
+    uint64_t failures; /* entries rejected, unreadable or not writable */
+};
+
+/* Errors: OUT_OF_HOST_MEMORY. A directory that cannot be used is no error. */
+kiln_status kiln__programs_create(cl_context context, const struct kiln__device *device,
+                                  const struct kiln__programs_options *options,
+                                  struct kiln__programs **programs, struct kiln__error *error);
+
+/* Stores what is pending, then releases all programs. */
+void kiln__programs_destroy(struct kiln__programs *programs);
+
+/* A program that is in memory already, found by the caller's own short name for it (for instance
+ * the structure of a fused group), before any source text is made. NULL: not in memory. */
+struct kiln__program *kiln__programs_find(struct kiln__programs *programs, const void *name,
+                                          size_t name_length);
+
+/* The program of `source`, to be found as `name` from now on. `kernel` is the kernel that users
+ * know it by in `kiln cache list`. The traits' build options are added to `options`.
+ * Two threads that ask at once: one compiles, the other waits for it.
+ * Errors: BUILD_FAILED with the compiler's log, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name,
+                               size_t name_length, const char *source, const char *options,
+                               const char *kernel, struct kiln__program **program,
+                               struct kiln__error *error);
+
+/* The OpenCL program, for clCreateKernel. Owner: the programs. */
+cl_program kiln__program_cl(const struct kiln__program *program);
+
+/* True once for a program that was compiled and is still to be stored: the caller then passes the
+ * event of a launch of it (retained by the callee) to kiln__program_launched(). Cheap otherwise. */
+bool kiln__program_wants_launch(struct kiln__programs *programs, struct kiln__program *program);
+void kiln__program_launched(struct kiln__programs *programs, struct kiln__program *program,
+                            cl_event launched);
+
+/* Wait until everything launched so far is stored. */
+void kiln__programs_sync(struct kiln__programs *programs);
+
+void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats);
+
+#endif

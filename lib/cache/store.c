@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/store.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/directory.h"
+#include "cache/file.h"
+#include "cache/folder.h"
+#include "util/log.h"
+
+#define POLL_MS 10
+
+struct kiln__store {
+    int folder; /* -1: there is none */
+    bool writes;
+    uint64_t limit;
+    atomic_uint_fast64_t puts, failures;
+    atomic_bool swept;
+};
+
+/* ---- opening ---- */
+
+kiln_cache_mode kiln__store_mode(kiln_cache_mode mode)
+{
+    static const struct {
+        const char *name;
+        kiln_cache_mode mode;
+    } names[] = {{"on", KILN_CACHE_ON}, {"ro", KILN_CACHE_READ_ONLY}, {"off", KILN_CACHE_OFF}};
+    const char *value = getenv("KILN_CACHE");
+    if (mode != KILN_CACHE_DEFAULT)
+        return mode;
+    if (!value || !*value)
+        return KILN_CACHE_ON;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(value, names[i].name))
+            return names[i].mode;
+    KILN__LOG(KILN__LOG_ERROR, "KILN_CACHE is \"%s\", not on, ro or off; the cache is on", value);
+    return KILN_CACHE_ON;
+}
+
+/* A folder that is missing is trouble only for someone who would write there. */
+static void open_folder(struct kiln__store *store, const struct kiln__store_options *options)
+{
+    char path[PATH_MAX];
+    const char *why = NULL;
+    kiln_cache_mode mode = kiln__store_mode(options->mode);
+    if (mode == KILN_CACHE_OFF)
+        return;
+    if (!kiln__directory_path(options->directory, path, sizeof path)) {
+        KILN__LOG(KILN__LOG_INFO, "there is no place for a kernel cache; it is in memory only");
+        return;
+    }
+    store->folder = kiln__directory_open(path, mode == KILN_CACHE_ON, &why);
+    store->writes = store->folder >= 0 && mode == KILN_CACHE_ON;
+    if (store->folder >= 0 || (errno == ENOENT && mode == KILN_CACHE_READ_ONLY))
+        return;
+    KILN__LOG(KILN__LOG_INFO, "the kernel cache %s is not used: %s", path, why);
+    kiln__store_failed(store);
+}
+
+struct kiln__store *kiln__store_open(const struct kiln__store_options *options)
+{
+    struct kiln__store *store = calloc(1, sizeof *store);
+    if (!store)
+        return NULL;
+    store->folder = -1;
+    store->limit = options->limit ? options->limit : KILN__STORE_LIMIT;
+    open_folder(store, options);
+    return store;
+}
+
+void kiln__store_close(struct kiln__store *store)
+{
+    if (!store)
+        return;
+    if (store->folder >= 0)
+        close(store->folder);
+    free(store);
+}
+
+bool kiln__store_writes(const struct kiln__store *store)
+{
+    return store->writes;
+}
+
+/* ---- getting ---- */
+
+static void file_of(const char *name, char file[48])
+{
+    snprintf(file, 48, "%.32s" KILN__ENTRY_SUFFIX, name);
+}
+
+void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key, const char *why)
+{
+    char file[48];
+    file_of(key->name, file);
+    KILN__LOG(KILN__LOG_INFO, "cache entry %s is not used: %s", file, why);
+    if (store->writes)
+        kiln__folder_remove(store->folder, file);
+    kiln__store_failed(store);
+}
+
+/* What is wrong with the file's bytes, NULL if it is the entry of this key. */
+static const char *look_into(const struct kiln__key *key, size_t length,
+                             struct kiln__loaded *loaded)
+{
+    const char *why;
+    if (!kiln__entry_decode(loaded->memory, length, &loaded->entry, &why))
+        return why;
+    if (!kiln__entry_has_key(&loaded->entry, key->bytes, key->length))
+        return "it belongs to another key";
+    return NULL;
+}
+
+bool kiln__store_get(struct kiln__store *store, const struct kiln__key *key,
+                     struct kiln__loaded *loaded)
+{
+    char file[48];
+    size_t length = 0;
+    const char *why = NULL;
+    *loaded = (struct kiln__loaded){0};
+    if (store->folder < 0)
+        return false;
+    file_of(key->name, file);
+    switch (kiln__file_read(store->folder, file, KILN__STORE_LONGEST, store->writes,
+                            &loaded->memory, &length, &why)) {
+    case KILN__FILE_MISSING: return false;
+    case KILN__FILE_READ: why = look_into(key, length, loaded); break;
+    case KILN__FILE_REFUSED: break;
+    }
+    if (!why)
+        return true;
+    kiln__store_reject(store, key, why);
+    kiln__store_unload(loaded);
+    return false;
+}
+
+void kiln__store_unload(struct kiln__loaded *loaded)
+{
+    free(loaded->memory);
+    *loaded = (struct kiln__loaded){0};
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Who gains the lock looks once more: the one who had it may have put the entry. */
+static enum kiln__store_answer look_locked(struct kiln__store *store, const struct kiln__key *key,
+                                           struct kiln__loaded *loaded, struct kiln__lock *lock)
+{
+    if (!kiln__store_get(store, key, loaded))
+        return KILN__STORE_LOCKED;
+    kiln__lock_release(lock);
+    return KILN__STORE_FOUND;
+}
+
+enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
+                                                const struct kiln__key *key, unsigned wait_ms,
+                                                struct kiln__loaded *loaded,
+                                                struct kiln__lock *lock)
+{
+    uint64_t start = now_ms();
+    *lock = (struct kiln__lock)KILN__LOCK_NONE;
+    for (;;) {
+        if (kiln__store_get(store, key, loaded))
+            return KILN__STORE_FOUND;
+        enum kiln__lock_state state =
+            store->writes ? kiln__lock_try(store->folder, key->name, lock) : KILN__LOCK_IMPOSSIBLE;
+        if (state == KILN__LOCK_TAKEN)
+            return look_locked(store, key, loaded, lock);
+        if (state == KILN__LOCK_IMPOSSIBLE || now_ms() - start >= wait_ms)
+            return KILN__STORE_UNLOCKED;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000}, NULL);
+    }
+}
+
+/* ---- putting ---- */
+
+/* After each put. Everything is counted anew, because other processes put as well: next to a
+ * compilation it takes no time. Pruned is somewhat below the limit, so that not every put prunes. A
+ * process that puts for the first time sweeps what others left behind. */
+static void tidy(struct kiln__store *store)
+{
+    struct kiln__items items;
+    if (!atomic_exchange(&store->swept, true))
+        kiln__folder_sweep(store->folder);
+    if (kiln__folder_list(store->folder, &items) && items.bytes > store->limit)
+        kiln__folder_prune(store->folder, &items, store->limit - store->limit / 8);
+    kiln__folder_free(&items);
+}
+
+/* 0 or an errno. */
+static int write_entry(struct kiln__store *store, const char *file, const struct kiln__text *bytes)
+{
+    struct kiln__writer writer;
+    if (bytes->failed)
+        return ENOMEM;
+    if (bytes->length > store->limit || bytes->length > KILN__STORE_LONGEST)
+        return EFBIG;
+    kiln__writer_begin(&writer, store->folder, file, 0600);
+    kiln__writer_add(&writer, bytes->data, bytes->length);
+    if (kiln__writer_commit(&writer))
+        return 0;
+    /* A folder in the entry's place cannot be renamed over; an empty one can be removed. */
+    if (writer.error == EISDIR)
+        kiln__folder_remove(store->folder, file);
+    return writer.error;
+}
+
+bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry)
+{
+    const struct kiln__span *key = &entry->sections[KILN__ENTRY_KEY];
+    struct kiln__text bytes = {0};
+    char name[33], file[48];
+    if (!store->writes)
+        return false;
+    kiln__entry_name(key->bytes, key->length, name);
+    file_of(name, file);
+    kiln__entry_encode(entry, &bytes);
+    int error = write_entry(store, file, &bytes);
+    kiln__text_free(&bytes);
+    if (error) {
+        KILN__LOG(KILN__LOG_INFO, "cache entry %s could not be written: %s", file, strerror(error));
+        kiln__store_failed(store);
+        return false;
+    }
+    atomic_fetch_add(&store->puts, 1);
+    tidy(store);
+    return true;
+}
+
+/* ---- counting ---- */
+
+void kiln__store_failed(struct kiln__store *store)
+{
+    atomic_fetch_add(&store->failures, 1);
+}
+
+uint64_t kiln__store_puts(const struct kiln__store *store)
+{
+    return atomic_load(&store->puts);
+}
+
+uint64_t kiln__store_failures(const struct kiln__store *store)
+{
+    return atomic_load(&store->failures);
+}

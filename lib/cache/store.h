@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk part of the cache, as programs use it: entries by key, one compilation among processes.
+ *
+ * Whatever is wrong on disk is a miss: the entry is removed, the trouble counted, and nobody fails.
+ * All functions may be called from any thread. */
+#ifndef KILN_CACHE_STORE_H
+#define KILN_CACHE_STORE_H
+
+#include <stdint.h>
+
+#include <kiln/context.h>
+
+#include "cache/entry.h"
+#include "cache/key.h"
+#include "cache/lock.h"
+
+#define KILN__STORE_LIMIT ((uint64_t)256 << 20)    /* bytes in all, unless told otherwise */
+#define KILN__STORE_LONGEST ((uint64_t)1024 << 20) /* bytes of one entry */
+
+struct kiln__store;
+
+struct kiln__store_options {
+    const char *directory; /* NULL: the default place */
+    uint64_t limit;        /* most bytes on disk; 0: KILN__STORE_LIMIT */
+    kiln_cache_mode mode;
+};
+
+/* An entry in memory. */
+struct kiln__loaded {
+    void *memory;
+    struct kiln__entry entry; /* points into it */
+};
+
+enum kiln__store_answer {
+    KILN__STORE_FOUND,
+    KILN__STORE_LOCKED,  /* a miss that is the caller's to fill: it puts, then releases the lock */
+    KILN__STORE_UNLOCKED /* a miss that nobody is kept from filling */
+};
+
+/* NULL: out of memory. A folder that cannot be used makes a store that has and takes nothing. */
+struct kiln__store *kiln__store_open(const struct kiln__store_options *options);
+void kiln__store_close(struct kiln__store *store);
+
+/* Whether entries can be put. */
+bool kiln__store_writes(const struct kiln__store *store);
+
+/* The entry of a key: checked, of this very key. Owner: the caller, kiln__store_unload(). */
+bool kiln__store_get(struct kiln__store *store, const struct kiln__key *key,
+                     struct kiln__loaded *loaded);
+void kiln__store_unload(struct kiln__loaded *loaded);
+
+/* The same; on a miss take the key's lock, and while another process has it wait for its entry, up
+ * to `wait_ms` in all. */
+enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
+                                                const struct kiln__key *key, unsigned wait_ms,
+                                                struct kiln__loaded *loaded,
+                                                struct kiln__lock *lock);
+
+/* Add or replace an entry; prune where that goes over the limit. False: counted as a failure. */
+bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry);
+
+/* Remove an entry that turned out to be of no use, say why, and count it as a failure. */
+void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key, const char *why);
+
+/* Count a failure that happened outside. */
+void kiln__store_failed(struct kiln__store *store);
+
+uint64_t kiln__store_puts(const struct kiln__store *store);
+uint64_t kiln__store_failures(const struct kiln__store *store);
+
+/* What $KILN_CACHE makes of KILN_CACHE_DEFAULT; other modes stay. */
+kiln_cache_mode kiln__store_mode(kiln_cache_mode mode);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codegen/codegen.h"
+
+#include <string.h>
+
+#include "codegen/emit.h"
+#include "util/kernels.h"
+
+/* Everything in it is part of the text, nothing that is not. */
+static void name_group(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                       struct kiln__text *name)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    uint8_t head[4] = {launch->source, group->kind, group->op, (uint8_t)group->stores.count};
+    kiln__text_add_bytes(name, head, sizeof head);
+    kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
+    kiln__text_add_bytes(name, group->steps.items,
+                         group->steps.count * sizeof *group->steps.items);
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        kiln__text_add_bytes(name, &store->step, sizeof store->step);
+        kiln__text_add_bytes(name, &nodes[store->node].type, 1);
+    }
+}
+
+void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        struct kiln__text *name)
+{
+    if (launch->source == KILN__SOURCE_TEMPLATE)
+        kiln__text_add(name, "%s %s", launch->file, launch->options);
+    else
+        name_group(plan, launch, name);
+}
+
+static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                       bool brief, struct kiln__text *source)
+{
+    struct kiln__emit emit = {
+        .text = source, .plan = plan, .form = &launch->form, .brief = brief,
+        .group = &plan->fusion.groups.items[launch->group],
+    };
+    emit.index = launch->form.wide ? "long" : "int";
+    kiln__emit_prelude(&emit);
+    if (launch->source == KILN__SOURCE_MAP)
+        kiln__emit_map(&emit);
+    else if (launch->form.chunked)
+        kiln__emit_reduce(&emit);
+    else
+        kiln__emit_reduce_grouped(&emit);
+}
+
+void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                          struct kiln__text *source)
+{
+    if (launch->source != KILN__SOURCE_TEMPLATE) {
+        emit_group(plan, launch, false, source);
+        return;
+    }
+    const char *file = kiln__kernel_text(launch->file);
+    kiln__text_add_bytes(source, file, file ? strlen(file) : 0);
+}
+
+void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        struct kiln__text *text)
+{
+    if (launch->source == KILN__SOURCE_MAP || launch->source == KILN__SOURCE_REDUCE)
+        emit_group(plan, launch, true, text);
+    else
+        kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
+}

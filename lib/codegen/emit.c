@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codegen/emit.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/kernels.h"
+
+struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
+{
+    struct kiln__type_name name;
+    if (width > 1)
+        snprintf(name.text, sizeof name.text, "%s%u", kiln__type_row(type)->device, width);
+    else
+        snprintf(name.text, sizeof name.text, "%s", kiln__type_row(type)->device);
+    return name;
+}
+
+/* ---- expressions ---- */
+
+/* What a word of a row's expression becomes. */
+static void emit_word(const struct kiln__emit *emit, const char *word, size_t length,
+                      const char *const operands[3], const struct kiln__type_name *type,
+                      unsigned width)
+{
+    if (length == 1 && *word >= 'a' && *word <= 'c' && operands[*word - 'a'])
+        kiln__text_add(emit->text, "%s", operands[*word - 'a']);
+    else if (length == 1 && *word == 'n' && operands[2])
+        kiln__text_add(emit->text, "%s", operands[2]);
+    else if (length == 1 && *word == 'F')
+        kiln__text_add(emit->text, "%s", type->text);
+    else if (length == 4 && !strncmp(word, "PICK", length))
+        kiln__text_add(emit->text, width > 1 ? "PICK_VECTOR" : "PICK");
+    else if ((length == 6 && !strncmp(word, "DIVIDE", length)) ||
+             (length == 8 && !strncmp(word, "ABSOLUTE", length)))
+        kiln__text_add(emit->text, "%.*s_%s", (int)length, word, type->text);
+    else
+        kiln__text_add_bytes(emit->text, word, length);
+}
+
+void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
+                           const char *b, const char *c, kiln_type type, unsigned width)
+{
+    const char *const operands[3] = {a, b, c};
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    for (const char *at = expression; *at;) {
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length]) || at[length] == '_')
+            length++;
+        const char *close = !strncmp(at, "FN(", 3) ? strchr(at, ')') : NULL;
+        if (close) {
+            kiln__text_add(emit->text, "kiln_%.*s_%s", (int)(close - at - 3), at + 3,
+                           width > 1 ? "vec" : "float");
+            length = (size_t)(close - at) + 1;
+        } else if (length) {
+            emit_word(emit, at, length, operands, &name, width);
+        } else {
+            kiln__text_add_bytes(emit->text, at, 1);
+            length = 1;
+        }
+        at += length;
+    }
+}
+
+/* ---- prelude ---- */
+
+/* Quotients and absolute values whose text differs by type. An integer quotient of 0 is 0, and
+ * INT_MIN / -1 wraps around: neither may trap. */
+static void emit_helpers(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    if (kiln__type_row(type)->floating) {
+        kiln__text_add(emit->text,
+                       "#define DIVIDE_%s(a, b) ((a) / (b))\n"
+                       "#define ABSOLUTE_%s(a) fabs(a)\n",
+                       t, t);
+        return;
+    }
+    bool is_signed = kiln__type_row(type)->lowest < 0;
+    kiln__text_add(emit->text,
+                   "static inline %s DIVIDE_%s(%s a, %s b)\n{\n"
+                   "    %s d = %s((b == (%s)(0))%s, (%s)(1), b);\n"
+                   "    %s q = a / d;\n",
+                   t, t, t, t, t, pick, t, is_signed ? " | (b == -1)" : "", t, t);
+    if (is_signed)
+        kiln__text_add(emit->text, "    q = %s(b == -1, 0 - a, q);\n", pick);
+    kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
+    if (is_signed)
+        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) as_%s(abs(a))\n", t, t);
+    else
+        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) (a)\n", t);
+}
+
+/* Only what the group needs: every function costs time when a kernel is first compiled. */
+static void emit_math(const struct kiln__emit *emit)
+{
+    bool any = false;
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        const char *device = step->kind == KILN__STEP_APPLY
+                                 ? kiln__elementwise_rows[step->op].device
+                                 : "";
+        const char *name = strstr(device, "FN(");
+        if (!name)
+            continue;
+        if (!any)
+            kiln__text_add(emit->text, "%s",
+                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "");
+        any = true;
+        kiln__text_add(emit->text, "#define KILN_NEED_");
+        for (name += 3; *name != ')'; name++)
+            kiln__text_add(emit->text, "%c", toupper((unsigned char)*name));
+        kiln__text_add(emit->text, "\n");
+    }
+    if (!any)
+        return;
+    const char *math = emit->brief ? "/* kernels/math.cl */\n" : kiln__kernel_text("math");
+    if (emit->form->vector > 1)
+        kiln__text_add(emit->text, "#define KILN_LANES %u\n%s#undef KILN_LANES\n",
+                       emit->form->vector, math);
+    kiln__text_add(emit->text, "#define KILN_LANES 1\n%s", math);
+}
+
+void kiln__emit_prelude(const struct kiln__emit *emit)
+{
+    bool seen[16] = {false};
+    kiln__text_add(emit->text,
+                   "#pragma OPENCL FP_CONTRACT OFF\n"
+                   "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
+                   "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        bool needs = step->kind == KILN__STEP_APPLY &&
+                     (step->op == KILN__OP_div || step->op == KILN__OP_abs);
+        if (!needs || seen[step->type])
+            continue;
+        seen[step->type] = true;
+        emit_helpers(emit, (kiln_type)step->type, 1);
+        if (emit->form->vector > 1)
+            emit_helpers(emit, (kiln_type)step->type, emit->form->vector);
+    }
+    emit_math(emit);
+}
+
+/* ---- parameters ---- */
+
+static kiln_type node_type(const struct kiln__emit *emit, uint32_t node)
+{
+    return (kiln_type)emit->plan->fusion.graph.nodes.items[node].type;
+}
+
+void kiln__emit_accesses(const struct kiln__emit *emit)
+{
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        kiln_type type = node_type(emit, emit->group->accesses.items[k].node);
+        kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu, const %s o%zu",
+                       kiln__type_row(type)->device, k, emit->index, k);
+        for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
+            kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
+    }
+}
+
+void kiln__emit_stores(const struct kiln__emit *emit)
+{
+    for (size_t k = 0; k < emit->group->stores.count; k++)
+        kiln__text_add(emit->text, ",\n    global %s *restrict y%zu, const %s q%zu",
+                       kiln__type_row(node_type(emit, emit->group->stores.items[k].node))->device,
+                       k, emit->index, k);
+}
+
+void kiln__emit_scalars(const struct kiln__emit *emit)
+{
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->kind == KILN__STEP_SCALAR)
+            kiln__text_add(emit->text, ",\n    const %s c%u",
+                           kiln__type_row((kiln_type)step->type)->floating ? "float" : "int",
+                           step->index);
+    }
+}
+
+/* ---- positions ---- */
+
+void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, const char *of,
+                            uint32_t first, uint32_t end)
+{
+    if (end - first == 1) {
+        kiln__text_add(emit->text, "%sconst %s c_%u = %s;\n", indent, emit->index, first, of);
+        return;
+    }
+    kiln__text_add(emit->text, "%s%s rest%u = %s;\n", indent, emit->index, first, of);
+    for (uint32_t d = end; d-- > first + 1;)
+        kiln__text_add(emit->text,
+                       "%sconst %s c_%u = rest%u %% d%u;\n"
+                       "%srest%u /= d%u;\n",
+                       indent, emit->index, d, first, d, indent, first, d);
+    kiln__text_add(emit->text, "%sconst %s c_%u = rest%u;\n", indent, emit->index, first, first);
+}
+
+void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first, uint32_t end)
+{
+    for (uint32_t d = first; d < end; d++)
+        kiln__text_add(emit->text, " + c_%u * s%zu_%u", d, access, d);
+}
+
+bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->kind == KILN__STEP_LOAD && step->index == access)
+            return true;
+    }
+    return false;
+}
+
+/* ---- steps ---- */
+
+/* The dimension that vectors run over. */
+static uint32_t vector_dimension(const struct kiln__emit *emit)
+{
+    bool columns = emit->group->kind == KILN__GROUP_REDUCE &&
+                   emit->form->direction == KILN__ALONG_COLUMNS;
+    return columns ? emit->form->kept - 1u : emit->form->rank - 1u;
+}
+
+static void emit_gather(const struct kiln__emit *emit, size_t k, const char *type, unsigned width,
+                        const char *base, const char *at)
+{
+    uint32_t d = vector_dimension(emit);
+    kiln__text_add(emit->text, "(%s)(", type);
+    for (unsigned lane = 0; lane < width; lane++)
+        kiln__text_add(emit->text, "%sx%zu[%s%zu + (%s + %u) * s%zu_%u]", lane ? ", " : "", k,
+                       base, k, at, lane, k, d);
+    kiln__text_add(emit->text, ")");
+}
+
+static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step,
+                      unsigned width, const char *base, const char *at)
+{
+    size_t k = step->index;
+    uint8_t along = emit->form->along[k];
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    bool neighbours = along == KILN__CONTIGUOUS || along == KILN__LINEAR;
+    if (along == KILN__REPEATED)
+        kiln__text_add(emit->text, "(%s)(x%zu[%s%zu])", type.text, k, base, k);
+    else if (width == 1 && neighbours)
+        kiln__text_add(emit->text, "x%zu[%s%zu + %s]", k, base, k, at);
+    else if (width == 1)
+        kiln__text_add(emit->text, "x%zu[%s%zu + (%s) * s%zu_%u]", k, base, k, at, k,
+                       vector_dimension(emit));
+    else if (neighbours && emit->form->aligned)
+        kiln__text_add(emit->text, "*(global const %s *)(x%zu + %s%zu + %s)", type.text, k, base,
+                       k, at);
+    else if (neighbours)
+        kiln__text_add(emit->text, "vload%u(0, x%zu + %s%zu + %s)", width, k, base, k, at);
+    else
+        emit_gather(emit, k, type.text, width, base, at);
+}
+
+static void emit_convert(const struct kiln__emit *emit, const struct kiln__step *step,
+                         const char *value, const char *type)
+{
+    bool saturates = !kiln__type_row((kiln_type)step->type)->floating;
+    kiln__text_add(emit->text, "convert_%s%s(%s)", type, saturates ? "_sat" : "", value);
+}
+
+static void emit_step(const struct kiln__emit *emit, const char *indent, unsigned index,
+                      unsigned width, const char *base, const char *at)
+{
+    const struct kiln__step *step = &emit->group->steps.items[index];
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    char operand[3][16];
+    for (unsigned k = 0; k < 3; k++)
+        snprintf(operand[k], sizeof operand[k], "v%u", step->args[k]);
+    kiln__text_add(emit->text, "%sconst %s v%u = ", indent, type.text, index);
+    switch ((enum kiln__step_kind)step->kind) {
+    case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
+    case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
+    case KILN__STEP_APPLY:
+        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0],
+                              operand[1], operand[2], (kiln_type)step->type, width);
+        break;
+    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text); break;
+    case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
+    }
+    kiln__text_add(emit->text, ";\n");
+}
+
+void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from,
+                      unsigned to, unsigned width, const char *base, const char *at)
+{
+    for (unsigned i = from; i < to; i++)
+        emit_step(emit, indent, i, width, base, at);
+}
+
+void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
+                      unsigned width, const char *place, const char *value)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    if (width == 1)
+        kiln__text_add(emit->text, "%s*(%s) = %s;\n", indent, place, value);
+    else if (emit->form->aligned)
+        kiln__text_add(emit->text, "%s*(global %s *)(%s) = %s;\n", indent, name.text, place,
+                       value);
+    else
+        kiln__text_add(emit->text, "%svstore%u(%s, 0, %s);\n", indent, width, value, place);
+}

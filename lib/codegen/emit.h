@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What generated kernels have in common.
+ *
+ * kernel   = prelude signature '{' ranges visit '}'
+ * visit    = bases (load | apply)* (store | combine)
+ *
+ * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k> memory
+ * and offset of store k; c<k> scalars; v<k> the value of step k; d<d> dimensions. */
+#ifndef KILN_CODEGEN_EMIT_H
+#define KILN_CODEGEN_EMIT_H
+
+#include "plan/plan.h"
+
+struct kiln__emit {
+    struct kiln__text *text;
+    const struct kiln__plan *plan;
+    const struct kiln__group *group;
+    const struct kiln__form *form;
+    const char *index; /* type of indices */
+    bool brief;        /* for reading: library texts are named, not put in */
+};
+
+/* A type's name in OpenCL C: "float", "float16". */
+struct kiln__type_name {
+    char text[16];
+};
+struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width);
+
+/* Pragmas, macros and functions that the group's operations need. */
+void kiln__emit_prelude(const struct kiln__emit *emit);
+
+/* Parameters of all accesses, stores and scalars, each line ending in a comma or the last. */
+void kiln__emit_accesses(const struct kiln__emit *emit);
+void kiln__emit_stores(const struct kiln__emit *emit);
+void kiln__emit_scalars(const struct kiln__emit *emit);
+
+/* Declare `c<first>` to `c<end - 1>`, the coordinates of element `of` of the dimensions `first` to
+ * `end`. */
+void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, const char *of,
+                            uint32_t first, uint32_t end);
+
+/* "+ c0 * s3_0 + c1 * s3_1": access 3 at those coordinates. */
+void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first, uint32_t end);
+
+/* Declare the values of steps `from` to `to` - 1, `width` elements each, with loads at
+ * `<base><access>` plus `at` elements along the vector's dimension. */
+void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from,
+                      unsigned to, unsigned width, const char *base, const char *at);
+
+/* Whether step `step` is among the accesses that steps `from` to `to` - 1 load. */
+bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to);
+
+/* An expression of a table with its operands put in. */
+void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
+                           const char *b, const char *c, kiln_type type, unsigned width);
+
+/* Store value `value` of `width` elements at `place`, an expression of pointer type. */
+void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
+                      unsigned width, const char *place, const char *value);
+
+/* The kernels. */
+void kiln__emit_map(const struct kiln__emit *emit);
+void kiln__emit_reduce(const struct kiln__emit *emit);
+void kiln__emit_reduce_grouped(const struct kiln__emit *emit);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "codegen/reduce.h"
+
+const struct kiln__reduce_row *kiln__emit_row(const struct kiln__emit *emit)
+{
+    return &kiln__reduce_rows[emit->group->op];
+}
+
+kiln_type kiln__emit_accumulator(const struct kiln__emit *emit)
+{
+    return kiln__reduce_accumulator(kiln__emit_row(emit), (kiln_type)emit->form->value_type);
+}
+
+static void emit_partial_parameters(const struct kiln__emit *emit)
+{
+    const char *constant = emit->form->stage == KILN__STAGE_FINAL ? "const " : "";
+    const char *type = kiln__type_row(kiln__emit_accumulator(emit))->device;
+    if (emit->form->stage == KILN__STAGE_WHOLE)
+        return;
+    kiln__text_add(emit->text, ",\n    global %s%s *restrict partial, const %s partial_offset",
+                   constant, type, emit->index);
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text,
+                       ",\n    global %sint *restrict partial_position, const %s position_offset",
+                       constant, emit->index);
+}
+
+void kiln__emit_reduce_signature(const struct kiln__emit *emit, const char *parameter)
+{
+    const char *index = emit->index;
+    if (emit->form->chunked)
+        kiln__text_add(emit->text, "kernel __attribute__((reqd_work_group_size(1, 1, 1)))\n");
+    else
+        kiln__text_add(emit->text, "kernel __attribute__((reqd_work_group_size(%u, 1, 1)))\n",
+                       1u << emit->form->work_group);
+    kiln__text_add(emit->text,
+                   "void kiln_reduce(const %s n, const %s reduced, const %s %s,\n"
+                   "    const %s segments, const %s length",
+                   index, index, index, parameter, index, index);
+    for (uint32_t d = 1; d < emit->form->rank; d++)
+        if (d != emit->form->kept)
+            kiln__text_add(emit->text, ", const %s d%u", index, d);
+    kiln__emit_accesses(emit);
+    emit_partial_parameters(emit);
+    if (emit->form->stage != KILN__STAGE_PARTIAL)
+        kiln__emit_stores(emit);
+    kiln__emit_scalars(emit);
+    kiln__text_add(emit->text, ")\n{\n");
+}
+
+/* The accumulator's start as a constant expression. */
+static const char *identity_text(const struct kiln__emit *emit)
+{
+    static const char *const floating[] = {"0", "-INFINITY", "INFINITY"};
+    static const char *const integer[] = {"0", "INT_MIN", "INT_MAX"};
+    static const char *const byte[] = {"0", "0", "UCHAR_MAX"};
+    const struct kiln__type_row *type = kiln__type_row(kiln__emit_accumulator(emit));
+    enum kiln__identity identity = (enum kiln__identity)kiln__emit_row(emit)->identity;
+    return type->floating     ? floating[identity]
+           : type->bytes == 1 ? byte[identity]
+                              : integer[identity];
+}
+
+void kiln__emit_accumulators(const struct kiln__emit *emit, const char *indent, unsigned first,
+                             unsigned count, unsigned width)
+{
+    struct kiln__type_name type = kiln__emit_type(kiln__emit_accumulator(emit), width);
+    struct kiln__type_name position = kiln__emit_type(KILN_I32, width);
+    for (unsigned u = first; u < first + count; u++) {
+        kiln__text_add(emit->text, "%s%s a%u = (%s)(%s);\n", indent, type.text, u, type.text,
+                       identity_text(emit));
+        if (kiln__emit_row(emit)->indexed)
+            kiln__text_add(emit->text, "%s%s j%u = (%s)(" KILN__NO_POSITION ");\n", indent,
+                           position.text, u, position.text);
+    }
+}
+
+void kiln__emit_result_bases(const struct kiln__emit *emit, const char *indent, const char *p)
+{
+    kiln__emit_coordinates(emit, indent, p, 0, emit->form->kept);
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        kiln__text_add(emit->text, "%sconst %s h%zu = o%zu", indent, emit->index, k, k);
+        kiln__emit_dot(emit, k, 0, emit->form->kept);
+        kiln__text_add(emit->text, ";\n");
+    }
+}
+
+void kiln__emit_reduced_bases(const struct kiln__emit *emit, const char *indent, const char *r)
+{
+    kiln__emit_coordinates(emit, indent, r, emit->form->kept, emit->form->rank);
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        if (!kiln__emit_loads(emit, k, 0, emit->group->reduced_step))
+            continue;
+        kiln__text_add(emit->text, "%sconst %s b%zu = h%zu", indent, emit->index, k, k);
+        kiln__emit_dot(emit, k, emit->form->kept, emit->form->rank);
+        kiln__text_add(emit->text, ";\n");
+    }
+}
+
+static void emit_choose(const struct kiln__emit *emit, const char *indent, unsigned u,
+                        unsigned width, const char *value, const char *position)
+{
+    char a[16];
+    kiln_type type = kiln__emit_accumulator(emit);
+    snprintf(a, sizeof a, "a%u", u);
+    if (width == 1)
+        kiln__text_add(emit->text, "%sif (", indent);
+    else
+        kiln__text_add(emit->text, "%sconst %s%u chosen = ", indent,
+                       kiln__type_row(type)->bytes == 1 ? "char" : "int", width);
+    kiln__emit_expression(emit, kiln__emit_row(emit)->combine, a, value, NULL, type, width);
+    if (width == 1)
+        kiln__text_add(emit->text, ") {\n%s    a%u = %s;\n%s    j%u = (int)(%s);\n%s}\n", indent,
+                       u, value, indent, u, position, indent);
+    else
+        kiln__text_add(emit->text,
+                       ";\n%sa%u = select(a%u, %s, chosen);\n"
+                       "%sj%u = select(j%u, %s, convert_int%u(chosen));\n",
+                       indent, u, u, value, indent, u, u, position, width);
+}
+
+void kiln__emit_combine(const struct kiln__emit *emit, const char *indent, unsigned u,
+                        unsigned width, const char *position)
+{
+    const struct kiln__step *reduced = &emit->group->steps.items[emit->group->reduced_step];
+    kiln_type type = kiln__emit_accumulator(emit);
+    char value[48], a[16];
+    snprintf(a, sizeof a, "a%u", u);
+    if (type == (kiln_type)emit->form->value_type)
+        snprintf(value, sizeof value, "v%u", reduced->args[0]);
+    else
+        snprintf(value, sizeof value, "convert_%s(v%u)", kiln__emit_type(type, width).text,
+                 reduced->args[0]);
+    if (kiln__emit_row(emit)->indexed) {
+        emit_choose(emit, indent, u, width, value, position);
+        return;
+    }
+    kiln__text_add(emit->text, "%s%s = ", indent, a);
+    kiln__emit_expression(emit, kiln__emit_row(emit)->combine, a, value, NULL, type, width);
+    kiln__text_add(emit->text, ";\n");
+}
+
+void kiln__emit_merge(const struct kiln__emit *emit, const char *indent, const char *into,
+                      const char *into_position, const char *from, const char *from_position)
+{
+    const struct kiln__reduce_row *row = kiln__emit_row(emit);
+    kiln_type type = kiln__emit_accumulator(emit);
+    if (!row->indexed) {
+        kiln__text_add(emit->text, "%s%s = ", indent, into);
+        kiln__emit_expression(emit, row->combine, into, from, NULL, type, 1);
+        kiln__text_add(emit->text, ";\n");
+        return;
+    }
+    kiln__text_add(emit->text, "%sif ((", indent);
+    kiln__emit_expression(emit, row->combine, into, from, NULL, type, 1);
+    kiln__text_add(emit->text, ") || (!(");
+    kiln__emit_expression(emit, row->combine, from, into, NULL, type, 1);
+    kiln__text_add(emit->text, ") && %s < %s)) {\n%s    %s = %s;\n%s    %s = %s;\n%s}\n",
+                   from_position, into_position, indent, into, from, indent, into_position,
+                   from_position, indent);
+}
+
+/* Results of one segment, those of neighbouring results beside each other. */
+static void emit_partial_store(const struct kiln__emit *emit, const char *indent, unsigned width,
+                               const char *a, const char *j, const char *place)
+{
+    char text[96];
+    snprintf(text, sizeof text, "partial + partial_offset + segment * n + %s", place);
+    kiln__emit_store(emit, indent, kiln__emit_accumulator(emit), width, text, a);
+    if (!kiln__emit_row(emit)->indexed)
+        return;
+    snprintf(text, sizeof text, "partial_position + position_offset + segment * n + %s", place);
+    kiln__emit_store(emit, indent, KILN_I32, width, text, j);
+}
+
+void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsigned width,
+                       const char *a, const char *j, const char *place, const char *at)
+{
+    const struct kiln__group *group = emit->group;
+    const struct kiln__reduce_row *row = kiln__emit_row(emit);
+    if (emit->form->stage == KILN__STAGE_PARTIAL) {
+        emit_partial_store(emit, indent, width, a, j, place);
+        return;
+    }
+    kiln_type type = (kiln_type)group->steps.items[group->reduced_step].type;
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    char count[64];
+    snprintf(count, sizeof count, "((%s)((%s)reduced))", name.text, kiln__type_row(type)->device);
+    kiln__text_add(emit->text, "%sconst %s v%u = ", indent, name.text, group->reduced_step);
+    if (row->indexed)
+        kiln__text_add(emit->text, "%s", j);
+    else
+        kiln__emit_expression(emit, row->finish, a, NULL, count, type, width);
+    kiln__text_add(emit->text, ";\n");
+    kiln__emit_steps(emit, indent, group->reduced_step + 1u, (unsigned)group->steps.count, width,
+                     "h", at);
+    for (size_t k = 0; k < group->stores.count; k++) {
+        char target[64], value[16];
+        snprintf(target, sizeof target, "y%zu + q%zu + %s", k, k, place);
+        snprintf(value, sizeof value, "v%u", group->stores.items[k].step);
+        kiln__emit_store(emit, indent,
+                         (kiln_type)group->steps.items[group->stores.items[k].step].type, width,
+                         target, value);
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of this machine: finding them, choosing one, what it can do. */
+#ifndef KILN_DEVICE_DEVICE_H
+#define KILN_DEVICE_DEVICE_H
+
+#include <kiln/device.h>
+
+#include "device/opencl.h"
+#include "util/error.h"
+
+/* How kernels for a device are shaped. Data, so that no code asks for a device's name. */
+struct kiln__traits {
+    const char *name;            /* of the row, for `kiln info` and `kiln explain` */
+    bool chunked;                /* local size 1, one long chunk per work-item (CPUs), instead of
+                                    work-groups whose neighbours touch neighbouring elements */
+    unsigned vector;             /* elements of a vector in generated loops */
+    unsigned chunks;             /* chunked: work-items to aim for in one launch */
+    unsigned min_chunk;          /* chunked: fewest elements worth a work-item */
+    unsigned work_group;         /* not chunked: work-items in a work-group */
+    unsigned items_per_core;     /* not chunked: work-items per compute unit to aim for */
+    bool live_host_pointers;     /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
+                                    with no map and unmap around the host's accesses */
+    bool nontemporal_stores;     /* compiles __builtin_nontemporal_store */
+    bool late_binary;            /* the binary is complete only after the first launch */
+    bool fast_math_functions;    /* the device's own exp, tanh, ... are fast; else kiln's are used */
+    bool clblast;                /* CLBlast is the faster one for large products */
+    const char *build_options;   /* for every program */
+};
+
+struct kiln__device {
+    cl_platform_id platform;
+    cl_device_id id;
+    kiln_device_info info;
+    const struct kiln__traits *traits;
+};
+
+/* Find and describe the device that `choice` names, as kiln_device_find() does.
+ * Errors: NO_DEVICE, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__device_choose(const char *choice, struct kiln__device *device,
+                                struct kiln__error *error);
+
+/* Describe a device that the caller has; its index is SIZE_MAX if no platform lists it.
+ * Errors: INVALID_ARGUMENT, DEVICE_ERROR. */
+kiln_status kiln__device_from_cl(cl_device_id id, struct kiln__device *device,
+                                 struct kiln__error *error);
+
+/* The traits for a described device: the first row of the table that fits. Never NULL. */
+const struct kiln__traits *kiln__traits_for(const kiln_device_info *info);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The OpenCL headers as kiln uses them, and errors of OpenCL calls in words. */
+#ifndef KILN_DEVICE_OPENCL_H
+#define KILN_DEVICE_OPENCL_H
+
+/* The 1.2 interface is the baseline; newer calls are looked up at run time. */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <stdbool.h>
+
+#include "util/error.h"
+
+/* "CL_OUT_OF_RESOURCES" and so on; "an unknown OpenCL error" for others. */
+const char *kiln__cl_name(cl_int code);
+
+/* The status that an OpenCL error amounts to: OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY,
+ * TOO_LARGE (CL_INVALID_BUFFER_SIZE) or DEVICE_ERROR. */
+kiln_status kiln__cl_status(cl_int code);
+
+/* Record "<call> answered CL_... (-5)". Returns the status of the error that stands. */
+kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int code);
+
+#endif

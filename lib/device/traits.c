@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/traits.h"
+
+#include <string.h>
+
+#define ANY ((kiln_device_type)0)
+#define REAL KILN__RANK_REAL
+#define SOFTWARE KILN__RANK_SOFTWARE
+#define SIMULATED KILN__RANK_SIMULATED
+
+#define POCL "Portable Computing Language"
+
+/* FP_CONTRACT OFF in the kernels decides about a * b + c; the options leave arithmetic alone. */
+#define CL12 "-cl-std=CL1.2 -w" /* some compilers print warnings instead of keeping them */
+
+/* On a CPU: a work-item owns a long chunk and walks it in vectors as wide as a register. */
+#define CPU(row, width)                                                                            \
+    .name = row, .chunked = true, .vector = width, .chunks = 16, .min_chunk = 1024,                \
+    .work_group = 1, .items_per_core = 1, .build_options = CL12
+
+/* On a GPU: neighbouring work-items touch neighbouring elements. */
+#define GPU(row, width, group, items)                                                              \
+    .name = row, .vector = width, .chunks = 1, .min_chunk = 1, .work_group = group,                \
+    .items_per_core = items, .build_options = CL12
+
+#define POCL_CPU .live_host_pointers = true, .nontemporal_stores = true, .late_binary = true
+
+/* llvmpipe would be as fast with scalars; it is shaped like a GPU so that those paths run where
+ * there is none.
+ *
+ * The first row that fits a device is its own. A row names part of the platform's name, part of the
+ * device's name, the type and the least preferred vector width; NULL, ANY and 0 fit all. */
+static const struct row {
+    const char *platform, *device;
+    kiln_device_type type;
+    uint32_t min_width;
+    enum kiln__rank rank;
+    struct kiln__traits traits;
+} rows[] = {
+    /* clang-format off */
+    {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16), POCL_CPU}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8), POCL_CPU}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4), POCL_CPU}},
+    {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256, 2048),
+                                                              .fast_math_functions = true}},
+    {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16, 64)}},
+    {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64, 512),
+                                                              .live_host_pointers = true}},
+    {NULL,       "softpipe", ANY,             0,  SIMULATED, {GPU("softpipe", 1, 16, 64)}},
+    {NULL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("cpu", 8)}},
+    {NULL,       NULL,       ANY,             0,  REAL,      {GPU("gpu", 4, 256, 1024)}},
+    /* clang-format on */
+};
+
+static bool fits(const struct row *row, const kiln_device_info *info)
+{
+    return (!row->platform || strstr(info->platform, row->platform)) &&
+           (!row->device || strstr(info->name, row->device)) &&
+           (row->type == ANY || row->type == info->type) &&
+           info->preferred_vector_f32 >= row->min_width;
+}
+
+/* The last row fits all. */
+static const struct row *row_of(const kiln_device_info *info)
+{
+    const struct row *row = rows;
+    while (!fits(row, info))
+        row++;
+    return row;
+}
+
+const struct kiln__traits *kiln__traits_for(const kiln_device_info *info)
+{
+    return &row_of(info)->traits;
+}
+
+enum kiln__rank kiln__device_rank(const kiln_device_info *info)
+{
+    return row_of(info)->rank;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs as text, for people and for golden tests. */
+#include "graph/graph.h"
+
+/* What a node has beside its inputs. */
+static void dump_attributes(const struct kiln__graph *graph, const struct kiln__node *node,
+                            struct kiln__text *text)
+{
+    if (node->kind == KILN__CONSTANT)
+        kiln__text_add(text, " %.9g", node->value);
+    if (kiln__node_is_input(node))
+        kiln__text_add(text, " #%llu", (unsigned long long)node->binding);
+    if (node->kind == KILN__REDUCE) {
+        const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+        kiln__text_add(text, " over");
+        for (uint32_t d = 0; d < input->shape.rank; d++)
+            if (node->axes >> d & 1)
+                kiln__text_add(text, " %u", d);
+    }
+    if (node->kind != KILN__VIEW)
+        return;
+    kiln__text_add(text, " (");
+    for (uint32_t d = 0; d < node->shape.rank; d++) {
+        const char *comma = d ? ", " : "";
+        int source = node->view.source[d];
+        if (source < 0 || node->view.step[d] == 0)
+            kiln__text_add(text, "%srepeat", comma);
+        else
+            kiln__text_add(text, "%sd%d from %lld by %lld", comma, source,
+                           (long long)node->view.start[source], (long long)node->view.step[d]);
+    }
+    kiln__text_add(text, ")");
+}
+
+void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text)
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    kiln__text_add(text, "%%%u %s%s = %s", index, kiln_type_name((kiln_type)node->type),
+                   kiln__shape_text(&node->shape).text, kiln__node_name(node));
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        kiln__text_add(text, " %%%u", node->input[i]);
+    dump_attributes(graph, node, text);
+    kiln__text_add(text, "\n");
+}
+
+void kiln__graph_dump(const struct kiln__graph *graph, struct kiln__text *text)
+{
+    for (uint32_t i = 0; i < graph->nodes.count; i++) {
+        kiln__text_add(text, "  ");
+        kiln__node_dump(graph, i, text);
+    }
+    for (size_t i = 0; i < graph->requests.count; i++)
+        kiln__text_add(text, "  %s #%zu %%%u\n",
+                       graph->requests.items[i].kind == KILN__READ ? "read" : "export", i,
+                       graph->requests.items[i].node);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recorded operations as a graph: nodes in an order in which inputs come before users. */
+#ifndef KILN_GRAPH_GRAPH_H
+#define KILN_GRAPH_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graph/shape.h"
+#include "ops/ops.h"
+#include "util/text.h"
+#include "util/vector.h"
+
+enum kiln__kind {
+    KILN__UPLOAD,      /* host memory, by binding */
+    KILN__IMPORT,      /* a buffer, by binding */
+    KILN__CONSTANT,    /* one value, repeated over the shape */
+    KILN__ELEMENTWISE, /* a row of elementwise.def; operands broadcast */
+    KILN__CAST,        /* to the node's type */
+    KILN__REDUCE,      /* a row of reduce.def over the axes of a mask, which it drops */
+    KILN__VIEW,        /* transpose, slice, broadcast: the input's elements at affine positions */
+    KILN__RESHAPE,     /* the input's elements in row-major order */
+    KILN__MATMUL       /* [..., m, k] times [..., k, n] with equal leading dimensions */
+};
+
+/* What a view is called in texts; it makes no other difference. */
+enum kiln__view_name { KILN__TRANSPOSE, KILN__SLICE, KILN__BROADCAST, KILN__VIEW_COMPOSED };
+
+/* Element (i0, i1, ...) of a view is the input's element whose index in dimension d is start[d],
+ * plus step[k] * i_k for the one k with source[k] == d. */
+struct kiln__view {
+    int8_t source[KILN_MAX_RANK];   /* per dimension of the view: dimension of the input, or -1 */
+    int64_t step[KILN_MAX_RANK];    /* per dimension of the view; 0 repeats */
+    int64_t start[KILN_MAX_RANK];   /* per dimension of the input */
+};
+
+/* Compared and hashed as bytes: unused members are zero. */
+struct kiln__node {
+    uint8_t kind; /* enum kiln__kind */
+    uint8_t op;   /* enum kiln__elementwise, kiln__reduction or kiln__view_name */
+    uint8_t type; /* kiln_type */
+    uint8_t n_inputs;
+    uint32_t input[3];
+    struct kiln__shape shape;
+    union {
+        double value;     /* CONSTANT */
+        uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
+        uint64_t axes;    /* REDUCE: bit d is set if the input's dimension d is reduced */
+        struct kiln__view view;
+    };
+};
+
+enum kiln__request_kind { KILN__READ, KILN__EXPORT };
+
+/* A result that was asked for; its number is its binding among the batch's results. */
+struct kiln__request {
+    uint32_t node;
+    uint32_t kind; /* enum kiln__request_kind */
+};
+
+struct kiln__graph {
+    KILN__VECTOR(struct kiln__node) nodes;
+    KILN__VECTOR(struct kiln__request) requests;
+};
+
+void kiln__graph_free(struct kiln__graph *graph);
+
+/* Append a copy of `node`; false without memory. */
+bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index);
+
+size_t kiln__node_count(const struct kiln__node *node);
+size_t kiln__node_bytes(const struct kiln__node *node);
+bool kiln__node_is_input(const struct kiln__node *node);
+
+/* Operations that are fused: elementwise rows and casts. */
+bool kiln__node_is_pointwise(const struct kiln__node *node);
+
+/* Operations that only say where elements are: views and reshapes. */
+bool kiln__node_is_movement(const struct kiln__node *node);
+
+/* "add", "sum", "transpose", ... */
+const char *kiln__node_name(const struct kiln__node *node);
+
+/* Check what every stage relies on: order of inputs, types, shapes. Returns NULL, or says what is
+ * wrong with which node in `text`. */
+const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160]);
+
+/* One line per node: "%3 f32[4,8] = add %1 %2". */
+void kiln__graph_dump(const struct kiln__graph *graph, struct kiln__text *text);
+void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text);
+
+#endif

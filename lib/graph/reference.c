@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct evaluator {
+    const struct kiln__graph *graph;
+    const void *const *inputs;
+    double **values;
+};
+
+static const struct kiln__node *input_of(const struct evaluator *e, const struct kiln__node *node,
+                                         unsigned i)
+{
+    return &e->graph->nodes.items[node->input[i]];
+}
+
+/* The indices of element `number` of a row-major shape. */
+static void indices_of(const struct kiln__shape *shape, size_t number, size_t *index)
+{
+    for (uint32_t d = shape->rank; d-- > 0;) {
+        index[d] = number % shape->dims[d];
+        number /= shape->dims[d];
+    }
+}
+
+/* The element number of an operand at `index` of a result of `rank` dimensions, by broadcasting. */
+static size_t broadcast_number(const struct kiln__shape *operand, const size_t *index,
+                               uint32_t rank)
+{
+    size_t number = 0;
+    for (uint32_t d = 0; d < operand->rank; d++)
+        number = number * operand->dims[d] +
+                 (operand->dims[d] == 1 ? 0 : index[rank - operand->rank + d]);
+    return number;
+}
+
+typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, double *result);
+
+static void evaluate_input(const struct evaluator *e, const struct kiln__node *node,
+                           double *result)
+{
+    const char *data = e->inputs[node->binding];
+    size_t bytes = kiln_type_size((kiln_type)node->type);
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = kiln__type_load((kiln_type)node->type, data + i * bytes);
+}
+
+static void evaluate_constant(const struct evaluator *e, const struct kiln__node *node,
+                              double *result)
+{
+    (void)e;
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = node->value;
+}
+
+static void evaluate_elementwise(const struct evaluator *e, const struct kiln__node *node,
+                                 double *result)
+{
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
+    bool integer = !kiln__type_row((kiln_type)node->type)->floating;
+    size_t index[KILN_MAX_RANK];
+    for (size_t i = 0; i < kiln__node_count(node); i++) {
+        double operand[3] = {0};
+        indices_of(&node->shape, i, index);
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            operand[k] = e->values[node->input[k]][broadcast_number(
+                &input_of(e, node, k)->shape, index, node->shape.rank)];
+        result[i] = row->host(operand[0], operand[1], operand[2], integer);
+    }
+}
+
+static void evaluate_cast(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    const double *values = e->values[node->input[0]];
+    bool floating = kiln__type_row((kiln_type)node->type)->floating;
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = floating ? values[i] : kiln__type_round((kiln_type)node->type, values[i]);
+}
+
+/* Splits an input element's indices into the numbers of its result and of its place among the
+ * reduced ones. */
+static void split(const struct kiln__node *node, const struct kiln__shape *shape,
+                  const size_t *index, size_t *kept, size_t *place)
+{
+    *kept = *place = 0;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        size_t *number = node->axes >> d & 1 ? place : kept;
+        *number = *number * shape->dims[d] + index[d];
+    }
+}
+
+static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *node,
+                            double *result)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[node->op];
+    const struct kiln__node *input = input_of(e, node, 0);
+    const double *values = e->values[node->input[0]];
+    size_t results = kiln__node_count(node), index[KILN_MAX_RANK], kept, place;
+    double *best = calloc(results + 1, sizeof *best);
+    for (size_t i = 0; best && i < results; i++) {
+        best[i] = kiln__identity_value((enum kiln__identity)row->identity,
+                                       (kiln_type)input->type);
+        result[i] = row->indexed ? 0 : best[i];
+    }
+    for (size_t i = 0; best && i < kiln__node_count(input); i++) {
+        indices_of(&input->shape, i, index);
+        split(node, &input->shape, index, &kept, &place);
+        if (!row->indexed) {
+            result[kept] = row->host_combine(result[kept], values[i]);
+        } else if (row->host_combine(best[kept], values[i]) != 0) {
+            best[kept] = values[i];
+            result[kept] = (double)place;
+        }
+    }
+    double n = results ? (double)(kiln__node_count(input) / results) : 0;
+    for (size_t i = 0; i < results && !row->indexed; i++)
+        result[i] = row->host_finish(result[i], n);
+    free(best);
+}
+
+static void evaluate_view(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    const struct kiln__shape *shape = &input_of(e, node, 0)->shape;
+    size_t index[KILN_MAX_RANK];
+    for (size_t i = 0; i < kiln__node_count(node); i++) {
+        int64_t at[KILN_MAX_RANK];
+        size_t number = 0;
+        indices_of(&node->shape, i, index);
+        for (uint32_t d = 0; d < shape->rank; d++)
+            at[d] = node->view.start[d];
+        for (uint32_t k = 0; k < node->shape.rank; k++)
+            if (node->view.source[k] >= 0)
+                at[node->view.source[k]] += node->view.step[k] * (int64_t)index[k];
+        for (uint32_t d = 0; d < shape->rank; d++)
+            number = number * shape->dims[d] + (size_t)at[d];
+        result[i] = e->values[node->input[0]][number];
+    }
+}
+
+static void evaluate_reshape(const struct evaluator *e, const struct kiln__node *node,
+                             double *result)
+{
+    memcpy(result, e->values[node->input[0]], kiln__node_count(node) * sizeof *result);
+}
+
+static void evaluate_matmul(const struct evaluator *e, const struct kiln__node *node,
+                            double *result)
+{
+    const struct kiln__shape *shape = &node->shape;
+    const struct kiln__shape *left = &input_of(e, node, 0)->shape;
+    size_t m = shape->dims[shape->rank - 2], n = shape->dims[shape->rank - 1];
+    size_t k = left->dims[left->rank - 1];
+    size_t product = m * n, batches = product > 0 ? kiln__node_count(node) / product : 0;
+    for (size_t z = 0; z < batches; z++)
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < n; j++) {
+                const double *a = e->values[node->input[0]] + (z * m + i) * k;
+                const double *b = e->values[node->input[1]] + z * k * n + j;
+                double sum = 0;
+                for (size_t q = 0; q < k; q++)
+                    sum += a[q] * b[q * n];
+                result[(z * m + i) * n + j] = sum;
+            }
+}
+
+static evaluate *const evaluators[] = {
+    [KILN__UPLOAD] = evaluate_input,     [KILN__IMPORT] = evaluate_input,
+    [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
+    [KILN__CAST] = evaluate_cast,        [KILN__REDUCE] = evaluate_reduce,
+    [KILN__VIEW] = evaluate_view,        [KILN__RESHAPE] = evaluate_reshape,
+    [KILN__MATMUL] = evaluate_matmul,
+};
+
+bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,
+                         struct kiln__reference *reference)
+{
+    size_t count = graph->nodes.count;
+    bool *needed = calloc(count + 1, sizeof *needed);
+    *reference = (struct kiln__reference){calloc(count + 1, sizeof(double *)), count};
+    bool done = needed && reference->values;
+    for (size_t i = 0; done && i < graph->requests.count; i++)
+        needed[graph->requests.items[i].node] = true;
+    for (size_t i = count; done && i-- > 0;)
+        for (unsigned k = 0; needed[i] && k < graph->nodes.items[i].n_inputs; k++)
+            needed[graph->nodes.items[i].input[k]] = true;
+    struct evaluator evaluator = {graph, inputs, reference->values};
+    for (size_t i = 0; done && i < count; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        if (!needed[i])
+            continue;
+        reference->values[i] = malloc((kiln__node_count(node) + 1) * sizeof(double));
+        done = reference->values[i];
+        if (done)
+            evaluators[node->kind](&evaluator, node, reference->values[i]);
+    }
+    free(needed);
+    if (!done)
+        kiln__reference_free(reference);
+    return done;
+}
+
+void kiln__reference_free(struct kiln__reference *reference)
+{
+    for (size_t i = 0; reference->values && i < reference->count; i++)
+        free(reference->values[i]);
+    free(reference->values);
+    *reference = (struct kiln__reference){0};
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph evaluated on the host in double precision: what devices are checked against. Plain
+ * loops, no fusion, nothing shared with code generation. */
+#ifndef KILN_GRAPH_REFERENCE_H
+#define KILN_GRAPH_REFERENCE_H
+
+#include "graph/graph.h"
+
+struct kiln__reference {
+    double **values; /* per node: its elements, or NULL if they were not needed */
+    size_t count;
+};
+
+/* Evaluate every node that a request needs. `inputs[binding]` is the content of an upload or
+ * import. Values of integer type are exact as long as they fit their type. False without memory. */
+bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,
+                         struct kiln__reference *reference);
+void kiln__reference_free(struct kiln__reference *reference);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape)
+{
+    struct kiln__shape made = {.rank = (uint32_t)rank}; /* dims may be shape->dims */
+    if (rank > KILN_MAX_RANK) {
+        *shape = (struct kiln__shape){0};
+        return false;
+    }
+    size_t count = 1;
+    bool fits = true, empty = false;
+    for (size_t i = 0; i < rank; i++) {
+        made.dims[i] = dims[i];
+        empty |= dims[i] == 0;
+        fits = fits && !__builtin_mul_overflow(count, dims[i], &count) && count <= INT64_MAX / 8;
+    }
+    *shape = made;
+    return fits || empty;
+}
+
+size_t kiln__shape_count(const struct kiln__shape *shape)
+{
+    size_t count = 1;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        count *= shape->dims[i];
+    return count;
+}
+
+bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b)
+{
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
+}
+
+bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape *b,
+                           struct kiln__shape *result)
+{
+    uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
+    size_t dims[KILN_MAX_RANK];
+    for (uint32_t i = 1; i <= rank; i++) {
+        size_t x = i <= a->rank ? a->dims[a->rank - i] : 1;
+        size_t y = i <= b->rank ? b->dims[b->rank - i] : 1;
+        if (x != y && x != 1 && y != 1)
+            return false;
+        dims[rank - i] = x == 1 ? y : x;
+    }
+    return kiln__shape_make(rank, dims, result);
+}
+
+struct kiln__shape_text kiln__shape_text(const struct kiln__shape *shape)
+{
+    struct kiln__shape_text result = {"["};
+    size_t used = 1;
+    for (uint32_t i = 0; i < shape->rank && used < sizeof result.text - 24; i++)
+        used += (size_t)snprintf(result.text + used, sizeof result.text - used, "%s%zu",
+                                 i ? "," : "", shape->dims[i]);
+    snprintf(result.text + used, sizeof result.text - used, "]");
+    return result;
+}
+
+void kiln__shape_strides(const struct kiln__shape *shape, int64_t strides[KILN_MAX_RANK])
+{
+    int64_t stride = 1;
+    memset(strides, 0, KILN_MAX_RANK * sizeof *strides);
+    for (uint32_t i = shape->rank; i-- > 0;) {
+        strides[i] = stride;
+        stride *= (int64_t)shape->dims[i];
+    }
+}
+
+/* Drop dimensions of 1 and merge neighbours that are one run in memory. */
+static uint32_t merge_runs(const struct kiln__shape *shape, const int64_t *strides, size_t *dims,
+                           int64_t *merged)
+{
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        if (shape->dims[i] == 1)
+            continue;
+        if (rank && merged[rank - 1] == strides[i] * (int64_t)shape->dims[i]) {
+            dims[rank - 1] *= shape->dims[i];
+            merged[rank - 1] = strides[i];
+        } else {
+            dims[rank] = shape->dims[i];
+            merged[rank++] = strides[i];
+        }
+    }
+    return rank;
+}
+
+bool kiln__shape_restride(const struct kiln__shape *from, const int64_t *strides,
+                          const struct kiln__shape *to, int64_t *result)
+{
+    size_t dims[KILN_MAX_RANK];
+    int64_t merged[KILN_MAX_RANK];
+    if (kiln__shape_count(to) == 0) {
+        kiln__shape_strides(to, result);
+        return true;
+    }
+    uint32_t run = merge_runs(from, strides, dims, merged);
+    memset(result, 0, KILN_MAX_RANK * sizeof *result);
+    size_t left = 1; /* of the current run, what later dimensions of `to` have not used */
+    int64_t stride = 0;
+    for (uint32_t i = to->rank; i-- > 0;) {
+        if (to->dims[i] == 1)
+            continue;
+        if (left == 1) {
+            if (run == 0)
+                return false;
+            left = dims[--run];
+            stride = merged[run];
+        }
+        if (left % to->dims[i])
+            return false;
+        result[i] = stride;
+        stride *= (int64_t)to->dims[i];
+        left /= to->dims[i];
+    }
+    return left == 1 && run == 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shapes: up to eight dimensions, row-major. */
+#ifndef KILN_GRAPH_SHAPE_H
+#define KILN_GRAPH_SHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/types.h>
+
+struct kiln__shape {
+    uint32_t rank;
+    size_t dims[KILN_MAX_RANK]; /* beyond rank: 0, so that equal shapes have equal bytes */
+};
+
+/* False if the rank is too large or the element count, times 8 bytes, does not fit an int64. */
+bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape);
+
+size_t kiln__shape_count(const struct kiln__shape *shape);
+bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b);
+
+/* numpy's rule: aligned at the last dimension, 1 repeats. False if they do not fit. */
+bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape *b,
+                           struct kiln__shape *result);
+
+/* "[4,8]"; the text is cut, never overrun. */
+struct kiln__shape_text {
+    char text[96];
+};
+struct kiln__shape_text kiln__shape_text(const struct kiln__shape *shape);
+
+/* Strides, in elements, of a row-major tensor. */
+void kiln__shape_strides(const struct kiln__shape *shape, int64_t strides[KILN_MAX_RANK]);
+
+/* Strides that read elements laid out as (from, strides) under another shape of equal count, as
+ * numpy's reshape without a copy. False if no strides can say it. */
+bool kiln__shape_restride(const struct kiln__shape *from, const int64_t *strides,
+                          const struct kiln__shape *to, int64_t *result);
+
+#endif

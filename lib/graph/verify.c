@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every stage relies on, checked between stages in debug builds and by tests. */
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+typedef const char *check(const struct kiln__graph *graph, const struct kiln__node *node);
+
+static const struct kiln__node *input_of(const struct kiln__graph *graph,
+                                         const struct kiln__node *node, unsigned i)
+{
+    return &graph->nodes.items[node->input[i]];
+}
+
+static const char *check_elementwise(const struct kiln__graph *graph,
+                                     const struct kiln__node *node)
+{
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
+    struct kiln__shape shape = input_of(graph, node, 0)->shape;
+    if (node->n_inputs != row->arity)
+        return "arity";
+    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)node->type))
+        return "type";
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        const struct kiln__node *input = input_of(graph, node, i);
+        if (input->type != node->type)
+            return "operand type";
+        if (!kiln__shape_broadcast(&shape, &input->shape, &shape))
+            return "operand shapes";
+    }
+    return kiln__shape_equal(&shape, &node->shape) ? NULL : "shape";
+}
+
+static const char *check_same_shape(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    return kiln__shape_equal(&input_of(graph, node, 0)->shape, &node->shape) ? NULL : "shape";
+}
+
+static const char *check_reduce(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *input = input_of(graph, node, 0);
+    uint32_t kept = 0;
+    for (uint32_t d = 0; d < input->shape.rank; d++)
+        if (!(node->axes >> d & 1) && input->shape.dims[d] != node->shape.dims[kept++])
+            return "kept dimension";
+    kiln_type type = kiln__reduce_result(&kiln__reduce_rows[node->op], (kiln_type)input->type);
+    return kept != node->shape.rank ? "rank" : node->type != type ? "type" : NULL;
+}
+
+static const char *check_view(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__view *view = &node->view;
+    int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < input->shape.rank; d++)
+        low[d] = high[d] = view->start[d];
+    if (kiln__node_count(node) == 0)
+        return NULL;
+    for (uint32_t k = 0; k < node->shape.rank; k++) {
+        int source = view->source[k];
+        if (source < 0)
+            continue;
+        if ((uint32_t)source >= input->shape.rank)
+            return "source dimension";
+        int64_t reach = view->step[k] * ((int64_t)node->shape.dims[k] - 1);
+        *(reach < 0 ? &low[source] : &high[source]) += reach;
+    }
+    for (uint32_t d = 0; d < input->shape.rank; d++)
+        if (low[d] < 0 || high[d] >= (int64_t)input->shape.dims[d])
+            return "range";
+    return node->type == input->type ? NULL : "type";
+}
+
+static const char *check_reshape(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *input = input_of(graph, node, 0);
+    return kiln__node_count(input) != kiln__node_count(node) ? "count"
+           : node->type != input->type                       ? "type"
+                                                             : NULL;
+}
+
+static const char *check_matmul(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__shape *a = &input_of(graph, node, 0)->shape;
+    const struct kiln__shape *b = &input_of(graph, node, 1)->shape, *c = &node->shape;
+    uint32_t rank = c->rank;
+    if (rank < 2 || a->rank != rank || b->rank != rank)
+        return "rank";
+    for (uint32_t d = 0; d + 2 < rank; d++)
+        if (a->dims[d] != c->dims[d] || b->dims[d] != c->dims[d])
+            return "leading dimension";
+    return a->dims[rank - 2] != c->dims[rank - 2] || b->dims[rank - 1] != c->dims[rank - 1] ||
+                   a->dims[rank - 1] != b->dims[rank - 2]
+               ? "inner dimension"
+               : NULL;
+}
+
+static const struct {
+    unsigned inputs_at_least;
+    check *check;
+} checks[] = {
+    [KILN__UPLOAD] = {0, NULL},
+    [KILN__IMPORT] = {0, NULL},
+    [KILN__CONSTANT] = {0, NULL},
+    [KILN__ELEMENTWISE] = {1, check_elementwise},
+    [KILN__CAST] = {1, check_same_shape},
+    [KILN__REDUCE] = {1, check_reduce},
+    [KILN__VIEW] = {1, check_view},
+    [KILN__RESHAPE] = {1, check_reshape},
+    [KILN__MATMUL] = {2, check_matmul},
+};
+
+static const char *check_node(const struct kiln__graph *graph, uint32_t index)
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    if (node->kind >= sizeof checks / sizeof *checks)
+        return "kind";
+    if (!kiln__type_row((kiln_type)node->type))
+        return "type";
+    if (node->n_inputs < checks[node->kind].inputs_at_least || node->n_inputs > 3)
+        return "number of inputs";
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (node->input[i] >= index)
+            return "order of inputs";
+    return checks[node->kind].check ? checks[node->kind].check(graph, node) : NULL;
+}
+
+const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160])
+{
+    for (uint32_t i = 0; i < graph->nodes.count; i++) {
+        const char *wrong = check_node(graph, i);
+        if (wrong) {
+            snprintf(text, 160, "node %%%u (%s): wrong %s", i,
+                     kiln__node_name(&graph->nodes.items[i]), wrong);
+            return text;
+        }
+    }
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (graph->requests.items[i].node >= graph->nodes.count) {
+            snprintf(text, 160, "result #%zu names no node", i);
+            return text;
+        }
+    return NULL;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/ops.h"
+
+#include <math.h>
+
+/* ---- elementwise operations ---- */
+
+/* exp() of a large negative number of the right sign keeps the tail accurate. */
+static double kiln__host_sigmoid(double a)
+{
+    return a >= 0 ? 1 / (1 + exp(-a)) : exp(a) / (1 + exp(a));
+}
+
+static double kiln__host_gelu(double a)
+{
+    return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));
+}
+
+#define KILN_OP(name, arity, text, types, cost, ulp, device, expression)                           \
+    static double host_##name(double a, double b, double c, bool integer)                          \
+    {                                                                                              \
+        (void)b, (void)c, (void)integer;                                                           \
+        return expression;                                                                         \
+    }
+#define KILN_OP_INTERNAL KILN_OP
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
+
+const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
+#define KILN_OP(name, arity, text, types, cost, ulp, device, expression)                           \
+    {#name, arity, KILN__##types, cost, ulp, #device, host_##name},
+#define KILN_OP_INTERNAL KILN_OP
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
+};
+
+/* ---- reductions ---- */
+
+#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end)     \
+    static double host_combine_##name(double a, double b)                                          \
+    {                                                                                              \
+        return host;                                                                               \
+    }                                                                                              \
+    static double host_finish_##name(double a, double n)                                           \
+    {                                                                                              \
+        (void)n;                                                                                   \
+        return host_end;                                                                           \
+    }
+#include "ops/reduce.def"
+#undef KILN_REDUCE
+
+#define PLAIN false
+#define INDEXED true
+const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
+#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end)     \
+    {#name,   kind,    empty,   KILN__##types,       KILN__IDENTITY_##identity,                    \
+     #combine, #finish, host_combine_##name, host_finish_##name},
+#include "ops/reduce.def"
+#undef KILN_REDUCE
+};
+#undef PLAIN
+#undef INDEXED
+
+kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
+{
+    /* Only a sum outgrows its values. */
+    return type == KILN_U8 && row->identity == KILN__IDENTITY_0 ? KILN_I32 : type;
+}
+
+kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type)
+{
+    return row->indexed ? KILN_I32 : kiln__reduce_accumulator(row, type);
+}
+
+double kiln__identity_value(enum kiln__identity identity, kiln_type type)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    switch (identity) {
+    case KILN__IDENTITY_0: return 0;
+    case KILN__IDENTITY_LOWEST: return row->floating ? -INFINITY : row->lowest;
+    case KILN__IDENTITY_HIGHEST: return row->floating ? INFINITY : row->highest;
+    }
+    return 0;
+}

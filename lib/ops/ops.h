@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of operations and types. */
+#ifndef KILN_OPS_OPS_H
+#define KILN_OPS_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kiln/types.h>
+
+/* ---- types ---- */
+
+struct kiln__type_row {
+    const char *name;     /* "f32" */
+    const char *device;   /* OpenCL C scalar type, "float"; vectors append their width */
+    uint8_t bytes;
+    bool floating;
+    double lowest, highest; /* finite range */
+};
+
+/* NULL for a value that is no type. */
+const struct kiln__type_row *kiln__type_row(kiln_type type);
+
+/* Which types a row accepts. */
+enum kiln__types { KILN__NUMERIC, KILN__FLOATING };
+bool kiln__types_accept(enum kiln__types types, kiln_type type);
+
+/* Store `value` as an element of `type` at `place`, rounded or saturated as kiln_cast() says, and
+ * the reverse. */
+void kiln__type_store(kiln_type type, double value, void *place);
+double kiln__type_load(kiln_type type, const void *place);
+
+/* What storing and loading again makes of `value`. */
+double kiln__type_round(kiln_type type, double value);
+
+/* ---- elementwise operations ---- */
+
+enum kiln__elementwise {
+#define KILN_OP(name, ...) KILN__OP_##name,
+#define KILN_OP_INTERNAL KILN_OP
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
+    KILN__OP_COUNT
+};
+
+struct kiln__elementwise_row {
+    const char *name;
+    uint8_t arity;
+    uint8_t types; /* enum kiln__types */
+    uint8_t cost;
+    float max_ulp;
+    const char *device;
+    double (*host)(double a, double b, double c, bool integer);
+};
+
+extern const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT];
+
+/* ---- reductions ---- */
+
+enum kiln__reduction {
+#define KILN_REDUCE(name, ...) KILN__REDUCE_##name,
+#include "ops/reduce.def"
+#undef KILN_REDUCE
+    KILN__REDUCE_COUNT
+};
+
+enum kiln__identity { KILN__IDENTITY_0, KILN__IDENTITY_LOWEST, KILN__IDENTITY_HIGHEST };
+
+struct kiln__reduce_row {
+    const char *name;
+    bool indexed;
+    bool empty;    /* no elements at all have a result */
+    uint8_t types; /* enum kiln__types */
+    uint8_t identity;
+    const char *combine;
+    const char *finish;
+    double (*host_combine)(double a, double b);
+    double (*host_finish)(double a, double n);
+};
+
+extern const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT];
+
+/* The type of a reduction's result, and of its accumulator, for values of `type`. */
+kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type);
+kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type);
+
+/* The accumulator's start as a number: 0, -inf, the type's lowest, ... */
+double kiln__identity_value(enum kiln__identity identity, kiln_type type);
+
+#endif

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# The public header of a table's operations:
+#   awk -f prototypes.awk elementwise.def > kiln/elementwise.h
+#   awk -f prototypes.awk reduce.def > kiln/reductions.h
+# A row's sentence may go on over several string literals; it ends at the first '",'.
+
+function open_header(guard, what, rules) {
+  print "/* SPDX-License-Identifier: Apache-2.0 */"
+  print "/* Made by lib/ops/prototypes.awk; not to be edited. */"
+  print "/** @file\n *  " what "\n *"
+  print rules " */"
+  print "#ifndef " guard "\n#define " guard "\n\n#include <kiln/types.h>\n"
+  print "#ifdef __cplusplus\nextern \"C\" {\n#endif"
+  opened = 1
+}
+
+function open_elementwise() {
+  open_header("KILN_ELEMENTWISE_H",
+    "Elementwise operations: each records one and returns the result's tensor, the empty tensor\n" \
+    " *  after an error.",
+    " *  For all of them: operands of equal type, which the result has too; shapes broadcast by numpy's\n" \
+    " *  rule (aligned at the last dimension, 1 repeats); the result belongs to the batch; one thread\n" \
+    " *  at a time; errors are sticky: INVALID_HANDLE, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,\n" \
+    " *  OUT_OF_HOST_MEMORY.")
+}
+
+function open_reductions() {
+  open_header("KILN_REDUCTIONS_H",
+    "Reductions: each records one and returns the result's tensor, the empty tensor after an error.",
+    " *  For all of them: `axes` names the n_axes dimensions that are reduced, negative ones count from\n" \
+    " *  the end; NULL with n_axes 0 is all of them. With keep_dims nonzero a reduced dimension stays\n" \
+    " *  as 1, else it is dropped. The result belongs to the batch; one thread at a time; errors are\n" \
+    " *  sticky: INVALID_HANDLE, INVALID_ARGUMENT (an axis that x has not, an axis named twice, no\n" \
+    " *  elements where the reduction of none has no value), TYPE_MISMATCH, TOO_LARGE,\n" \
+    " *  OUT_OF_HOST_MEMORY.")
+}
+
+# A Doxygen comment of at most 100 columns.
+function comment(sentence,   words, n, i, line) {
+  line = "/**"
+  n = split(sentence, words, " ")
+  for (i = 1; i <= n; i++) {
+    if (length(line) + 1 + length(words[i]) > 97) {
+      print line
+      line = " * "
+    }
+    line = line " " words[i]
+  }
+  print line " */"
+}
+
+# NAME(BATCH, PARAMETERS), broken before a parameter where it gets long.
+function prototype(name, parameters,   list, n, i, line, indent) {
+  line = "KILN_API kiln_tensor kiln_" name "(kiln_batch *batch"
+  indent = sprintf("%*s", length("KILN_API kiln_tensor kiln_" name "("), "")
+  n = split(parameters, list, /, */)
+  for (i = 1; i <= n; i++) {
+    if (length(line) + length(list[i]) + 4 > 100) {
+      print line ","
+      line = indent list[i]
+    } else
+      line = line ", " list[i]
+  }
+  print line ");"
+}
+
+function finish_row(   n) {
+  print ""
+  comment(sentence)
+  if (reduction)
+    prototype(row, "kiln_tensor x, size_t n_axes, const int *axes, int keep_dims")
+  else
+    prototype(row, arity == 1 ? "kiln_tensor a" : arity == 2 ? "kiln_tensor a, kiln_tensor b" : \
+              "kiln_tensor a, kiln_tensor b, kiln_tensor c")
+  row = ""
+}
+
+# Take the string literals at the start of TEXT; a comma after them ends the row's sentence.
+function take_literals(text) {
+  while (match(text, /^[ \t]*"([^"\\]|\\.)*"/)) {
+    literal = substr(text, 1, RLENGTH)
+    text = substr(text, RLENGTH + 1)
+    sub(/^[ \t]*"/, "", literal)
+    sub(/"$/, "", literal)
+    gsub(/\\"/, "\"", literal)
+    sentence = sentence literal
+  }
+  if (text ~ /^[ \t]*,/)
+    finish_row()
+  else if (text !~ /^[ \t]*$/) {
+    printf "%s:%d: a sentence in quotation marks and a comma should stand here\n", FILENAME, FNR \
+      > "/dev/stderr"
+    failed = 1
+    exit 1
+  }
+}
+
+/^KILN_OP\(/ {
+  if (!opened)
+    open_elementwise()
+  reduction = 0
+  split(substr($0, length("KILN_OP(") + 1), part, /, */)
+  row = part[1]
+  arity = part[2] + 0
+  sentence = ""
+  sub(/^KILN_OP\([^,]*,[^,]*,/, "")
+  take_literals($0)
+  next
+}
+
+/^KILN_REDUCE\(/ {
+  if (!opened)
+    open_reductions()
+  reduction = 1
+  split(substr($0, length("KILN_REDUCE(") + 1), part, /, */)
+  row = part[1]
+  sentence = ""
+  sub(/^KILN_REDUCE\([^,]*,/, "")
+  take_literals($0)
+  next
+}
+
+row { take_literals($0) }
+
+END {
+  if (failed)
+    exit 1
+  if (row) {
+    printf "%s: the row of %s has no sentence\n", FILENAME, row > "/dev/stderr"
+    exit 1
+  }
+  print "\n#ifdef __cplusplus\n}\n#endif\n\n#endif"
+}

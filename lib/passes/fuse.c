@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which values go to memory. Everything else is computed where it is used. */
+#include <stdlib.h>
+
+#include "passes/fuse.h"
+
+/* Up to this cost a value with at most one load is computed again instead of stored. */
+#define CHEAP 8
+
+/* What one kernel may hold; drivers allow at least 1,024 bytes of arguments. */
+#define MOST_STEPS 96
+#define MOST_LOADS 20
+
+const char *kiln__why_text(enum kiln__why why)
+{
+    static const char *const texts[] = {
+        [KILN__INLINE] = "computed where it is used",
+        [KILN__BECAUSE_INPUT] = "an input",
+        [KILN__BECAUSE_ASKED] = "asked for",
+        [KILN__BECAUSE_REDUCTION] = "a reduction",
+        [KILN__BECAUSE_PRODUCT] = "a matrix product",
+        [KILN__BECAUSE_OPERAND] = "an operand of a matrix product",
+        [KILN__BECAUSE_SHARED] = "used by several operations",
+        [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
+        [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
+        [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
+    };
+    return texts[why];
+}
+
+static struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
+{
+    return &fuser->fusion->graph.nodes.items[index];
+}
+
+static bool in_registers(const struct kiln__fuser *fuser, uint32_t index)
+{
+    return kiln__node_is_pointwise(node_at(fuser, index)) && !fuser->fusion->why[index];
+}
+
+static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
+{
+    if (!fuser->fusion->why[index])
+        fuser->fusion->why[index] = (uint8_t)why;
+    fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
+}
+
+/* Requests of a reshape are requests of what it reshapes: the same bytes. */
+static void store_requested(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        uint32_t node = graph->requests.items[i].node;
+        while (node_at(fuser, node)->kind == KILN__RESHAPE)
+            node = node_at(fuser, node)->input[0];
+        graph->requests.items[i].node = node;
+        if (!kiln__node_is_input(node_at(fuser, node)))
+            fuser->fusion->why[node] = KILN__BECAUSE_ASKED;
+    }
+}
+
+static void count_users(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++) {
+        const struct kiln__node *node = node_at(fuser, i);
+        for (unsigned k = 0; k < node->n_inputs; k++) {
+            bool again = (k > 0 && node->input[k] == node->input[0]) ||
+                         (k > 1 && node->input[k] == node->input[1]);
+            fuser->sizes[node->input[k]].users += !again;
+        }
+    }
+}
+
+/* Steps, loads and cost of computing a pointwise node in registers. */
+static void measure(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    struct kiln__size *size = &fuser->sizes[index];
+    size->steps = 1;
+    size->loads = 0;
+    size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        uint32_t input = node->input[k];
+        bool deeper = in_registers(fuser, input);
+        size->steps += deeper ? fuser->sizes[input].steps : 1;
+        size->loads += deeper ? fuser->sizes[input].loads
+                              : node_at(fuser, input)->kind != KILN__CONSTANT;
+        size->cost += deeper ? fuser->sizes[input].cost : 0;
+    }
+}
+
+/* The inputs of a pointwise node are computed in its registers, unless each would be computed
+ * often, or the kernel would grow too large. */
+static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        uint32_t input = node->input[k];
+        bool repeated = kiln__node_count(node_at(fuser, input)) < kiln__node_count(node);
+        if (in_registers(fuser, input) && repeated && fuser->sizes[input].cost > CHEAP / 4)
+            store(fuser, input, KILN__BECAUSE_REPEATED);
+    }
+    measure(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        const struct kiln__size *size = &fuser->sizes[index];
+        if (size->steps <= MOST_STEPS && size->loads <= MOST_LOADS)
+            break;
+        if (in_registers(fuser, node->input[k]) && fuser->sizes[node->input[k]].steps > 1)
+            store(fuser, node->input[k], KILN__BECAUSE_LARGE);
+        measure(fuser, index);
+    }
+    const struct kiln__size *size = &fuser->sizes[index];
+    if (size->users > 1 && (size->cost > CHEAP || size->loads > 1))
+        store(fuser, index, KILN__BECAUSE_SHARED);
+}
+
+/* A movement reads memory through strides; what it moves must be there. */
+static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    uint32_t input = node_at(fuser, index)->input[0];
+    if (!fuser->layouts[input].known)
+        store(fuser, input, KILN__BECAUSE_MOVED);
+    fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
+    if (fuser->layouts[index].known)
+        return;
+    store(fuser, input, KILN__BECAUSE_MOVED);
+    fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
+}
+
+static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        uint32_t input = node->input[k];
+        if (!kiln__layout_suits_matmul(&fuser->layouts[input], &node_at(fuser, input)->shape))
+            store(fuser, input, KILN__BECAUSE_OPERAND);
+    }
+    store(fuser, index, KILN__BECAUSE_PRODUCT);
+}
+
+static void decide(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    switch ((enum kiln__kind)node->kind) {
+    case KILN__UPLOAD:
+    case KILN__IMPORT: store(fuser, index, KILN__BECAUSE_INPUT); break;
+    case KILN__CONSTANT: break;
+    case KILN__ELEMENTWISE:
+    case KILN__CAST: decide_pointwise(fuser, index); break;
+    case KILN__REDUCE: store(fuser, index, KILN__BECAUSE_REDUCTION); break;
+    case KILN__VIEW:
+    case KILN__RESHAPE: decide_movement(fuser, index); break;
+    case KILN__MATMUL: decide_matmul(fuser, index); break;
+    }
+    if (fuser->fusion->why[index])
+        store(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
+}
+
+/* Decisions of later nodes put earlier ones into memory: say all layouts again. */
+static void settle_layouts(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        fuser->layouts[i] =
+            kiln__layout_of(graph, i, fuser->layouts, fuser->fusion->why[i] != KILN__INLINE);
+}
+
+static bool make_room(struct kiln__fuser *fuser, size_t count)
+{
+    struct kiln__fusion *fusion = fuser->fusion;
+    fusion->why = calloc(count, sizeof *fusion->why);
+    fusion->stored = calloc(count, sizeof *fusion->stored);
+    fusion->group_of = malloc(count * sizeof *fusion->group_of);
+    fuser->layouts = calloc(count, sizeof *fuser->layouts);
+    fuser->sizes = calloc(count, sizeof *fuser->sizes);
+    for (size_t i = 0; fusion->group_of && i < count; i++)
+        fusion->group_of[i] = UINT32_MAX;
+    return fusion->why && fusion->stored && fusion->group_of && fuser->layouts && fuser->sizes;
+}
+
+bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
+{
+    *fusion = (struct kiln__fusion){.graph = *graph};
+    *graph = (struct kiln__graph){0};
+    struct kiln__fuser fuser = {.fusion = fusion};
+    bool done = make_room(&fuser, fusion->graph.nodes.count + 1);
+    if (done) {
+        store_requested(&fuser);
+        count_users(&fuser);
+        for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
+            decide(&fuser, i);
+        settle_layouts(&fuser);
+        done = kiln__form_groups(&fuser);
+    }
+    free(fuser.layouts);
+    free(fuser.sizes);
+    if (!done)
+        kiln__fusion_free(fusion);
+    return done;
+}
+
+static void free_group(struct kiln__group *group)
+{
+    kiln__vector_free(&group->steps);
+    kiln__vector_free(&group->accesses);
+    kiln__vector_free(&group->scalars);
+    kiln__vector_free(&group->stores);
+    kiln__vector_free(&group->nodes);
+}
+
+void kiln__fusion_free(struct kiln__fusion *fusion)
+{
+    for (size_t i = 0; i < fusion->groups.count; i++)
+        free_group(&fusion->groups.items[i]);
+    kiln__vector_free(&fusion->groups);
+    kiln__graph_free(&fusion->graph);
+    free(fusion->why);
+    free(fusion->stored);
+    free(fusion->group_of);
+    *fusion = (struct kiln__fusion){0};
+}

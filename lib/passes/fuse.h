@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two halves of fusion share: deciding what goes to memory (fuse.c) and forming the
+ * kernels that put it there (groups.c). */
+#ifndef KILN_PASSES_FUSE_H
+#define KILN_PASSES_FUSE_H
+
+#include "passes/group.h"
+#include "passes/layout.h"
+
+/* Of a pointwise node: its users, and what computing it in registers takes. */
+struct kiln__size {
+    uint32_t users, steps, loads, cost;
+};
+
+struct kiln__fuser {
+    struct kiln__fusion *fusion;
+    struct kiln__layout *layouts; /* per node */
+    struct kiln__size *sizes;     /* per node */
+    KILN__VECTOR(struct kiln__memo { uint32_t node; uint16_t step; }) memo; /* of one group */
+};
+
+bool kiln__form_groups(struct kiln__fuser *fuser);
+
+#endif

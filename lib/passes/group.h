@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A group: the operations that one kernel computes, as a small program.
+ *
+ * A map group visits every element of its shape: it loads, computes and stores there.
+ * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
+ * before the REDUCED step run for every element, steps after it once for each kept element.
+ * A matmul group multiplies its two accesses. */
+#ifndef KILN_PASSES_GROUP_H
+#define KILN_PASSES_GROUP_H
+
+#include "graph/graph.h"
+
+enum kiln__group_kind { KILN__GROUP_MAP, KILN__GROUP_REDUCE, KILN__GROUP_MATMUL };
+
+/* Where a group finds elements of a node in memory: offset and strides in elements, a stride per
+ * dimension of the group. */
+struct kiln__access {
+    uint32_t node;
+    int64_t offset;
+    int64_t stride[KILN_MAX_RANK];
+    size_t inner; /* matmul: extent of the operand's last dimension */
+};
+
+enum kiln__step_kind {
+    KILN__STEP_LOAD,    /* access `index` at the current element */
+    KILN__STEP_SCALAR,  /* scalar `index` */
+    KILN__STEP_APPLY,   /* elementwise row `op` over args */
+    KILN__STEP_CONVERT, /* args[0] to `type` */
+    KILN__STEP_REDUCED  /* args[0] reduced by the group's row */
+};
+
+struct kiln__step {
+    uint8_t kind; /* enum kiln__step_kind */
+    uint8_t op;
+    uint8_t type; /* kiln_type of the step's value */
+    uint8_t n_args;
+    uint16_t index;
+    uint16_t args[3]; /* earlier steps */
+};
+
+/* A step's value stored, row-major, as a node. */
+struct kiln__store {
+    uint32_t node;
+    uint16_t step;
+};
+
+struct kiln__group {
+    uint8_t kind;   /* enum kiln__group_kind */
+    uint8_t op;     /* reduce: enum kiln__reduction */
+    uint32_t kept;  /* reduce: dimensions before the reduced ones */
+    uint16_t reduced_step; /* reduce: the REDUCED step */
+    struct kiln__shape shape;
+    KILN__VECTOR(struct kiln__step) steps;
+    KILN__VECTOR(struct kiln__access) accesses;
+    KILN__VECTOR(double) scalars;
+    KILN__VECTOR(struct kiln__store) stores;
+    KILN__VECTOR(uint32_t) nodes; /* every node that it computes, for explanations */
+};
+
+/* Why a value is in memory. */
+enum kiln__why {
+    KILN__INLINE, /* it is not */
+    KILN__BECAUSE_INPUT,
+    KILN__BECAUSE_ASKED,
+    KILN__BECAUSE_REDUCTION,
+    KILN__BECAUSE_PRODUCT,
+    KILN__BECAUSE_OPERAND,
+    KILN__BECAUSE_SHARED,
+    KILN__BECAUSE_REPEATED,
+    KILN__BECAUSE_MOVED,
+    KILN__BECAUSE_LARGE
+};
+const char *kiln__why_text(enum kiln__why why);
+
+struct kiln__fusion {
+    struct kiln__graph graph;     /* after the passes; requests name materialized nodes */
+    uint8_t *why;                 /* per node: enum kiln__why */
+    bool *stored;                 /* per node: some kernel writes it to memory */
+    uint32_t *group_of;           /* per node: group that computes it as a root */
+    KILN__VECTOR(struct kiln__group) groups; /* in the order in which they run */
+    uint64_t saved_bytes;         /* memory traffic of values that were never stored */
+};
+
+/* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */
+bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
+
+void kiln__fusion_free(struct kiln__fusion *fusion);
+
+/* A group as text: its kind, its steps, its stores. */
+void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);
+
+#endif

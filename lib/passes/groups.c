@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that go to memory become the roots of groups, in an order in which every group comes after
+ * those that it reads. A root joins an earlier group where one kernel can do both. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/fuse.h"
+
+#define NO_STEP UINT16_MAX
+#define NO_GROUP UINT32_MAX
+
+/* What one kernel may hold, beyond what a single root may. */
+#define MOST_STEPS 160
+#define MOST_BUFFERS 28
+
+/* How far back a root looks for company. */
+#define LOOK_BACK 8
+
+/* ---- building one group ---- */
+
+struct builder {
+    struct kiln__fuser *fuser;
+    struct kiln__group *group;
+    bool failed;
+};
+
+static const struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
+{
+    return &fuser->fusion->graph.nodes.items[index];
+}
+
+static uint16_t add_step(struct builder *builder, struct kiln__step step)
+{
+    struct kiln__step *place = kiln__vector_push(&builder->group->steps);
+    if (!place) {
+        builder->failed = true;
+        return 0;
+    }
+    *place = step;
+    return (uint16_t)(builder->group->steps.count - 1);
+}
+
+static void remember(struct builder *builder, uint32_t node, uint16_t step)
+{
+    struct kiln__memo *memo = kiln__vector_push(&builder->fuser->memo);
+    if (memo)
+        *memo = (struct kiln__memo){node, step};
+    else
+        builder->failed = true;
+}
+
+static uint16_t recall(const struct kiln__fuser *fuser, uint32_t node)
+{
+    for (size_t i = fuser->memo.count; i-- > 0;)
+        if (fuser->memo.items[i].node == node)
+            return fuser->memo.items[i].step;
+    return NO_STEP;
+}
+
+static uint16_t add_scalar(struct builder *builder, const struct kiln__node *node)
+{
+    double *scalar = kiln__vector_push(&builder->group->scalars);
+    if (!scalar) {
+        builder->failed = true;
+        return 0;
+    }
+    *scalar = node->value;
+    return add_step(builder, (struct kiln__step){.kind = KILN__STEP_SCALAR,
+                                                 .type = node->type,
+                                                 .index = (uint16_t)(builder->group->scalars.count - 1)});
+}
+
+/* Load `node` at the group's element: its dimensions stand at the group's dimensions `at`, aligned
+ * at the last of `rank`, as broadcasting has it. */
+static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t index,
+                                     const uint32_t *at, uint32_t rank)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__layout *layout = &fuser->layouts[index];
+    struct kiln__access access = {.node = layout->base, .offset = layout->offset};
+    uint32_t shift = rank - node->shape.rank;
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        if (node->shape.dims[d] != 1)
+            access.stride[at[d + shift]] = layout->stride[d];
+    return access;
+}
+
+static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t *at,
+                         uint32_t rank)
+{
+    struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
+    if (!access) {
+        builder->failed = true;
+        return 0;
+    }
+    *access = access_to(builder->fuser, index, at, rank);
+    builder->fuser->fusion->stored[access->node] = true;
+    return add_step(builder,
+                    (struct kiln__step){.kind = KILN__STEP_LOAD,
+                                        .type = node_at(builder->fuser, index)->type,
+                                        .index = (uint16_t)(builder->group->accesses.count - 1)});
+}
+
+/* The step that computes `index` at the group's element; `root` is computed even if it is in
+ * memory. The depth is bounded by the steps that one root may have. */
+static uint16_t compute(struct builder *builder, uint32_t index, bool root, const uint32_t *at,
+                        uint32_t rank)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    uint16_t step = recall(builder->fuser, index);
+    if (step != NO_STEP || builder->failed)
+        return step;
+    if (node->kind == KILN__CONSTANT) {
+        step = add_scalar(builder, node);
+    } else if (kiln__node_is_pointwise(node) && (root || !builder->fuser->layouts[index].known)) {
+        struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
+        apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            apply.args[k] = compute(builder, node->input[k], false, at, rank);
+        step = add_step(builder, apply);
+        uint32_t *computed = kiln__vector_push(&builder->group->nodes);
+        if (computed)
+            *computed = index;
+    } else {
+        step = add_load(builder, index, at, rank);
+    }
+    remember(builder, index, step);
+    return step;
+}
+
+static void add_store(struct builder *builder, uint32_t node, uint16_t step)
+{
+    struct kiln__store *place = kiln__vector_push(&builder->group->stores);
+    if (place)
+        *place = (struct kiln__store){node, step};
+    else
+        builder->failed = true;
+}
+
+static struct kiln__group *new_group(struct builder *builder, enum kiln__group_kind kind)
+{
+    builder->group = kiln__vector_push(&builder->fuser->fusion->groups);
+    builder->fuser->memo.count = 0;
+    if (builder->group)
+        builder->group->kind = (uint8_t)kind;
+    else
+        builder->failed = true;
+    return builder->group;
+}
+
+/* ---- the three kinds ---- */
+
+static const uint32_t straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/* A view that goes to memory is loaded through the layout of its input. */
+static uint16_t compute_root(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    if (!kiln__node_is_movement(node))
+        return compute(builder, index, true, straight, node->shape.rank);
+    struct kiln__fuser *fuser = builder->fuser;
+    struct kiln__layout own = fuser->layouts[index];
+    fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
+    uint16_t step = add_load(builder, index, straight, node->shape.rank);
+    fuser->layouts[index] = own;
+    remember(builder, index, step);
+    return step;
+}
+
+static void form_map(struct builder *builder, uint32_t index)
+{
+    if (!new_group(builder, KILN__GROUP_MAP))
+        return;
+    builder->group->shape = node_at(builder->fuser, index)->shape;
+    add_store(builder, index, compute_root(builder, index));
+}
+
+/* Kept dimensions first, then reduced ones; `at` says where the input's dimensions went. */
+static void order_dimensions(struct kiln__group *group, const struct kiln__node *node,
+                             const struct kiln__node *input, uint32_t at[KILN_MAX_RANK])
+{
+    uint32_t place = 0;
+    group->shape.rank = input->shape.rank;
+    for (int reduced = 0; reduced < 2; reduced++) {
+        for (uint32_t d = 0; d < input->shape.rank; d++) {
+            if ((int)(node->axes >> d & 1) != reduced)
+                continue;
+            at[d] = place;
+            group->shape.dims[place++] = input->shape.dims[d];
+        }
+        if (!reduced)
+            group->kept = place;
+    }
+}
+
+static void form_reduce(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    const struct kiln__node *input = node_at(builder->fuser, node->input[0]);
+    uint32_t at[KILN_MAX_RANK] = {0};
+    if (!new_group(builder, KILN__GROUP_REDUCE))
+        return;
+    builder->group->op = node->op;
+    order_dimensions(builder->group, node, input, at);
+    struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .type = node->type, .n_args = 1};
+    reduced.args[0] = compute(builder, node->input[0], false, at, input->shape.rank);
+    builder->group->reduced_step = add_step(builder, reduced);
+    uint32_t *computed = kiln__vector_push(&builder->group->nodes);
+    if (computed)
+        *computed = index;
+    add_store(builder, index, builder->group->reduced_step);
+}
+
+static void form_matmul(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    if (!new_group(builder, KILN__GROUP_MATMUL))
+        return;
+    builder->group->shape = node->shape;
+    for (unsigned k = 0; k < 2 && !builder->failed; k++) {
+        const struct kiln__shape *shape = &node_at(builder->fuser, node->input[k])->shape;
+        add_load(builder, node->input[k], straight, node->shape.rank);
+        if (!builder->failed)
+            builder->group->accesses.items[k].inner = shape->dims[shape->rank - 1];
+    }
+    uint32_t *computed = kiln__vector_push(&builder->group->nodes);
+    if (computed)
+        *computed = index;
+    add_store(builder, index, 0);
+}
+
+/* ---- joining ---- */
+
+struct company {
+    uint32_t group;
+    bool possible;  /* nothing that the root reads is made by a later group, or moved by this one */
+    bool direct;    /* the root uses a value of the group */
+    bool shares;    /* both load the same memory in the same way */
+};
+
+static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                      uint32_t index)
+{
+    const struct kiln__shape *shape = &node_at(fuser, index)->shape;
+    if (!kiln__shape_equal(shape, &group->shape))
+        return false;
+    struct kiln__access access = access_to(fuser, index, straight, shape->rank);
+    for (size_t i = 0; i < group->accesses.count; i++)
+        if (!memcmp(&group->accesses.items[i], &access, sizeof access))
+            return true;
+    return false;
+}
+
+/* Look at everything that computing `index` in registers reads. */
+static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
+                    struct company *company)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__fusion *fusion = fuser->fusion;
+    const struct kiln__group *group = &fusion->groups.items[company->group];
+    if (node->kind == KILN__CONSTANT)
+        return;
+    if (kiln__node_is_pointwise(node) && (root || !fuser->layouts[index].known)) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            inspect(fuser, node->input[k], false, company);
+        return;
+    }
+    uint32_t maker = fusion->group_of[fuser->layouts[index].base];
+    bool same_place = fuser->layouts[index].base == index &&
+                      kiln__node_count(node) == kiln__node_count(node_at(fuser, group->stores.items[0].node));
+    if (maker != NO_GROUP && (maker > company->group || (maker == company->group && !same_place)))
+        company->possible = false;
+    company->direct |= maker == company->group;
+    company->shares = company->shares || loads_too(fuser, group, index);
+}
+
+static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                     uint32_t index)
+{
+    const struct kiln__size *size = &fuser->sizes[index];
+    const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
+    return (1
+            && group->kind != KILN__GROUP_MATMUL
+            && kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape)
+            && group->steps.count + size->steps <= MOST_STEPS
+            && group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
+}
+
+static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__fusion *fusion = fuser->fusion;
+    uint32_t count = (uint32_t)fusion->groups.count;
+    for (uint32_t back = 1; back <= count && back <= LOOK_BACK; back++) {
+        struct company company = {.group = count - back, .possible = true};
+        const struct kiln__group *group = &fusion->groups.items[company.group];
+        if (!welcomes(fuser, group, index))
+            continue;
+        inspect(fuser, index, true, &company);
+        bool wanted = company.direct || (company.shares && group->kind == KILN__GROUP_MAP);
+        if (company.possible && wanted)
+            return company.group;
+    }
+    return NO_GROUP;
+}
+
+/* The memo of a group that is taken up again: the values that it has at each element. */
+static void recall_group(struct builder *builder)
+{
+    struct kiln__fuser *fuser = builder->fuser;
+    const struct kiln__group *group = builder->group;
+    fuser->memo.count = 0;
+    for (size_t i = 0; i < group->stores.count; i++)
+        remember(builder, group->stores.items[i].node, group->stores.items[i].step);
+}
+
+/* Loads that the group has already at the same element. */
+static void share_loads(struct builder *builder, uint32_t index, bool root)
+{
+    struct kiln__fuser *fuser = builder->fuser;
+    const struct kiln__node *node = node_at(fuser, index);
+    if (recall(fuser, index) != NO_STEP || node->kind == KILN__CONSTANT)
+        return;
+    if (kiln__node_is_pointwise(node) && (root || !fuser->layouts[index].known)) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            share_loads(builder, node->input[k], false);
+        return;
+    }
+    struct kiln__access access =
+        access_to(fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
+    for (uint16_t i = 0; i < builder->group->steps.count; i++) {
+        const struct kiln__step *step = &builder->group->steps.items[i];
+        if (step->kind == KILN__STEP_LOAD &&
+            !memcmp(&builder->group->accesses.items[step->index], &access, sizeof access)) {
+            remember(builder, index, i);
+            return;
+        }
+    }
+}
+
+static void join(struct builder *builder, uint32_t group, uint32_t index)
+{
+    builder->group = &builder->fuser->fusion->groups.items[group];
+    recall_group(builder);
+    if (builder->group->kind == KILN__GROUP_MAP)
+        share_loads(builder, index, true);
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    add_store(builder, index, compute(builder, index, true, straight, node->shape.rank));
+}
+
+/* ---- all groups ---- */
+
+static void form_group(struct builder *builder, uint32_t index)
+{
+    struct kiln__fusion *fusion = builder->fuser->fusion;
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    uint32_t company = NO_GROUP;
+    if (kiln__node_is_pointwise(node))
+        company = find_company(builder->fuser, index);
+    if (company != NO_GROUP)
+        join(builder, company, index);
+    else if (node->kind == KILN__REDUCE)
+        form_reduce(builder, index);
+    else if (node->kind == KILN__MATMUL)
+        form_matmul(builder, index);
+    else
+        form_map(builder, index);
+    fusion->group_of[index] =
+        company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
+}
+
+/* A store that no kernel loads and nobody asked for is not made. */
+static void drop_stores(struct kiln__fusion *fusion)
+{
+    for (size_t g = 0; g < fusion->groups.count; g++) {
+        struct kiln__group *group = &fusion->groups.items[g];
+        size_t kept = 0;
+        for (size_t i = 0; i < group->stores.count; i++)
+            if (fusion->stored[group->stores.items[i].node])
+                group->stores.items[kept++] = group->stores.items[i];
+        group->stores.count = kept;
+    }
+}
+
+/* One write and one read of each value that stays in registers. */
+static void count_saved(struct kiln__fusion *fusion)
+{
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+        const struct kiln__node *node = &fusion->graph.nodes.items[i];
+        bool value = kiln__node_is_pointwise(node) || node->kind == KILN__REDUCE;
+        if (value && !fusion->stored[i])
+            fusion->saved_bytes += 2 * kiln__node_bytes(node);
+    }
+}
+
+bool kiln__form_groups(struct kiln__fuser *fuser)
+{
+    struct kiln__fusion *fusion = fuser->fusion;
+    struct builder builder = {.fuser = fuser};
+    for (size_t i = 0; i < fusion->graph.requests.count; i++)
+        fusion->stored[fusion->graph.requests.items[i].node] = true;
+    for (uint32_t i = 0; i < fusion->graph.nodes.count && !builder.failed; i++)
+        if (fusion->why[i] > KILN__BECAUSE_INPUT)
+            form_group(&builder, i);
+    kiln__vector_free(&fuser->memo);
+    drop_stores(fusion);
+    count_saved(fusion);
+    return !builder.failed;
+}
+
+/* ---- text ---- */
+
+static void dump_step(const struct kiln__group *group, uint16_t index, struct kiln__text *text)
+{
+    const struct kiln__step *step = &group->steps.items[index];
+    kiln__text_add(text, "    v%u = ", index);
+    switch ((enum kiln__step_kind)step->kind) {
+    case KILN__STEP_LOAD:
+        kiln__text_add(text, "load %%%u", group->accesses.items[step->index].node);
+        break;
+    case KILN__STEP_SCALAR:
+        kiln__text_add(text, "%.9g", group->scalars.items[step->index]);
+        break;
+    case KILN__STEP_APPLY:
+        kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name);
+        break;
+    case KILN__STEP_CONVERT:
+        kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
+        break;
+    case KILN__STEP_REDUCED:
+        kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name);
+        break;
+    }
+    for (unsigned k = 0; k < step->n_args; k++)
+        kiln__text_add(text, " v%u", step->args[k]);
+    kiln__text_add(text, "\n");
+}
+
+void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
+{
+    static const char *const kinds[] = {"map", "reduce", "matmul"};
+    kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
+    if (group->kind == KILN__GROUP_REDUCE)
+        kiln__text_add(text, ", dimensions from %u on reduced", group->kept);
+    kiln__text_add(text, "\n");
+    for (uint16_t i = 0; i < group->steps.count; i++)
+        dump_step(group, i, text);
+    for (size_t i = 0; i < group->stores.count; i++)
+        kiln__text_add(text, "    store v%u as %%%u\n", group->stores.items[i].step,
+                       group->stores.items[i].node);
+}

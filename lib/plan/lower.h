@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What turning groups into launches has in common. */
+#ifndef KILN_PLAN_LOWER_H
+#define KILN_PLAN_LOWER_H
+
+#include "plan/plan.h"
+#include "plan/space.h"
+
+static inline size_t kiln__divide_up(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* The part of a form that device and space decide. */
+void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
+                      const struct kiln__space *space, struct kiln__form *form);
+
+/* Whether all contiguous vectors lie at multiples of their size. */
+bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__form *form);
+
+/* Results per work-item of a chunked device, each of `work` elements: a multiple of the vector. */
+size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work);
+
+/* A one-dimensional range of at least `items` work-items. */
+void kiln__launch_line(const struct kiln__traits *traits, size_t items,
+                       struct kiln__launch *launch);
+
+/* Memory, offset and strides of one access: the strides that its form leaves open. */
+bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, struct kiln__launch *launch,
+                         size_t access);
+
+bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
+                         struct kiln__launch *launch);
+bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch);
+
+/* Bytes that a group loads and stores at least. */
+uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);
+
+/* Append the launch and its step, or release it if it could not be completed. */
+bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/matmul.h"
+
+#include <string.h>
+
+#include "passes/layout.h"
+#include "util/log.h"
+
+static const struct kiln__matmul_row *const rows[] = {
+    &kiln__matmul_dots,   &kiln__matmul_skinny,  &kiln__matmul_small,
+    &kiln__matmul_packed, &kiln__matmul_clblast, &kiln__matmul_tiled,
+};
+
+/* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
+ * one. */
+static struct kiln__matrix matrix_of(const struct kiln__plan *plan,
+                                     const struct kiln__group *group, size_t access, int64_t m,
+                                     int64_t n)
+{
+    const struct kiln__access *from = &group->accesses.items[access];
+    uint32_t rank = group->shape.rank;
+    struct kiln__matrix matrix = {.slot = plan->slot_of[from->node], .offset = from->offset};
+    matrix.row = from->stride[rank - 2];
+    matrix.column = from->stride[rank - 1];
+    if (n <= 1)
+        matrix.column = 1;
+    if (m <= 1)
+        matrix.row = matrix.column == 1 ? n : 1;
+    kiln__layout_batch_stride(from->stride, &group->shape, 2, &matrix.batch);
+    return matrix;
+}
+
+/* Batches whose rows follow each other, all times the same b, are one tall matrix. */
+static void fold_batch(struct kiln__product *product)
+{
+    if (product->batch == 1 || product->b.batch != 0 ||
+        product->a.batch != product->m * product->a.row)
+        return;
+    product->m *= product->batch;
+    product->batch = 1;
+}
+
+static struct kiln__product product_of(const struct kiln__plan *plan,
+                                       const struct kiln__group *group)
+{
+    const struct kiln__shape *shape = &group->shape;
+    const struct kiln__access *a = &group->accesses.items[0];
+    struct kiln__product product = {.batch = 1};
+    product.m = (int64_t)shape->dims[shape->rank - 2];
+    product.n = (int64_t)shape->dims[shape->rank - 1];
+    product.k = (int64_t)a->inner;
+    for (uint32_t d = 0; d + 2 < shape->rank; d++)
+        product.batch *= (int64_t)shape->dims[d];
+    product.a = matrix_of(plan, group, 0, product.m, product.k);
+    product.b = matrix_of(plan, group, 1, product.k, product.n);
+    product.c = (struct kiln__matrix){.slot = plan->slot_of[group->stores.items[0].node],
+                                      .row = product.n,
+                                      .column = 1,
+                                      .batch = product.m * product.n};
+    fold_batch(&product);
+    return product;
+}
+
+static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
+                                             const struct kiln__product *product)
+{
+    const char *wanted = plan->options.matmul;
+    for (size_t i = 0; wanted && i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i]->name, wanted) && rows[i]->fits(plan, product))
+            return rows[i];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i]->fits(plan, product) && rows[i]->suits(plan, product))
+            return rows[i];
+    return &kiln__matmul_tiled;
+}
+
+bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (group->stores.count == 0)
+        return true;
+    const struct kiln__product product = product_of(plan, group);
+    if (product.m == 0 || product.n == 0 || product.batch == 0)
+        return true;
+    const struct kiln__matmul_row *row = choose(plan, &product);
+    KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
+              (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
+    return row->lower(plan, index, &product);
+}
+
+/* ---- for implementations ---- */
+
+struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel,
+                                         const struct kiln__product *product)
+{
+    struct kiln__launch launch = {
+        .source = KILN__SOURCE_TEMPLATE, .group = group, .file = file, .kernel = kernel};
+    launch.form.wide = true;
+    launch.bytes = (uint64_t)((product->m + product->n) * product->k + product->m * product->n) *
+                   (uint64_t)product->batch * sizeof(float);
+    return launch;
+}
+
+void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z)
+{
+    launch->dimensions = 3;
+    launch->global[0] = (size_t)x;
+    launch->global[1] = (size_t)y;
+    launch->global[2] = (size_t)z;
+    launch->local[0] = launch->local[1] = launch->local[2] = 1;
+}
+
+bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)
+{
+    bool done = true;
+    for (size_t i = 0; i < count; i++)
+        done = done && kiln__launch_index(launch, values[i]);
+    return done;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduce groups to launches: one, or for long reductions one per segment and one that combines.
+ *
+ * Arguments, as codegen/reduce.c declares them:
+ *   kept count, reduced count, [chunk or lanes], segments, segment length, inner kept and inner
+ *   reduced dimensions, then per access memory, offset and strides, [partial results: memory and
+ *   offset, of an indexed reduction also positions], per store memory and offset, scalars. */
+#include "plan/lower.h"
+
+/* A segment is long enough to hide what combining costs, and depends on nothing but the number of
+ * reduced elements, so that a result has the same bits whatever is computed beside it. */
+#define SEGMENT_CHUNKED 16384
+#define SEGMENT_GROUPED 16384
+#define MOST_SEGMENTS_CHUNKED 16
+#define MOST_SEGMENTS_GROUPED 1024
+
+struct cut {
+    size_t segments, length;
+    uint32_t values, positions; /* scratch slots */
+};
+
+static size_t count_segments(const struct kiln__traits *traits, size_t reduced)
+{
+    size_t length = traits->chunked ? SEGMENT_CHUNKED : SEGMENT_GROUPED;
+    size_t most = traits->chunked ? MOST_SEGMENTS_CHUNKED : MOST_SEGMENTS_GROUPED;
+    size_t segments = reduced / length;
+    return segments > most ? most : segments > 1 ? segments : 1;
+}
+
+/* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. */
+static enum kiln__direction choose_direction(const struct kiln__group *group,
+                                             const struct kiln__space *space)
+{
+    unsigned rows = 0, columns = 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        rows += space->stride[i][space->rank - 1] == 1;
+        columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1;
+    }
+    return columns > rows ? KILN__ALONG_COLUMNS : KILN__ALONG_ROWS;
+}
+
+static void shape_form(const struct kiln__plan *plan, const struct kiln__group *group,
+                       const struct kiln__space *space, struct kiln__form *form)
+{
+    const struct kiln__step *reduced = &group->steps.items[group->reduced_step];
+    kiln__form_start(plan, group, space, form);
+    form->value_type = group->steps.items[reduced->args[0]].type;
+    form->direction = (uint8_t)choose_direction(group, space);
+    if (!form->chunked)
+        form->vector = 1;
+    uint32_t d = form->direction == KILN__ALONG_ROWS ? space->rank - 1 : space->kept - 1;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        form->along[i] = (uint8_t)kiln__space_along(space, i, d);
+}
+
+/* Chunked: a chunk of results per work-item. Otherwise `lanes` work-items per result along rows,
+ * one per result along columns. The second dimension is the segment. */
+static size_t size_launch(const struct kiln__plan *plan, const struct kiln__space *space,
+                          const struct cut *cut, struct kiln__launch *launch)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    size_t parameter = 1;
+    if (traits->chunked) {
+        parameter = kiln__chunk_size(traits, space->kept_count, cut->length);
+        launch->global[0] = kiln__divide_up(space->kept_count, parameter);
+        launch->local[0] = 1;
+    } else {
+        if (launch->form.direction == KILN__ALONG_ROWS)
+            while (parameter < traits->work_group && parameter < cut->length)
+                parameter *= 2;
+        kiln__launch_line(traits, space->kept_count * parameter, launch);
+    }
+    launch->dimensions = 2;
+    launch->global[1] = launch->form.stage == KILN__STAGE_PARTIAL ? cut->segments : 1;
+    launch->local[1] = 1;
+    return parameter;
+}
+
+static bool add_partials(const struct kiln__group *group, const struct cut *cut,
+                         struct kiln__launch *launch)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[group->op];
+    if (launch->form.stage == KILN__STAGE_WHOLE)
+        return true;
+    kiln_type type = kiln__reduce_accumulator(row, (kiln_type)launch->form.value_type);
+    bool done = kiln__launch_memory(launch, cut->values) &&
+                kiln__launch_offset(launch, cut->values, 0, kiln_type_size(type));
+    return done && (!row->indexed || (kiln__launch_memory(launch, cut->positions) &&
+                                      kiln__launch_offset(launch, cut->positions, 0, 4)));
+}
+
+static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct kiln__space *space,
+                        const struct cut *cut, enum kiln__stage stage)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    struct kiln__launch launch = {
+        .source = KILN__SOURCE_REDUCE, .group = index, .kernel = "kiln_reduce"};
+    struct cut own = *cut;
+    shape_form(plan, group, space, &launch.form);
+    launch.form.stage = (uint8_t)stage;
+    if (stage == KILN__STAGE_FINAL) {
+        launch.form.direction = KILN__ALONG_ROWS;
+        own = (struct cut){.segments = 1, .length = cut->segments};
+    }
+    launch.bytes = kiln__group_bytes(plan, group);
+    size_t parameter = size_launch(plan, space, &own, &launch);
+    bool done = kiln__launch_index(&launch, (int64_t)space->kept_count) &&
+                kiln__launch_index(&launch, (int64_t)space->reduced_count) &&
+                kiln__launch_index(&launch, (int64_t)parameter) &&
+                kiln__launch_index(&launch, (int64_t)cut->segments) &&
+                kiln__launch_index(&launch, (int64_t)cut->length);
+    for (uint32_t d = 1; d < space->rank; d++)
+        if (d != space->kept)
+            done = done && kiln__launch_index(&launch, (int64_t)space->dims[d]);
+    for (size_t i = 0; i < group->accesses.count; i++)
+        done = done && kiln__launch_access(plan, group, space, &launch, i);
+    done = done && add_partials(group, cut, &launch);
+    if (stage != KILN__STAGE_PARTIAL)
+        done = done && kiln__launch_stores(plan, group, &launch);
+    done = done && kiln__launch_scalars(group, &launch);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+bool kiln__lower_reduce(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    struct kiln__space space;
+    kiln__space_of(group, &space);
+    if (space.kept_count == 0 || group->stores.count == 0)
+        return true;
+    struct cut cut = {.values = KILN__NO_SLOT, .positions = KILN__NO_SLOT};
+    cut.segments = count_segments(plan->options.device->traits, space.reduced_count);
+    cut.length = kiln__divide_up(space.reduced_count, cut.segments);
+    if (cut.segments == 1)
+        return lower_stage(plan, index, &space, &cut, KILN__STAGE_WHOLE);
+    size_t partials = space.kept_count * cut.segments;
+    cut.values = kiln__plan_scratch(plan, partials * 4);
+    if (kiln__reduce_rows[group->op].indexed)
+        cut.positions = kiln__plan_scratch(plan, partials * 4);
+    if (cut.values == KILN__NO_SLOT)
+        return false;
+    return lower_stage(plan, index, &space, &cut, KILN__STAGE_PARTIAL) &&
+           lower_stage(plan, index, &space, &cut, KILN__STAGE_FINAL);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: one interface, implementations as rows. A row says what it can do and how it is
+ * launched; a tuning record, an option or the heuristic picks among those that can. */
+#ifndef KILN_PLAN_MATMUL_H
+#define KILN_PLAN_MATMUL_H
+
+#include "plan/lower.h"
+
+/* Elements of a matrix: offset and strides in elements. One of row and column stride is 1. */
+struct kiln__matrix {
+    uint32_t slot;
+    int64_t offset, row, column, batch;
+};
+
+/* c[b] = a[b] b[b] for each b of `batch`; c has a column stride of 1. */
+struct kiln__product {
+    int64_t m, n, k, batch;
+    struct kiln__matrix a, b, c;
+};
+
+struct kiln__matmul_row {
+    const char *name;
+    /* Whether the implementation is right for this product on this device. */
+    bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    /* Whether it is the one to take, where it fits and no earlier row suits. */
+    bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    /* Append its launches. False without memory. */
+    bool (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
+};
+
+/* In the order in which the heuristic asks them; the last ones suit all. */
+extern const struct kiln__matmul_row kiln__matmul_dots, kiln__matmul_skinny, kiln__matmul_small,
+    kiln__matmul_packed, kiln__matmul_clblast, kiln__matmul_tiled;
+
+/* The arguments of a CLBlast launch, by position: each matrix's memory and offset, the sizes, the
+ * leading dimensions, whether operands are transposed, the batch strides. */
+enum kiln__clblast_argument {
+    KILN__CLBLAST_A,
+    KILN__CLBLAST_A_OFFSET,
+    KILN__CLBLAST_B,
+    KILN__CLBLAST_B_OFFSET,
+    KILN__CLBLAST_C,
+    KILN__CLBLAST_C_OFFSET,
+    KILN__CLBLAST_M,
+    KILN__CLBLAST_N,
+    KILN__CLBLAST_K,
+    KILN__CLBLAST_BATCH,
+    KILN__CLBLAST_A_LEAD,
+    KILN__CLBLAST_B_LEAD,
+    KILN__CLBLAST_C_LEAD,
+    KILN__CLBLAST_A_TRANSPOSED,
+    KILN__CLBLAST_B_TRANSPOSED,
+    KILN__CLBLAST_A_STRIDE,
+    KILN__CLBLAST_B_STRIDE,
+    KILN__CLBLAST_C_STRIDE
+};
+
+/* ---- for implementations ---- */
+
+/* Distance of a matrix's contiguous lines. */
+static inline int64_t kiln__matrix_lead(const struct kiln__matrix *matrix)
+{
+    return matrix->column == 1 ? matrix->row : matrix->column;
+}
+
+/* A launch of kernels/<file>.cl, to be given its options, arguments and ranges. */
+struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel,
+                                         const struct kiln__product *product);
+
+/* Ranges of single work-items, as kernels of chunked devices have them. */
+void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z);
+
+/* Append `count` integers. */
+bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
+#define KILN__LAUNCH_INDICES(launch, ...)                                                          \
+    kiln__launch_indices(launch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
+                         (int64_t[]){__VA_ARGS__})
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How kernels/matmul_cpu_*.cl are launched on chunked devices. Each file's head has the recipe. */
+#include <stdio.h>
+
+#include "plan/matmul.h"
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t round_up(int64_t a, int64_t b)
+{
+    return divide_up(a, b) * b;
+}
+
+/* Sums that fit the registers of a vector width. */
+struct tiles {
+    int64_t vector, packed_rows, packed_vectors, small_rows, small_vectors;
+};
+
+static const struct tiles *tiles_of(const struct kiln__plan *plan)
+{
+    static const struct tiles table[] = {{16, 6, 4, 8, 2}, {8, 6, 2, 6, 2}, {4, 4, 2, 4, 2}};
+    const struct tiles *tiles = table;
+    while (tiles->vector > plan->options.device->traits->vector && tiles->vector > 4)
+        tiles++;
+    return tiles;
+}
+
+static int64_t units_of(const struct kiln__plan *plan)
+{
+    return most(1, plan->options.device->info.compute_units);
+}
+
+static bool is_chunked(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)product;
+    return plan->options.device->traits->chunked;
+}
+
+static bool always(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)plan, (void)product;
+    return true;
+}
+
+static bool add_memory(struct kiln__launch *launch, uint32_t x, uint32_t y, uint32_t z)
+{
+    return kiln__launch_memory(launch, x) && kiln__launch_memory(launch, y) &&
+           kiln__launch_memory(launch, z);
+}
+
+/* Offset and all strides, as most kernels take an operand. */
+static bool add_matrix(struct kiln__launch *launch, const struct kiln__matrix *x)
+{
+    return kiln__launch_offset(launch, x->slot, x->offset, sizeof(float)) &&
+           KILN__LAUNCH_INDICES(launch, x->row, x->column, x->batch);
+}
+
+/* Offset, row and batch stride of the result. */
+static bool add_result(struct kiln__launch *launch, const struct kiln__matrix *c)
+{
+    return kiln__launch_offset(launch, c->slot, c->offset, sizeof(float)) &&
+           KILN__LAUNCH_INDICES(launch, c->row, c->batch);
+}
+
+/* ---- packed: both operands copied into the order in which they are used ---- */
+
+#define BLOCK_DEPTH 256
+#define BLOCK_TILES 64 /* of rows of a in local memory at once */
+
+/* Even shares of rows for all units, then of panels. */
+static void share_packed(const struct kiln__product *product, int64_t panels, int64_t tile,
+                         int64_t most_rows, int64_t wanted, int64_t *rows, int64_t *item_panels)
+{
+    int64_t blocks = most(1, divide_up(product->m, most_rows));
+    int64_t all = product->batch * blocks;
+    if (all % wanted && all * 2 > wanted)
+        blocks = divide_up(round_up(all, wanted), product->batch);
+    *rows = round_up(most(1, divide_up(product->m, blocks)), tile);
+    blocks = most(1, divide_up(product->m, *rows));
+    int64_t parts = least(panels, most(1, divide_up(wanted, blocks * product->batch)));
+    *item_panels = most(1, divide_up(panels, parts));
+}
+
+static bool pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                 const char *options, uint32_t scratch, int64_t panels)
+{
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b", product);
+    if (product->k == 0)
+        return true;
+    snprintf(launch.options, sizeof launch.options, "%s", options);
+    kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
+                        product->b.batch ? product->batch : 1);
+    bool done = kiln__launch_memory(&launch, product->b.slot) &&
+                kiln__launch_memory(&launch, scratch) &&
+                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, product->n, product->k) &&
+                add_matrix(&launch, &product->b);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+static bool lower_packed(struct kiln__plan *plan, uint32_t group,
+                         const struct kiln__product *product)
+{
+    const struct tiles *tiles = tiles_of(plan);
+    int64_t tile = tiles->packed_rows, columns = tiles->packed_vectors * tiles->vector;
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
+    int64_t block = most(tile, least(BLOCK_TILES * tile, room / tile * tile));
+    int64_t panels = divide_up(product->n, columns), rows, item_panels;
+    int64_t packed = panels * product->k * columns;
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
+             "-DPACK_DEPTH=%d",
+             (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, BLOCK_DEPTH, (int)block,
+             BLOCK_DEPTH);
+    share_packed(product, panels, tile, block, units_of(plan), &rows, &item_panels);
+    uint32_t scratch = kiln__plan_scratch(
+        plan, (size_t)(packed * (product->b.batch ? product->batch : 1)) * sizeof(float) + 4);
+    if (scratch == KILN__NO_SLOT || !pack(plan, group, product, launch.options, scratch, panels))
+        return false;
+    kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
+                        product->batch);
+    bool done = add_memory(&launch, product->a.slot, scratch, product->c.slot) &&
+                KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
+                add_matrix(&launch, &product->a) &&
+                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, product->b.batch ? packed : 0) &&
+                add_result(&launch, &product->c) &&
+                KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, always, lower_packed};
+
+/* ---- small: one launch ---- */
+
+static bool small_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    double work = (double)product->m * (double)product->n * (double)product->k;
+    return product->n <= 2 * tiles_of(plan)->vector || (product->m <= 128 && product->n <= 128) ||
+           work <= 1 << 21;
+}
+
+/* Panels first, since an item packs its own; rows where panels do not give even shares. */
+static void share_small(const struct kiln__product *product, int64_t panels, int64_t tile,
+                        int64_t wanted, int64_t *rows, int64_t *item_panels)
+{
+    int64_t parts = least(panels, most(1, wanted / product->batch));
+    *item_panels = divide_up(panels, parts);
+    parts = divide_up(panels, *item_panels);
+    if (panels % parts) {
+        *item_panels = panels;
+        parts = 1;
+    }
+    int64_t blocks = least(divide_up(product->m, tile),
+                           most(1, divide_up(wanted, parts * product->batch)));
+    blocks = most(blocks, divide_up(product->m, 512));
+    *rows = round_up(most(1, divide_up(product->m, blocks)), tile);
+}
+
+static bool lower_small(struct kiln__plan *plan, uint32_t group,
+                        const struct kiln__product *product)
+{
+    const struct tiles *tiles = tiles_of(plan);
+    int64_t vectors = product->n <= tiles->vector ? 1 : tiles->small_vectors;
+    int64_t panels = divide_up(product->n, vectors * tiles->vector), rows, item_panels;
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
+             (int)tiles->small_rows, (int)vectors, BLOCK_DEPTH);
+    share_small(product, panels, tiles->small_rows, units_of(plan), &rows, &item_panels);
+    kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
+                        product->batch);
+    bool done = add_memory(&launch, product->a.slot, product->b.slot, product->c.slot) &&
+                KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
+                add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
+                add_result(&launch, &product->c) &&
+                KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked, small_suits, lower_small};
+
+/* ---- skinny: few rows, b read once where it is ---- */
+
+#define STRIP 1024
+
+static int few_rows(int64_t m)
+{
+    return m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
+}
+
+static bool is_skinny(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return product->m <= 8 && product->b.column == 1 && product->n >= tiles_of(plan)->vector;
+}
+
+/* One column from a transposed matrix is one row the other way round. */
+static bool is_skinny_swapped(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return product->n == 1 && product->a.row == 1 && product->c.row == 1 &&
+           product->m >= tiles_of(plan)->vector;
+}
+
+static bool skinny_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return is_chunked(plan, product) &&
+           (is_skinny(plan, product) || is_skinny_swapped(plan, product));
+}
+
+static bool skinny_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)plan;
+    return most(product->m, product->n) * product->k >= 16384;
+}
+
+static struct kiln__product swapped(const struct kiln__product *product)
+{
+    struct kiln__product other = *product;
+    other.m = product->n;
+    other.n = product->m;
+    other.a = (struct kiln__matrix){product->b.slot, product->b.offset, product->b.column,
+                                    product->b.row, product->b.batch};
+    other.b = (struct kiln__matrix){product->a.slot, product->a.offset, product->a.column,
+                                    product->a.row, product->a.batch};
+    other.c.row = product->m;
+    return other;
+}
+
+static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                       const char *options, uint32_t scratch, int64_t splits)
+{
+    int64_t vector = tiles_of(plan)->vector;
+    int64_t share = divide_up(product->n, most(1, units_of(plan) / product->m));
+    int64_t columns = most(256, round_up(share, vector));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
+    snprintf(launch.options, sizeof launch.options, "%s", options);
+    kiln__product_range(&launch, divide_up(product->n, columns), product->m, product->batch);
+    bool done = kiln__launch_memory(&launch, scratch) &&
+                kiln__launch_memory(&launch, product->c.slot) &&
+                KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
+                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+                add_result(&launch, &product->c) && KILN__LAUNCH_INDICES(&launch, columns);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+static bool lower_skinny(struct kiln__plan *plan, uint32_t group,
+                         const struct kiln__product *given)
+{
+    const struct kiln__product product = is_skinny(plan, given) ? *given : swapped(given);
+    int64_t vector = tiles_of(plan)->vector, m = product.m, n = product.n;
+    int64_t strips = divide_up(n, STRIP);
+    int64_t columns = round_up(divide_up(n, strips), vector);
+    strips = divide_up(n, columns);
+    /* Enough items for all units, none with less than 64 lines of b. */
+    int64_t splits = divide_up(units_of(plan) * 4, strips * product.batch);
+    splits = most(1, least(splits, product.k / 64));
+    int64_t depth = most(1, divide_up(product.k, splits));
+    splits = most(1, divide_up(product.k, depth));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
+    snprintf(launch.options, sizeof launch.options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
+             (int)vector, few_rows(m), STRIP);
+    uint32_t out = product.c.slot;
+    if (splits > 1)
+        out = kiln__plan_scratch(plan, (size_t)(product.batch * splits * m * n) * sizeof(float));
+    if (out == KILN__NO_SLOT)
+        return false;
+    kiln__product_range(&launch, strips, splits, product.batch);
+    bool done = add_memory(&launch, product.a.slot, product.b.slot, out) &&
+                KILN__LAUNCH_INDICES(&launch, m, n, product.k) &&
+                add_matrix(&launch, &product.a) &&
+                kiln__launch_offset(&launch, product.b.slot, product.b.offset, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, product.b.row, product.b.batch) &&
+                kiln__launch_offset(&launch, out, splits > 1 ? 0 : product.c.offset,
+                                    sizeof(float));
+    if (splits == 1)
+        done = done && KILN__LAUNCH_INDICES(&launch, product.c.row, 0, product.c.batch, columns,
+                                            depth);
+    else
+        done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n, columns, depth);
+    char options[sizeof launch.options];
+    snprintf(options, sizeof options, "%s", launch.options);
+    return kiln__plan_launch(plan, &launch, done) &&
+           (splits == 1 || sum_splits(plan, group, &product, options, out, splits));
+}
+
+const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, skinny_suits,
+                                                     lower_skinny};
+
+/* ---- dots: both operands contiguous along k ---- */
+
+static bool dots_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return is_chunked(plan, product) && (product->a.column == 1 || product->k <= 1) &&
+           (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
+}
+
+static bool lower_dots(struct kiln__plan *plan, uint32_t group,
+                       const struct kiln__product *product)
+{
+    bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
+    int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
+    const struct kiln__matrix *f = columns ? &product->b : &product->a;
+    const struct kiln__matrix *g = columns ? &product->a : &product->b;
+    /* About 4 items per unit, of 16 rows and more. */
+    int64_t item =
+        most(16, round_up(divide_up(many * product->batch, units_of(plan) * 4), 8));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
+    snprintf(launch.options, sizeof launch.options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
+             (int)tiles_of(plan)->vector, few_rows(few), STRIP);
+    kiln__product_range(&launch, divide_up(many, item), product->batch, 1);
+    bool done = add_memory(&launch, f->slot, g->slot, product->c.slot) &&
+                KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
+                kiln__launch_offset(&launch, f->slot, f->offset, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, columns ? f->column : f->row, f->batch) &&
+                kiln__launch_offset(&launch, g->slot, g->offset, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, columns ? g->row : g->column, g->batch) &&
+                kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row,
+                                     columns ? product->c.row : 1, product->c.batch, item,
+                                     columns);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
+const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, always, lower_dots};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which intermediates share memory: the largest first, each at the lowest place that is free while
+ * it is alive (greedy by size: Pisarchyk and Lee 2020, "Efficient Memory Management for Deep Neural
+ * Net Inference"). */
+#include <stdlib.h>
+
+#include "plan/plan.h"
+
+/* Enough for every vector type and cache line, and for every device's sub-buffers. */
+#define ALIGNMENT 256
+
+static void touch(struct kiln__plan *plan, uint32_t slot, uint32_t step)
+{
+    if (slot == KILN__NO_SLOT)
+        return;
+    struct kiln__slot *place = &plan->slots.items[slot];
+    if (place->first > step)
+        place->first = step;
+    if (place->last < step)
+        place->last = step;
+}
+
+static void find_lifetimes(struct kiln__plan *plan)
+{
+    for (size_t i = 0; i < plan->slots.count; i++)
+        plan->slots.items[i].first = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        const struct kiln__plan_step *step = &plan->steps.items[i];
+        if (step->kind != KILN__STEP_LAUNCH) {
+            touch(plan, step->slot, i);
+            continue;
+        }
+        const struct kiln__launch *launch = &plan->launches.items[step->launch];
+        for (size_t k = 0; k < launch->arguments.count; k++)
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
+                touch(plan, launch->arguments.items[k].slot, i);
+    }
+}
+
+static _Thread_local const struct kiln__slot *sorting; /* qsort() hands no context on */
+
+static int larger_first(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (sorting[x].bytes != sorting[y].bytes)
+        return sorting[x].bytes < sorting[y].bytes ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+static bool alive_together(const struct kiln__slot *a, const struct kiln__slot *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The lowest offset at which `slot` overlaps none of the placed ones that are alive with it. */
+static size_t lowest_offset(const struct kiln__plan *plan, const struct kiln__slot *slot,
+                            const uint32_t *placed, size_t count)
+{
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < count; i++) {
+            const struct kiln__slot *other = &plan->slots.items[placed[i]];
+            bool overlaps = offset < other->offset + aligned(other->bytes) &&
+                            other->offset < offset + aligned(slot->bytes);
+            if (overlaps && alive_together(slot, other)) {
+                offset = other->offset + aligned(other->bytes);
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+/* A kernel argument needs some memory even where there is nothing to read. */
+static bool has_empty_slot(const struct kiln__plan *plan)
+{
+    for (size_t i = 0; i < plan->slots.count; i++)
+        if (plan->slots.items[i].bytes == 0 && plan->launches.count)
+            return true;
+    return false;
+}
+
+bool kiln__plan_assign_memory(struct kiln__plan *plan)
+{
+    uint32_t *order = malloc((plan->slots.count + 1) * sizeof *order);
+    size_t count = 0;
+    if (!order)
+        return false;
+    find_lifetimes(plan);
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        if (slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last)
+            order[count++] = i;
+    }
+    sorting = plan->slots.items;
+    qsort(order, count, sizeof *order, larger_first);
+    for (size_t i = 0; i < count; i++) {
+        struct kiln__slot *slot = &plan->slots.items[order[i]];
+        slot->offset = lowest_offset(plan, slot, order, i);
+        size_t end = slot->offset + aligned(slot->bytes);
+        if (plan->arena_bytes < end)
+            plan->arena_bytes = end;
+        plan->unshared_bytes += aligned(slot->bytes);
+    }
+    if (plan->arena_bytes == 0 && has_empty_slot(plan))
+        plan->arena_bytes = ALIGNMENT;
+    free(order);
+    return true;
+}

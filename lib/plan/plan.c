@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t index)
+{
+    return &plan->fusion.graph.nodes.items[index];
+}
+
+static bool add_step(struct kiln__plan *plan, struct kiln__plan_step step)
+{
+    struct kiln__plan_step *place = kiln__vector_push(&plan->steps);
+    if (place)
+        *place = step;
+    return place;
+}
+
+static uint32_t add_slot(struct kiln__plan *plan, struct kiln__slot slot)
+{
+    struct kiln__slot *place = kiln__vector_push(&plan->slots);
+    if (!place)
+        return KILN__NO_SLOT;
+    *place = slot;
+    return (uint32_t)(plan->slots.count - 1);
+}
+
+uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
+{
+    return add_slot(plan, (struct kiln__slot){.node = KILN__SCRATCH, .bytes = bytes});
+}
+
+/* ---- where values live ---- */
+
+/* The first request that the value of `node` can be computed straight into, or SIZE_MAX. */
+static size_t direct_request(const struct kiln__plan *plan, uint32_t node)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        const struct kiln__request *request = &graph->requests.items[i];
+        if (request->node == node && (request->kind == KILN__EXPORT || plan->options.shared))
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__node *node = node_at(plan, index);
+    struct kiln__slot slot = {.node = index, .bytes = kiln__node_bytes(node)};
+    if (node->kind == KILN__IMPORT || (node->kind == KILN__UPLOAD && plan->options.shared)) {
+        slot.place = KILN__PLACE_INPUT;
+        slot.binding = (uint32_t)node->binding;
+    } else if (node->kind != KILN__UPLOAD) {
+        size_t request = direct_request(plan, index);
+        slot.place = request == SIZE_MAX ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
+        slot.binding = request == SIZE_MAX ? 0 : (uint32_t)request;
+    }
+    return slot;
+}
+
+static bool place_nodes(struct kiln__plan *plan)
+{
+    const struct kiln__fusion *fusion = &plan->fusion;
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+        plan->slot_of[i] = KILN__NO_SLOT;
+        if (!fusion->stored[i])
+            continue;
+        plan->slot_of[i] = add_slot(plan, place_node(plan, i));
+        if (plan->slot_of[i] == KILN__NO_SLOT)
+            return false;
+    }
+    return true;
+}
+
+/* ---- steps ---- */
+
+/* Uploads come right before their first use, so that short-lived memory is shared. */
+static bool add_uploads(struct kiln__plan *plan, const struct kiln__group *group, bool *uploaded)
+{
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        uint32_t node = group->accesses.items[i].node;
+        if (plan->options.shared || uploaded[node] || node_at(plan, node)->kind != KILN__UPLOAD)
+            continue;
+        uploaded[node] = true;
+        if (kiln__node_bytes(node_at(plan, node)) == 0)
+            continue;
+        if (!add_step(plan, (struct kiln__plan_step){
+                                .kind = KILN__STEP_UPLOAD,
+                                .slot = plan->slot_of[node],
+                                .binding = (uint32_t)node_at(plan, node)->binding}))
+            return false;
+    }
+    return true;
+}
+
+/* Bring the value of `node` to every request that it was not computed straight into. */
+static bool add_deliveries(struct kiln__plan *plan, uint32_t node)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    const struct kiln__slot slot = plan->slots.items[plan->slot_of[node]];
+    for (uint32_t i = 0; i < graph->requests.count && slot.bytes; i++) {
+        const struct kiln__request *request = &graph->requests.items[i];
+        if (request->node != node || (slot.place == KILN__PLACE_RESULT && slot.binding == i))
+            continue;
+        struct kiln__plan_step step = {.slot = plan->slot_of[node], .binding = i};
+        step.kind = request->kind == KILN__READ ? KILN__STEP_DOWNLOAD : KILN__STEP_COPY;
+        if (!add_step(plan, step))
+            return false;
+    }
+    return true;
+}
+
+static bool lower_group(struct kiln__plan *plan, uint32_t index)
+{
+    static kiln__lower *const lower[] = {
+        [KILN__GROUP_MAP] = kiln__lower_map,
+        [KILN__GROUP_REDUCE] = kiln__lower_reduce,
+        [KILN__GROUP_MATMUL] = kiln__lower_matmul,
+    };
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (!lower[group->kind](plan, index))
+        return false;
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (!add_deliveries(plan, group->stores.items[i].node))
+            return false;
+    return true;
+}
+
+/* Inputs that were asked for as they are. */
+static bool deliver_inputs(struct kiln__plan *plan, bool *uploaded)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++) {
+        const struct kiln__node *node = node_at(plan, i);
+        if (!kiln__node_is_input(node) || plan->slot_of[i] == KILN__NO_SLOT)
+            continue;
+        struct kiln__access access = {.node = i};
+        struct kiln__group group = {.accesses = {.items = &access, .count = 1}};
+        for (size_t k = 0; k < graph->requests.count; k++)
+            if (graph->requests.items[k].node == i && !add_uploads(plan, &group, uploaded))
+                return false;
+        if (!add_deliveries(plan, i))
+            return false;
+    }
+    return true;
+}
+
+static bool make_steps(struct kiln__plan *plan)
+{
+    bool *uploaded = calloc(plan->fusion.graph.nodes.count + 1, sizeof *uploaded);
+    bool done = uploaded != NULL;
+    for (uint32_t i = 0; done && i < plan->fusion.groups.count; i++)
+        done = add_uploads(plan, &plan->fusion.groups.items[i], uploaded) && lower_group(plan, i);
+    done = done && deliver_inputs(plan, uploaded);
+    free(uploaded);
+    return done;
+}
+
+/* Offsets within the arena are known now. */
+static void settle_offsets(struct kiln__plan *plan)
+{
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        struct kiln__launch *launch = &plan->launches.items[i];
+        for (size_t k = 0; k < launch->arguments.count; k++) {
+            struct kiln__argument *argument = &launch->arguments.items[k];
+            if (argument->kind != KILN__ARGUMENT_OFFSET)
+                continue;
+            argument->kind = KILN__ARGUMENT_INDEX;
+            argument->integer +=
+                (int64_t)(plan->slots.items[argument->slot].offset / argument->item);
+            if (argument->integer > INT32_MAX / 2)
+                launch->form.wide = true;
+        }
+    }
+}
+
+kiln_status kiln__plan_make(struct kiln__graph *graph, const struct kiln__plan_options *options,
+                            struct kiln__plan *plan, struct kiln__error *error)
+{
+    *plan = (struct kiln__plan){.options = *options};
+    bool done = kiln__fuse(graph, &plan->fusion);
+    plan->slot_of = done ? malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t)) : NULL;
+    done = plan->slot_of && place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan);
+    if (!done) {
+        kiln__plan_free(plan);
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    }
+    settle_offsets(plan);
+    return KILN_OK;
+}
+
+void kiln__plan_free(struct kiln__plan *plan)
+{
+    for (size_t i = 0; i < plan->launches.count; i++)
+        kiln__vector_free(&plan->launches.items[i].arguments);
+    kiln__vector_free(&plan->launches);
+    kiln__vector_free(&plan->slots);
+    kiln__vector_free(&plan->steps);
+    kiln__fusion_free(&plan->fusion);
+    kiln__text_free(&plan->passes_log);
+    free(plan->slot_of);
+    plan->slot_of = NULL;
+}

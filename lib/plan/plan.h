@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan: what one run of a batch does, step by step. It depends on the structure of the batch and
+ * on the device, not on data, pointers or buffers: those are bound when it runs. */
+#ifndef KILN_PLAN_PLAN_H
+#define KILN_PLAN_PLAN_H
+
+#include "device/device.h"
+#include "passes/group.h"
+#include "plan/launch.h"
+
+/* Where a value lives while the plan runs. */
+enum kiln__place {
+    KILN__PLACE_ARENA,  /* in the memory that the plan's intermediates share */
+    KILN__PLACE_INPUT,  /* in what input `binding` is bound to */
+    KILN__PLACE_RESULT  /* in what result `binding` is bound to */
+};
+
+struct kiln__slot {
+    uint32_t node;        /* KILN__SCRATCH: working memory of one launch */
+    uint8_t place;        /* enum kiln__place */
+    uint32_t binding;
+    size_t bytes;
+    size_t offset;        /* of an arena slot, in bytes */
+    uint32_t first, last; /* steps between which its content matters */
+};
+#define KILN__SCRATCH UINT32_MAX
+
+enum kiln__plan_step_kind {
+    KILN__STEP_UPLOAD,   /* input `binding` to `slot` */
+    KILN__STEP_LAUNCH,   /* launch `launch` */
+    KILN__STEP_DOWNLOAD, /* `slot` to result `binding`, host memory */
+    KILN__STEP_COPY      /* `slot` to result `binding`, a buffer */
+};
+
+struct kiln__plan_step {
+    uint8_t kind;
+    uint32_t slot;
+    uint32_t launch;
+    uint32_t binding;
+};
+
+struct kiln__plan_options {
+    const struct kiln__device *device;
+    bool shared;        /* uploads and reads use the caller's memory in place */
+    const char *matmul; /* implementation that is to be used where it can be; NULL: heuristic */
+};
+
+struct kiln__plan {
+    struct kiln__fusion fusion;
+    struct kiln__plan_options options;
+    KILN__VECTOR(struct kiln__slot) slots;
+    KILN__VECTOR(struct kiln__launch) launches;
+    KILN__VECTOR(struct kiln__plan_step) steps;
+    uint32_t *slot_of;       /* per node: its slot, or KILN__NO_SLOT */
+    size_t arena_bytes;
+    uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
+    struct kiln__text passes_log; /* only if explanations are wanted */
+};
+#define KILN__NO_SLOT UINT32_MAX
+
+/* Plan `graph`, which is taken over. `log` (may be NULL) is what the passes said, taken over.
+ * Errors: OUT_OF_HOST_MEMORY, TOO_LARGE. */
+kiln_status kiln__plan_make(struct kiln__graph *graph, const struct kiln__plan_options *options,
+                            struct kiln__plan *plan, struct kiln__error *error);
+
+void kiln__plan_free(struct kiln__plan *plan);
+
+/* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
+uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
+
+/* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
+bool kiln__plan_assign_memory(struct kiln__plan *plan);
+
+/* Turn a group into launches (lower_map.c, lower_reduce.c, lower_matmul.c).
+ * Errors: OUT_OF_HOST_MEMORY. */
+typedef bool kiln__lower(struct kiln__plan *plan, uint32_t group);
+kiln__lower kiln__lower_map, kiln__lower_reduce, kiln__lower_matmul;
+
+void kiln__plan_dump(const struct kiln__plan *plan, struct kiln__text *text);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan's inputs and results stand for in one batch: host memory or buffers. */
+#ifndef KILN_RUNTIME_BINDINGS_H
+#define KILN_RUNTIME_BINDINGS_H
+
+#include "device/opencl.h"
+#include "util/vector.h"
+
+struct kiln__binding {
+    void *host;     /* of an upload (only read) or a read; NULL: a buffer */
+    size_t bytes;
+    size_t item;    /* bytes of an element */
+    cl_mem memory;  /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
+    bool detached;  /* kernels must not work on it directly: a copy goes between */
+};
+
+struct kiln__bindings {
+    KILN__VECTOR(struct kiln__binding) inputs;
+    KILN__VECTOR(struct kiln__binding) results;
+    bool checked; /* `detached` is settled; false after any change */
+};
+
+void kiln__bindings_free(struct kiln__bindings *bindings);
+
+/* Point a host binding elsewhere. */
+void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding,
+                         void *host);
+
+/* Settle which bindings are detached: host memory that is not aligned for its type, results that
+ * overlap an input or another result. */
+void kiln__bindings_check(struct kiln__bindings *bindings);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products by CLBlast. */
+#ifndef KILN_RUNTIME_CLBLAST_H
+#define KILN_RUNTIME_CLBLAST_H
+
+#include "device/opencl.h"
+#include "plan/launch.h"
+
+/* Enqueue a CLBlast launch; `memory` is per slot. The event (may be NULL) is that of its last
+ * kernel, which is the end of all of them on an in-order queue.
+ * Errors: DEVICE_ERROR, UNSUPPORTED in a build without CLBlast. */
+kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
+                                  const cl_mem *memory, cl_event *event,
+                                  struct kiln__error *error);
+
+#endif

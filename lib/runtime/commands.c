@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/commands.h"
+
+#include <stdlib.h>
+
+#include "runtime/clblast.h"
+
+static struct kiln__runtime *runtime_of(const struct kiln__commands *commands)
+{
+    return commands->ready->runtime;
+}
+
+/* ---- memory ---- */
+
+static kiln_status take_stand_in(struct kiln__commands *commands, struct kiln__binding *binding,
+                                 bool is_input, cl_mem *memory, struct kiln__error *error)
+{
+    struct kiln__stand_in *stand_in = kiln__vector_push(&commands->stand_ins);
+    if (!stand_in)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    stand_in->binding = binding;
+    stand_in->is_input = is_input;
+    kiln_status status =
+        kiln__pool_take(runtime_of(commands)->pool, binding->bytes, &stand_in->memory, error);
+    *memory = stand_in->memory;
+    return status;
+}
+
+/* The caller's memory as a cl_mem: kept with the binding where the driver uses it as it is at any
+ * time, else made for this run, whose start is when the driver looks at it. */
+static kiln_status wrap_host(struct kiln__commands *commands, struct kiln__binding *binding,
+                             bool is_input, cl_mem *memory, struct kiln__error *error)
+{
+    cl_int code;
+    bool kept = runtime_of(commands)->host_mode == KILN__HOST_LIVE;
+    cl_mem_flags flags = CL_MEM_USE_HOST_PTR | (is_input ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE);
+    *memory = clCreateBuffer(runtime_of(commands)->context, flags, binding->bytes, binding->host,
+                             &code);
+    if (code) {
+        *memory = NULL;
+        return kiln__cl_fail(error, "clCreateBuffer", code);
+    }
+    if (kept) {
+        binding->memory = *memory;
+        return KILN_OK;
+    }
+    struct kiln__wrapper *wrapper = kiln__vector_push(&commands->wrappers);
+    if (!wrapper) {
+        clReleaseMemObject(*memory);
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    }
+    *wrapper = (struct kiln__wrapper){*memory, is_input ? 0 : binding->bytes};
+    commands->shows += !is_input;
+    return KILN_OK;
+}
+
+static kiln_status place_binding(struct kiln__commands *commands, struct kiln__binding *binding,
+                                 bool is_input, cl_mem *memory, struct kiln__error *error)
+{
+    if (binding->detached)
+        return take_stand_in(commands, binding, is_input, memory, error);
+    *memory = binding->memory;
+    return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
+}
+
+kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__error *error)
+{
+    struct kiln__ready *ready = commands->ready;
+    const struct kiln__plan *plan = ready->plan;
+    kiln_status status = KILN_OK;
+    if (plan->arena_bytes)
+        status = kiln__pool_take(ready->runtime->pool, plan->arena_bytes, &commands->arena, error);
+    for (size_t i = 0; i < plan->slots.count && !status; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        ready->memory[i] = commands->arena;
+        if (slot->bytes == 0 || slot->place == KILN__PLACE_ARENA)
+            continue;
+        bool is_input = slot->place == KILN__PLACE_INPUT;
+        struct kiln__binding *binding = is_input
+                                            ? &commands->bindings->inputs.items[slot->binding]
+                                            : &commands->bindings->results.items[slot->binding];
+        status = place_binding(commands, binding, is_input, &ready->memory[i], error);
+    }
+    return status;
+}
+
+void kiln__commands_end(struct kiln__commands *commands)
+{
+    struct kiln__pool *pool = runtime_of(commands)->pool;
+    kiln__pool_give(pool, commands->arena);
+    for (size_t i = 0; i < commands->stand_ins.count; i++)
+        kiln__pool_give(pool, commands->stand_ins.items[i].memory);
+    for (size_t i = 0; i < commands->wrappers.count; i++)
+        clReleaseMemObject(commands->wrappers.items[i].memory);
+    kiln__vector_free(&commands->stand_ins);
+    kiln__vector_free(&commands->wrappers);
+}
+
+/* ---- commands ---- */
+
+/* Where the next command's event goes: the last one's to the caller, each one's to the trace. */
+static cl_event *next_event(struct kiln__commands *commands, cl_event *own)
+{
+    commands->left--;
+    *own = NULL;
+    return commands->left == 0 ? commands->done : runtime_of(commands)->trace ? own : NULL;
+}
+
+static void trace(struct kiln__commands *commands, cl_event *event, const char *name,
+                  uint64_t bytes)
+{
+    if (!event || !*event || !runtime_of(commands)->trace)
+        return;
+    kiln__trace_add(runtime_of(commands)->trace, name, bytes, *event);
+    if (event != commands->done)
+        clReleaseEvent(*event);
+}
+
+static kiln_status upload(struct kiln__commands *commands, cl_mem memory, size_t offset,
+                          const struct kiln__binding *binding, struct kiln__error *error)
+{
+    struct kiln__runtime *runtime = runtime_of(commands);
+    cl_event own, *event = next_event(commands, &own);
+    kiln_status status = kiln__staging_upload(runtime->staging, memory, offset, binding->host,
+                                              binding->bytes, event, error);
+    if (status)
+        return status;
+    trace(commands, event, "upload", binding->bytes);
+    atomic_fetch_add(&runtime->counters.uploads, 1);
+    atomic_fetch_add(&runtime->counters.upload_bytes, binding->bytes);
+    return KILN_OK;
+}
+
+static kiln_status download(struct kiln__commands *commands, cl_mem memory, size_t offset,
+                            const struct kiln__binding *binding, struct kiln__error *error)
+{
+    struct kiln__runtime *runtime = runtime_of(commands);
+    cl_event own, *event = next_event(commands, &own);
+    cl_int code = clEnqueueReadBuffer(runtime->queue, memory, CL_FALSE, offset, binding->bytes,
+                                      binding->host, 0, NULL, event);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
+    trace(commands, event, "download", binding->bytes);
+    atomic_fetch_add(&runtime->counters.downloads, 1);
+    atomic_fetch_add(&runtime->counters.download_bytes, binding->bytes);
+    return KILN_OK;
+}
+
+static kiln_status copy(struct kiln__commands *commands, cl_mem from, size_t offset, cl_mem to,
+                        size_t bytes, struct kiln__error *error)
+{
+    cl_event own, *event = next_event(commands, &own);
+    cl_int code = clEnqueueCopyBuffer(runtime_of(commands)->queue, from, to, offset, 0, bytes, 0,
+                                      NULL, event);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueCopyBuffer", code);
+    trace(commands, event, "copy", bytes);
+    return KILN_OK;
+}
+
+static kiln_status launch(struct kiln__commands *commands, uint32_t index,
+                          struct kiln__error *error)
+{
+    struct kiln__runtime *runtime = runtime_of(commands);
+    const struct kiln__launch *launch = &commands->ready->plan->launches.items[index];
+    cl_event own, *event = next_event(commands, &own);
+    if (launch->source == KILN__SOURCE_CLBLAST) {
+        kiln_status status = kiln__clblast_enqueue(runtime->queue, launch, commands->ready->memory,
+                                                   event, error);
+        if (status)
+            return status;
+    } else {
+        cl_int code = clEnqueueNDRangeKernel(runtime->queue, commands->ready->kernels[index],
+                                             launch->dimensions, NULL, launch->global,
+                                             launch->local, 0, NULL, event);
+        if (code)
+            return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
+    }
+    trace(commands, event, launch->kernel, launch->bytes);
+    atomic_fetch_add(&runtime->counters.launches, 1);
+    return KILN_OK;
+}
+
+static kiln_status run_step(struct kiln__commands *commands, const struct kiln__plan_step *step,
+                            struct kiln__error *error)
+{
+    const struct kiln__plan *plan = commands->ready->plan;
+    if (step->kind == KILN__STEP_LAUNCH)
+        return launch(commands, step->launch, error);
+    cl_mem memory = commands->ready->memory[step->slot];
+    size_t offset = plan->slots.items[step->slot].offset;
+    if (step->kind == KILN__STEP_UPLOAD)
+        return upload(commands, memory, offset, &commands->bindings->inputs.items[step->binding],
+                      error);
+    const struct kiln__binding *result = &commands->bindings->results.items[step->binding];
+    if (step->kind == KILN__STEP_DOWNLOAD)
+        return download(commands, memory, offset, result, error);
+    return copy(commands, memory, offset, result->memory, result->bytes, error);
+}
+
+/* Detached inputs go to their stand-ins first, detached results leave theirs last. */
+static kiln_status run_stand_ins(struct kiln__commands *commands, bool inputs,
+                                 struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < commands->stand_ins.count && !status; i++) {
+        const struct kiln__stand_in *stand_in = &commands->stand_ins.items[i];
+        const struct kiln__binding *binding = stand_in->binding;
+        if (stand_in->is_input != inputs)
+            continue;
+        if (inputs)
+            status = upload(commands, stand_in->memory, 0, binding, error);
+        else if (binding->host)
+            status = download(commands, stand_in->memory, 0, binding, error);
+        else
+            status = copy(commands, stand_in->memory, 0, binding->memory, binding->bytes, error);
+    }
+    return status;
+}
+
+/* Mapping makes results visible in the caller's memory; the wrapper is not used again. */
+static kiln_status show_results(struct kiln__commands *commands, struct kiln__error *error)
+{
+    cl_command_queue queue = runtime_of(commands)->queue;
+    for (size_t i = 0; i < commands->wrappers.count; i++) {
+        cl_int code;
+        cl_mem memory = commands->wrappers.items[i].memory;
+        size_t bytes = commands->wrappers.items[i].result_bytes;
+        if (!bytes)
+            continue;
+        void *mapped = clEnqueueMapBuffer(queue, memory, CL_FALSE, CL_MAP_READ, 0, bytes, 0, NULL,
+                                          NULL, &code);
+        cl_event own, *event = next_event(commands, &own);
+        if (!code)
+            code = clEnqueueUnmapMemObject(queue, memory, mapped, 0, NULL, event);
+        if (code)
+            return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
+        trace(commands, event, "map", bytes);
+    }
+    return KILN_OK;
+}
+
+/* A batch that has nothing to do still completes, after what came before it. */
+static kiln_status mark_end(struct kiln__commands *commands, struct kiln__error *error)
+{
+    cl_int code =
+        clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, commands->done);
+    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code) : KILN_OK;
+}
+
+kiln_status kiln__commands_enqueue(struct kiln__commands *commands, struct kiln__error *error)
+{
+    const struct kiln__plan *plan = commands->ready->plan;
+    commands->left = plan->steps.count + commands->stand_ins.count + commands->shows;
+    if (commands->left == 0)
+        return mark_end(commands, error);
+    kiln_status status = run_stand_ins(commands, true, error);
+    for (size_t i = 0; i < plan->steps.count && !status; i++)
+        status = run_step(commands, &plan->steps.items[i], error);
+    if (!status)
+        status = run_stand_ins(commands, false, error);
+    if (!status)
+        status = show_results(commands, error);
+    cl_int code = status ? CL_SUCCESS : clFlush(runtime_of(commands)->queue);
+    return code ? kiln__cl_fail(error, "clFlush", code) : status;
+}

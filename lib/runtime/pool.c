@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/pool.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "util/vector.h"
+
+/* Smaller ones are rounded up to this. */
+#define SMALLEST 4096
+
+struct block {
+    cl_mem memory;
+    size_t bytes;
+    bool idle;
+};
+
+struct kiln__pool {
+    cl_context context;
+    cl_command_queue queue;
+    uint64_t idle_limit;
+    pthread_mutex_t lock; /* guards what follows; no OpenCL call that can wait is made under it */
+    KILN__VECTOR(struct block) blocks;
+    uint64_t bytes, idle;
+};
+
+struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
+                                     uint64_t idle_limit)
+{
+    struct kiln__pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->context = context;
+    pool->queue = queue;
+    pool->idle_limit = idle_limit;
+    pthread_mutex_init(&pool->lock, NULL);
+    return pool;
+}
+
+void kiln__pool_destroy(struct kiln__pool *pool)
+{
+    if (!pool)
+        return;
+    for (size_t i = 0; i < pool->blocks.count; i++)
+        clReleaseMemObject(pool->blocks.items[i].memory);
+    kiln__vector_free(&pool->blocks);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+static size_t bin_of(size_t bytes)
+{
+    size_t power = SMALLEST;
+    if (bytes <= power)
+        return power;
+    while (power <= bytes / 2)
+        power *= 2;
+    size_t quarter = power / 4;
+    return (bytes + quarter - 1) / quarter * quarter;
+}
+
+/* An idle block of exactly this bin. */
+static cl_mem find_idle(struct kiln__pool *pool, size_t bytes)
+{
+    for (size_t i = pool->blocks.count; i-- > 0;) {
+        struct block *block = &pool->blocks.items[i];
+        if (!block->idle || block->bytes != bytes)
+            continue;
+        block->idle = false;
+        pool->idle -= bytes;
+        return block->memory;
+    }
+    return NULL;
+}
+
+/* Release idle blocks, the oldest first, until at most `keep` bytes are idle. */
+static void release_idle(struct kiln__pool *pool, uint64_t keep)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < pool->blocks.count; i++) {
+        struct block block = pool->blocks.items[i];
+        if (!block.idle || pool->idle <= keep) {
+            pool->blocks.items[kept++] = block;
+            continue;
+        }
+        clReleaseMemObject(block.memory);
+        pool->idle -= block.bytes;
+        pool->bytes -= block.bytes;
+    }
+    pool->blocks.count = kept;
+}
+
+static kiln_status add_block(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
+                             struct kiln__error *error)
+{
+    cl_int code;
+    *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (code)
+        return kiln__fail(error, kiln__cl_status(code),
+                          "kiln: no %zu bytes of device memory (%s); the pool holds %" PRIu64,
+                          bytes, kiln__cl_name(code), kiln__pool_bytes(pool));
+    pthread_mutex_lock(&pool->lock);
+    struct block *block = kiln__vector_push(&pool->blocks);
+    if (block) {
+        *block = (struct block){.memory = *memory, .bytes = bytes};
+        pool->bytes += bytes;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (block)
+        return KILN_OK;
+    clReleaseMemObject(*memory);
+    *memory = NULL;
+    return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the buffer pool");
+}
+
+kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
+                            struct kiln__error *error)
+{
+    size_t bin = bin_of(bytes);
+    struct kiln__error first = {0};
+    pthread_mutex_lock(&pool->lock);
+    *memory = find_idle(pool, bin);
+    pthread_mutex_unlock(&pool->lock);
+    if (*memory || !add_block(pool, bin, memory, &first))
+        return KILN_OK;
+    clFinish(pool->queue);
+    kiln__pool_trim(pool);
+    return add_block(pool, bin, memory, error);
+}
+
+void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
+{
+    if (!memory)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = pool->blocks.count; i-- > 0;) {
+        struct block *block = &pool->blocks.items[i];
+        if (block->memory != memory)
+            continue;
+        block->idle = true;
+        pool->idle += block->bytes;
+        break;
+    }
+    if (pool->idle > pool->idle_limit)
+        release_idle(pool, pool->idle_limit);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void kiln__pool_trim(struct kiln__pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    release_idle(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+uint64_t kiln__pool_bytes(struct kiln__pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t bytes = pool->bytes;
+    pthread_mutex_unlock(&pool->lock);
+    return bytes;
+}

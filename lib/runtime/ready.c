@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/ready.h"
+
+#include <stdlib.h>
+
+#include "cache/gate.h"
+#include "codegen/codegen.h"
+#include "runtime/commands.h"
+
+/* ---- making it ready ---- */
+
+static kiln_status find_program(struct kiln__ready *ready, const struct kiln__launch *launch,
+                                struct kiln__program **program, struct kiln__error *error)
+{
+    struct kiln__text name = {0}, source = {0};
+    kiln_status status = KILN_OK;
+    kiln__codegen_name(ready->plan, launch, &name);
+    if (!name.failed)
+        *program = kiln__programs_find(ready->runtime->programs, name.data, name.length);
+    if (!*program) {
+        kiln__codegen_source(ready->plan, launch, &source);
+        if (name.failed || source.failed)
+            status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
+        else
+            status = kiln__programs_get(ready->runtime->programs, name.data, name.length,
+                                        source.data, launch->options, launch->kernel, program,
+                                        error);
+    }
+    kiln__text_free(&name);
+    kiln__text_free(&source);
+    return status;
+}
+
+static cl_int set_index(cl_kernel kernel, cl_uint position, int64_t value, bool wide)
+{
+    cl_int narrow = (cl_int)value;
+    return wide ? clSetKernelArg(kernel, position, sizeof value, &value)
+                : clSetKernelArg(kernel, position, sizeof narrow, &narrow);
+}
+
+static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel kernel,
+                                 struct kiln__error *error)
+{
+    for (cl_uint i = 0; i < launch->arguments.count; i++) {
+        const struct kiln__argument *argument = &launch->arguments.items[i];
+        cl_int code = CL_SUCCESS;
+        if (argument->kind == KILN__ARGUMENT_INDEX)
+            code = set_index(kernel, i, argument->integer, launch->form.wide);
+        else if (argument->kind == KILN__ARGUMENT_I32)
+            code = set_index(kernel, i, argument->integer, false);
+        else if (argument->kind == KILN__ARGUMENT_F32)
+            code = clSetKernelArg(kernel, i, sizeof argument->real, &argument->real);
+        if (code)
+            return kiln__cl_fail(error, "clSetKernelArg", code);
+    }
+    return KILN_OK;
+}
+
+static kiln_status make_kernels(struct kiln__ready *ready, struct kiln__error *error)
+{
+    for (size_t i = 0; i < ready->plan->launches.count; i++) {
+        const struct kiln__launch *launch = &ready->plan->launches.items[i];
+        if (launch->source == KILN__SOURCE_CLBLAST)
+            continue;
+        cl_int code;
+        kiln_status status = find_program(ready, launch, &ready->programs[i], error);
+        if (status)
+            return status;
+        ready->kernels[i] =
+            clCreateKernel(kiln__program_cl(ready->programs[i]), launch->kernel, &code);
+        if (code) {
+            ready->kernels[i] = NULL;
+            return kiln__cl_fail(error, "clCreateKernel", code);
+        }
+        status = set_constants(launch, ready->kernels[i], error);
+        if (status)
+            return status;
+    }
+    return KILN_OK;
+}
+
+/* All memory arguments, those of one slot together. */
+static bool list_uses(struct kiln__ready *ready)
+{
+    const struct kiln__plan *plan = ready->plan;
+    for (uint32_t s = 0; s <= plan->slots.count; s++) {
+        ready->first_use[s] = (uint32_t)ready->uses.count;
+        for (uint32_t i = 0; s < plan->slots.count && i < plan->launches.count; i++) {
+            const struct kiln__launch *launch = &plan->launches.items[i];
+            for (uint32_t k = 0; k < launch->arguments.count; k++) {
+                const struct kiln__argument *argument = &launch->arguments.items[k];
+                if (argument->kind != KILN__ARGUMENT_MEMORY || argument->slot != s)
+                    continue;
+                struct kiln__use *use = kiln__vector_push(&ready->uses);
+                if (!use)
+                    return false;
+                *use = (struct kiln__use){i, k};
+            }
+        }
+    }
+    return true;
+}
+
+kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
+                               struct kiln__ready **result, struct kiln__error *error)
+{
+    struct kiln__ready *ready = calloc(1, sizeof *ready);
+    *result = NULL;
+    if (ready) {
+        ready->runtime = runtime;
+        ready->plan = plan;
+        ready->kernels = calloc(plan->launches.count + 1, sizeof *ready->kernels);
+        ready->programs = calloc(plan->launches.count + 1, sizeof *ready->programs);
+        ready->memory = calloc(plan->slots.count + 1, sizeof *ready->memory);
+        ready->bound = calloc(plan->slots.count + 1, sizeof *ready->bound);
+        ready->first_use = calloc(plan->slots.count + 1, sizeof *ready->first_use);
+    }
+    if (!ready || !ready->kernels || !ready->programs || !ready->memory || !ready->bound ||
+        !ready->first_use || !list_uses(ready)) {
+        kiln__ready_destroy(ready);
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the kernels");
+    }
+    kiln_status status = make_kernels(ready, error);
+    if (status)
+        kiln__ready_destroy(ready);
+    else
+        *result = ready;
+    return status;
+}
+
+void kiln__ready_rest(struct kiln__ready *ready)
+{
+    for (size_t i = 0; ready->bound && i < ready->plan->slots.count; i++) {
+        if (ready->bound[i])
+            clReleaseMemObject(ready->bound[i]);
+        ready->bound[i] = NULL;
+    }
+}
+
+void kiln__ready_destroy(struct kiln__ready *ready)
+{
+    if (!ready)
+        return;
+    for (size_t i = 0; ready->kernels && i < ready->plan->launches.count; i++)
+        if (ready->kernels[i])
+            clReleaseKernel(ready->kernels[i]);
+    kiln__ready_rest(ready);
+    kiln__vector_free(&ready->uses);
+    free(ready->kernels);
+    free(ready->programs);
+    free(ready->memory);
+    free(ready->bound);
+    free(ready->first_use);
+    free(ready);
+}
+
+/* ---- running it ---- */
+
+/* Memory arguments of slots whose memory is another one than last time. The bound memory is
+ * retained, so that an address that comes again is the same object. */
+static kiln_status bind_arguments(struct kiln__ready *ready, struct kiln__error *error)
+{
+    for (uint32_t s = 0; s < ready->plan->slots.count; s++) {
+        cl_mem memory = ready->memory[s];
+        if (memory == ready->bound[s] || !memory)
+            continue;
+        for (uint32_t u = ready->first_use[s]; u < ready->first_use[s + 1]; u++) {
+            const struct kiln__use *use = &ready->uses.items[u];
+            if (!ready->kernels[use->launch])
+                continue;
+            cl_int code =
+                clSetKernelArg(ready->kernels[use->launch], use->argument, sizeof memory, &memory);
+            if (code)
+                return kiln__cl_fail(error, "clSetKernelArg", code);
+        }
+        if (clRetainMemObject(memory))
+            continue; /* not remembered: set again next time */
+        if (ready->bound[s])
+            clReleaseMemObject(ready->bound[s]);
+        ready->bound[s] = memory;
+    }
+    return KILN_OK;
+}
+
+/* Programs that were compiled are stored once they have run. */
+static void store_programs(struct kiln__ready *ready, cl_event done)
+{
+    if (ready->has_run)
+        return;
+    ready->has_run = true;
+    for (size_t i = 0; i < ready->plan->launches.count; i++)
+        if (ready->programs[i] &&
+            kiln__program_wants_launch(ready->runtime->programs, ready->programs[i]))
+            kiln__program_launched(ready->runtime->programs, ready->programs[i], done);
+}
+
+kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bindings,
+                            cl_event *done, struct kiln__error *error)
+{
+    struct kiln__runtime *runtime = ready->runtime;
+    struct kiln__commands commands = {.ready = ready, .bindings = bindings, .done = done};
+    *done = NULL;
+    kiln_status status = kiln__runtime_check_process(runtime, error);
+    if (status)
+        return status;
+    if (runtime->gated)
+        kiln__gate_enter();
+    kiln__bindings_check(bindings);
+    status = kiln__commands_begin(&commands, error);
+    if (!status)
+        status = bind_arguments(ready, error);
+    if (!status)
+        status = kiln__commands_enqueue(&commands, error);
+    if (status) {
+        clFinish(runtime->queue);
+        if (*done)
+            clReleaseEvent(*done);
+        *done = NULL;
+    } else {
+        store_programs(ready, *done);
+        atomic_fetch_add(&runtime->counters.batches, 1);
+    }
+    kiln__commands_end(&commands);
+    if (runtime->gated)
+        kiln__gate_leave();
+    return status;
+}

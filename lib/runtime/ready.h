@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan made ready to run: its kernels with their constant arguments set. Running it again sets
+ * only the memory arguments that changed. */
+#ifndef KILN_RUNTIME_READY_H
+#define KILN_RUNTIME_READY_H
+
+#include "plan/plan.h"
+#include "runtime/bindings.h"
+#include "runtime/runtime.h"
+
+struct kiln__ready; /* used by one thread at a time */
+
+/* Look up or compile the programs of `plan`, which must outlive it.
+ * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
+                               struct kiln__ready **ready, struct kiln__error *error);
+void kiln__ready_destroy(struct kiln__ready *ready);
+
+/* Forget the memory of the last run: a set of kernels that waits pins none. */
+void kiln__ready_rest(struct kiln__ready *ready);
+
+/* Enqueue everything, and an event for its end. After an error nothing is left running that uses
+ * the caller's memory. Errors: OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED. */
+kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bindings,
+                            cl_event *done, struct kiln__error *error);
+
+#endif

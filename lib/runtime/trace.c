@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/trace.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/vector.h"
+
+/* Beyond this many spans only the first are kept: a trace is for looking at. */
+#define MOST_SPANS 1000000
+
+/* Unread events pin driver memory, so times are read as soon as this many wait. */
+#define MOST_UNREAD 256
+
+struct span {
+    char name[40];
+    uint64_t bytes;
+    cl_event event; /* NULL once the times are read */
+    cl_ulong queued, submitted, started, ended; /* ns of the device's clock */
+};
+
+struct kiln__trace {
+    char *path;
+    char *device;
+    pthread_mutex_t lock; /* guards the spans */
+    KILN__VECTOR(struct span) spans;
+    size_t read; /* spans before this one have their times */
+};
+
+struct kiln__trace *kiln__trace_create(const char *path, const char *device)
+{
+    struct kiln__trace *trace = calloc(1, sizeof *trace);
+    if (!trace)
+        return NULL;
+    pthread_mutex_init(&trace->lock, NULL);
+    trace->path = path ? strdup(path) : NULL;
+    trace->device = strdup(device);
+    return trace;
+}
+
+static void read_times(struct span *span)
+{
+    clWaitForEvents(1, &span->event);
+    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_QUEUED, sizeof span->queued,
+                            &span->queued, NULL);
+    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_SUBMIT, sizeof span->submitted,
+                            &span->submitted, NULL);
+    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_START, sizeof span->started,
+                            &span->started, NULL);
+    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_END, sizeof span->ended,
+                            &span->ended, NULL);
+    clReleaseEvent(span->event);
+    span->event = NULL;
+}
+
+static void read_all(struct kiln__trace *trace)
+{
+    for (; trace->read < trace->spans.count; trace->read++)
+        read_times(&trace->spans.items[trace->read]);
+}
+
+void kiln__trace_add(struct kiln__trace *trace, const char *name, uint64_t bytes, cl_event event)
+{
+    pthread_mutex_lock(&trace->lock);
+    struct span *span =
+        trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
+    if (span && !clRetainEvent(event)) {
+        snprintf(span->name, sizeof span->name, "%s", name);
+        span->bytes = bytes;
+        span->event = event;
+    } else if (span) {
+        trace->spans.count--;
+    }
+    if (trace->spans.count - trace->read > MOST_UNREAD)
+        read_all(trace);
+    pthread_mutex_unlock(&trace->lock);
+}
+
+static json_t *span_json(const struct span *span)
+{
+    return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:{s:I, s:f}}", "name", span->name, "ph", "X",
+                     "ts", (double)span->started / 1e3, "dur",
+                     (double)(span->ended - span->started) / 1e3, "pid", (int)getpid(), "tid", 0,
+                     "args", "bytes", (json_int_t)span->bytes, "queued_us",
+                     (double)(span->started - span->queued) / 1e3);
+}
+
+static int write_trace(const struct kiln__trace *trace)
+{
+    json_t *events = json_array();
+    json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name",
+                                            "ph", "M", "pid", (int)getpid(), "tid", 0, "args",
+                                            "name", trace->device ? trace->device : "device"));
+    for (size_t i = 0; i < trace->spans.count; i++)
+        json_array_append_new(events, span_json(&trace->spans.items[i]));
+    json_t *root = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
+    int result = json_dump_file(root, trace->path, JSON_COMPACT);
+    json_decref(root);
+    return result;
+}
+
+kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    if (!trace)
+        return KILN_OK;
+    read_all(trace);
+    if (trace->path && write_trace(trace))
+        status = kiln__fail(error, KILN_IO_ERROR, "kiln: cannot write the trace to %s: %s",
+                            trace->path, strerror(errno));
+    kiln__vector_free(&trace->spans);
+    pthread_mutex_destroy(&trace->lock);
+    free(trace->path);
+    free(trace->device);
+    free(trace);
+    return status;
+}

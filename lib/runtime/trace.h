@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spans of launches and transfers, written as a Chrome trace (the Trace Event Format's complete
+ * events), to be looked at with chrome://tracing or ui.perfetto.dev. */
+#ifndef KILN_RUNTIME_TRACE_H
+#define KILN_RUNTIME_TRACE_H
+
+#include <stdint.h>
+
+#include "device/opencl.h"
+
+struct kiln__trace; /* safe to use from many threads */
+
+/* `path`: where kiln__trace_destroy() writes; NULL: spans are kept for nobody. NULL without
+ * memory. */
+struct kiln__trace *kiln__trace_create(const char *path, const char *device);
+
+/* Note a command; its event is retained until its times are read. */
+void kiln__trace_add(struct kiln__trace *trace, const char *name, uint64_t bytes, cl_event event);
+
+/* Waits for the noted commands and writes the file. Errors: IO_ERROR. */
+kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/log.h"
+
+static _Thread_local struct kiln__error last;
+
+kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
+{
+    if (error && error->status)
+        return error->status;
+    va_list arguments;
+    va_start(arguments, format);
+    last.status = status;
+    vsnprintf(last.text, sizeof last.text, format, arguments);
+    va_end(arguments);
+    KILN__LOG(KILN__LOG_ERROR, "%s", last.text);
+    if (error)
+        *error = last;
+    return status;
+}
+
+const char *kiln_last_error(void)
+{
+    return last.text;
+}
+
+const char *kiln_status_name(kiln_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, value, text)                                                             \
+    case KILN_##name:                                                                              \
+        return #name;
+        KILN_STATUS_MAP(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "UNKNOWN";
+}
+
+const char *kiln_status_text(kiln_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, value, text)                                                             \
+    case KILN_##name:                                                                              \
+        return text;
+        KILN_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "not a status of kiln";
+}

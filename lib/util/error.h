@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first error of something, in words. */
+#ifndef KILN_UTIL_ERROR_H
+#define KILN_UTIL_ERROR_H
+
+#include <kiln/status.h>
+
+struct kiln__error {
+    kiln_status status; /* KILN_OK: text is empty */
+    char text[480];
+};
+
+/* Record an error unless one is recorded already, and make it this thread's last error.
+ * Returns the status of the error that stands. `error` may be NULL: only the thread's is set. */
+kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

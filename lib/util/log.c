@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const level_names[] = {"", "error", "info", "debug"};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int wanted;
+
+static void read_environment(void)
+{
+    const char *value = getenv("KILN_LOG");
+    for (int level = KILN__LOG_ERROR; value && level <= KILN__LOG_DEBUG; level++)
+        if (!strcmp(value, level_names[level]))
+            wanted = level;
+}
+
+int kiln__log_wants(enum kiln__log_level level)
+{
+    pthread_once(&once, read_environment);
+    return (int)level <= wanted;
+}
+
+void kiln__log(enum kiln__log_level level, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "kiln: %s: %s\n", level_names[level], line);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(struct kiln__text *text)
+{
+    free(text->data);
+    *text = (struct kiln__text){.failed = true};
+}
+
+/* Make room for `length` more bytes and the final zero. */
+static bool reserve(struct kiln__text *text, size_t length)
+{
+    if (text->failed)
+        return false;
+    size_t needed = text->length + length + 1;
+    if (needed <= text->capacity)
+        return true;
+    size_t capacity = text->capacity ? text->capacity : 256;
+    while (capacity < needed)
+        capacity *= 2;
+    char *data = realloc(text->data, capacity);
+    if (!data) {
+        fail(text);
+        return false;
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+void kiln__text_add(struct kiln__text *text, const char *format, ...)
+{
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        fail(text);
+    else if (reserve(text, (size_t)length)) {
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length)
+{
+    if (!reserve(text, length))
+        return;
+    if (length)
+        memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
+}
+
+void kiln__text_free(struct kiln__text *text)
+{
+    free(text->data);
+    *text = (struct kiln__text){0};
+}
+
+char *kiln__text_take(struct kiln__text *text)
+{
+    if (!text->failed && !text->data)
+        kiln__text_add_bytes(text, "", 0);
+    char *data = text->data;
+    *text = (struct kiln__text){0};
+    return data;
+}

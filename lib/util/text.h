@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A growing text. Running out of memory is remembered, not reported at each call: the text is then
+ * empty and `failed` is set, so that a writer checks once at its end. */
+#ifndef KILN_UTIL_TEXT_H
+#define KILN_UTIL_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct kiln__text {
+    char *data; /* zero-terminated; NULL while empty */
+    size_t length;
+    size_t capacity;
+    bool failed;
+};
+
+void kiln__text_add(struct kiln__text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length);
+void kiln__text_free(struct kiln__text *text);
+
+/* Hand the memory over to the caller, who frees it; NULL if the text failed. */
+char *kiln__text_take(struct kiln__text *text);
+
+#endif

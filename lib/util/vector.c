@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size)
+{
+    if (*count == *capacity) {
+        size_t more = *capacity ? *capacity * 2 : 16;
+        void *grown = realloc(*items, more * size);
+        if (!grown)
+            return false;
+        *items = grown;
+        *capacity = more;
+    }
+    memset((char *)*items + *count * size, 0, size);
+    (*count)++;
+    return true;
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries that kiln, its tools, tests and benchmarks are linked with.
+
+# KILN_NEEDS(NAME, pkg-config module, Debian package)
+AC_DEFUN([KILN_NEEDS], [
+  PKG_CHECK_MODULES([$1], [$2], [],
+    [AC_MSG_ERROR([pkg-config does not find $2; on Debian and Ubuntu: apt-get install $3])])])
+
+AC_DEFUN([KILN_LIBRARIES], [
+  KILN_NEEDS([OPENCL], [OpenCL], [ocl-icd-opencl-dev opencl-headers])
+  KILN_NEEDS([XXHASH], [libxxhash], [libxxhash-dev])
+  KILN_NEEDS([JANSSON], [jansson], [libjansson-dev])
+  KILN_NEEDS([ZLIB], [zlib], [zlib1g-dev])
+  AC_SEARCH_LIBS([pthread_create], [pthread], [],
+    [AC_MSG_ERROR([no POSIX threads on this machine])])
+  AC_SEARCH_LIBS([exp], [m])
+
+  KILN_CLBLAST
+
+  dnl Only `make check` and `make bench` need these.
+  PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
+    [kiln_have_criterion=yes], [kiln_have_criterion="no: install libcriterion-dev first"])
+  PKG_CHECK_MODULES([OPENBLAS], [openblas],
+    [OPENBLAS_CFLAGS="$OPENBLAS_CFLAGS -DHAVE_OPENBLAS=1"], [:])
+  AC_OPENMP
+])
+
+# CLBlast's pkg-config file is not on every system: ask the compiler.
+AC_DEFUN([KILN_CLBLAST], [
+  AC_ARG_WITH([clblast],
+    [AS_HELP_STRING([--without-clblast], [leave CLBlast out of the matmul candidates])],
+    [], [with_clblast=check])
+  AS_IF([test "$with_clblast" != no], [
+    kiln_saved=$LIBS
+    LIBS="-lclblast $OPENCL_LIBS $LIBS"
+    AC_MSG_CHECKING([for CLBlast])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#define CL_TARGET_OPENCL_VERSION 120
+#include <clblast_c.h>]], [[return (int)CLBlastClearCache();]])],
+      [kiln_clblast=yes], [kiln_clblast=no])
+    AC_MSG_RESULT([$kiln_clblast])
+    LIBS=$kiln_saved
+    AS_IF([test "$kiln_clblast$with_clblast" = noyes],
+      [AC_MSG_ERROR([no CLBlast; on Debian and Ubuntu: apt-get install libclblast-dev])])
+    with_clblast=$kiln_clblast])
+  AS_IF([test "$with_clblast" = yes], [
+    KILN_DEFINES="$KILN_DEFINES -DHAVE_CLBLAST=1"
+    CLBLAST_LIBS=-lclblast])
+  AC_SUBST([CLBLAST_LIBS])
+])

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# Programs that check targets run. A missing one is no error until its target is made.
+
+AC_DEFUN([KILN_TOOLS], [
+  AC_CHECK_PROGS([CLANG_FORMAT], [clang-format-14 clang-format], [clang-format])
+  AC_CHECK_PROGS([CLANG_TIDY], [clang-tidy-14 clang-tidy], [clang-tidy])
+  AC_CHECK_PROGS([CPPCHECK], [cppcheck], [cppcheck])
+  AC_CHECK_PROGS([DOXYGEN], [doxygen], [doxygen])
+  AC_CHECK_PROGS([OCLGRIND], [oclgrind], [oclgrind])
+  AC_CHECK_PROGS([VALGRIND], [valgrind], [valgrind])
+  AC_CHECK_PROGS([SHELLCHECK], [shellcheck], [shellcheck])
+  AC_CHECK_PROGS([NM], [nm], [nm])
+])

@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Names every include in lib/ that points to a later stage. $srcdir is the source tree.
+set -u
+cd "${srcdir:-.}" || exit 99
+
+# folder: what it may include besides itself
+rules='
+util:
+ops: util
+device: util
+graph: util ops
+passes: util ops graph
+plan: util ops graph passes device
+codegen: util ops graph passes device plan
+cache: util device
+runtime: util ops graph passes device plan codegen cache
+tune: util ops graph passes device plan codegen cache runtime
+executor:
+api: util ops graph passes device plan codegen cache runtime tune executor
+'
+
+grep -n '^#[[:space:]]*include "' lib/*/*.[ch] lib/*/*.def | awk -F: -v rules="$rules" '
+BEGIN {
+  count = split(rules, row, "\n")
+  for (i = 1; i <= count; i++) {
+    folder = row[i]
+    sub(/:.*/, "", folder)
+    n = split(substr(row[i], length(folder) + 2), names, " ")
+    allowed[folder, folder] = known[folder] = 1
+    for (j = 1; j <= n; j++)
+      allowed[folder, names[j]] = 1
+  }
+}
+{
+  split($1, from, "/")
+  split($3, quoted, "\"")
+  split(quoted[2], to, "/")
+  seen++
+  if (!(from[2] in known))
+    problem = "tests/check-includes.sh has no rule for lib/" from[2]
+  else if (index(quoted[2], "/") == 0)
+    problem = "\"" quoted[2] "\" should name its folder, such as \"util/text.h\""
+  else if (!((from[2], to[1]) in allowed))
+    problem = "lib/" from[2] " may not include \"" quoted[2] "\""
+  else
+    next
+  printf "%s:%s: %s\n", $1, $2, problem
+  bad++
+}
+END {
+  printf "%d includes in lib/ looked at, %d point the wrong way\n", seen, bad
+  exit bad > 0 || seen == 0
+}'

@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makefile.am's lists are kept by hand: names every file that is in none of them, and would thus be
+# missing from the library, from `make check` or from `make dist`. $srcdir is the source tree.
+set -u
+cd "${srcdir:-.}" || exit 99
+
+# Whether a path stands in Makefile.am as a whole word.
+listed() {
+  grep -qE "(^|[[:space:]])$(printf %s "$1" | sed 's/[.]/[.]/g')([[:space:]]|\$)" Makefile.am
+}
+
+missing=$(find lib kernels include tests tools examples bench doc -type f ! -name '.*' \
+  ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -path '*/.*' 2>/dev/null |
+  while read -r file; do
+    case $file in
+      lib/kernels.c | include/kiln/elementwise.h | include/kiln/reductions.h) ;; # made by make
+      include/kiln/version.h* | doc/Doxyfile*) ;; # made by configure
+      # A program's only source is named by the program.
+      *.c) listed "$file" || listed "${file%.c}" || echo "$file" ;;
+      *) listed "$file" || echo "$file" ;;
+    esac
+  done)
+if [ -n "$missing" ]; then
+  echo "not in Makefile.am:"
+  echo "$missing"
+  exit 1
+fi
+echo "every file is in Makefile.am"

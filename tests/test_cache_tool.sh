@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln cache`: exit statuses, sentences, JSON. The program under test is $KILN, else ./kiln.
+kiln=${KILN:-./kiln}
+folder=$(mktemp -d) || exit 99
+trap 'rm -rf "$folder"' EXIT
+export KILN_CACHE_DIR="$folder/cache"
+unset KILN_CACHE
+number=0
+failures=0
+
+# check NAME STATUS PATTERN ARGUMENT...: the exit status, and a pattern in all that it says.
+check() {
+    name=$1 status=$2 pattern=$3
+    shift 3
+    number=$((number + 1))
+    "$kiln" cache "$@" >"$folder/said" 2>&1
+    got=$?
+    if [ "$got" -eq "$status" ] && grep -q -e "$pattern" "$folder/said"; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name: status $got instead of $status, or no \"$pattern\" in:"
+        sed 's/^/# /' "$folder/said"
+        failures=$((failures + 1))
+    fi
+}
+
+check "help" 0 'Usage: kiln cache ' --help
+check "no action" 2 'an action is missing'
+check "unknown action" 2 'there is no action "nope"' nope
+check "too many arguments" 2 '"x" is one argument too many' list x
+check "export without a file" 2 'export needs the name of a file' export
+check "import of two files" 2 '"b" is one argument too many' import a b
+check "clear has no JSON" 2 'clear has no --json' clear --json
+check "list has no limit" 2 'list has no --limit' list --limit 1
+for limit in x -1 1X 1KB 99999999999999999999 18014398509481984K; do
+    check "limit $limit" 2 'is no number of bytes' prune --limit "$limit"
+done
+
+check "a missing cache is empty" 0 '^entries *0$' stat
+check "a missing cache has no list" 1 "there is no kernel cache $folder/cache" list
+check "a missing cache is pruned already" 0 '^0 removed$' prune --limit 1G
+mkdir -m 700 "$KILN_CACHE_DIR"
+check "an empty list" 0 '^\[\]$' list --json
+echo damaged >"$KILN_CACHE_DIR/0123456789abcdef0123456789abcdef.bin"
+check "list shows what is of no use" 0 '0123456789abcdef  *(of no use' list
+check "the same as JSON" 0 '"valid": false' list --json
+check "stat counts it" 0 '^invalid *1$' stat
+check "the same as JSON" 0 '"invalid": 1' stat --json
+check "another folder" 0 "^directory *$folder/else" stat --dir "$folder/else"
+check "export leaves it behind" 0 '^0 exported$' export "$folder/all"
+check "import of an empty export" 0 '^0 imported$' import "$folder/all"
+check "import of something else" 1 'is no export of a kernel cache' import "$kiln"
+check "import of nothing" 1 'could not be read: No such file' import "$folder/none"
+check "prune removes it" 0 '^1 removed$' prune
+check "clear" 0 '^0 removed$' clear
+chmod 777 "$KILN_CACHE_DIR"
+check "a folder that all may write to" 1 'other users may write to it' stat
+KILN_CACHE=off
+export KILN_CACHE
+check "off is memory only" 0 '(memory only)' stat
+
+echo "1..$number"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The `kiln` program's frame: exit statuses, sentences, and what `kiln explain` does with a program.
+# The program under test is $KILN, else ./kiln.
+kiln=${KILN:-./kiln}
+folder=$(mktemp -d) || exit 99
+trap 'rm -rf "$folder"' EXIT
+number=0
+failures=0
+
+# check NAME STATUS PATTERN COMMAND...: the exit status, and a pattern in all that it says.
+check() {
+    name=$1 status=$2 pattern=$3
+    shift 3
+    number=$((number + 1))
+    "$@" >"$folder/said" 2>&1
+    got=$?
+    if [ "$got" -eq "$status" ] && grep -q -e "$pattern" "$folder/said"; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name: status $got instead of $status, or no \"$pattern\" in:"
+        sed 's/^/# /' "$folder/said"
+        failures=$((failures + 1))
+    fi
+}
+
+no_driver() {
+    OCL_ICD_VENDORS=/nonexistent "$@"
+}
+
+check "help names the commands" 0 '^  explain ' "$kiln" --help
+check "version" 0 '^kiln [0-9]' "$kiln" --version
+check "no command" 2 'a command is missing' "$kiln"
+check "unknown command" 2 'there is no command "nope"' "$kiln" nope
+check "unknown option" 2 'help' "$kiln" --nope
+check "help of a command" 0 'Usage: kiln info' "$kiln" info --help
+
+check "info marks the default" 0 '(default)$' "$kiln" info
+check "info tells of the cache" 0 '^cache: ' "$kiln" info
+check "info of one device" 0 '^0: ' "$kiln" info --device 0
+check "info of none that fits" 1 'no OpenCL device fits "nonesuch"; found: 0: ' \
+    "$kiln" info --device nonesuch
+check "info as JSON" 0 '^ *"default": [0-9]' "$kiln" info --json
+check "info with an argument" 2 '"x" is one argument too many' "$kiln" info x
+check "info without a driver" 1 'no OpenCL driver is installed' no_driver "$kiln" info
+check "JSON without a driver" 1 '^ *"default": null' no_driver "$kiln" info --json
+
+# shellcheck disable=SC2016 # expanded by the program that is explained
+append='echo plan of "$0" >>"$KILN_EXPLAIN"'
+check "explain shows what was appended" 0 '^plan of me$' "$kiln" explain -- sh -c "$append" me
+check "explain keeps the exit status" 7 '^plan' "$kiln" explain sh -c "$append; exit 7"
+check "explain tells of a signal" 143 '^plan' "$kiln" explain sh -c "$append; kill \$\$"
+check "explain hands options on" 0 '^-o$' "$kiln" explain printf '%s\n' -o
+check "explain writes to a file" 0 '^done$' \
+    "$kiln" explain -o "$folder/plan" sh -c "cd /; $append; echo done" me
+check "the file holds the plan" 0 '^plan of me$' cat "$folder/plan"
+check "explain without plans" 0 'true ran no batch of kiln' "$kiln" explain true
+check "explain without a program" 2 'a program to run is missing' "$kiln" explain
+check "explain of no such program" 127 'No such file' "$kiln" explain "$folder/none"
+check "explain of a folder" 126 'denied' "$kiln" explain "$folder"
+check "explain into no such folder" 1 'No such file' "$kiln" explain -o "$folder/none/x" true
+TMPDIR=$folder/temporary
+mkdir "$TMPDIR"
+export TMPDIR
+check "explain cleans up" 0 '^0$' sh -c "\"\$0\" explain true >/dev/null 2>&1; ls \"$TMPDIR\" | wc -l" "$kiln"
+
+echo "1..$number"
+[ "$failures" -eq 0 ]

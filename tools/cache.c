@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `kiln cache`: look at the kernel cache, make it smaller, carry it elsewhere. */
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <kiln/cache.h>
+
+#include "tool.h"
+
+#define DEFAULT_LIMIT ((uint64_t)256 << 20)
+
+struct request;
+
+/* What can be done, and what belongs to it. */
+struct action {
+    const char *name;
+    bool takes_file, takes_json, takes_limit;
+    int (*run)(const struct request *request);
+};
+
+struct request {
+    const struct action *action;
+    const char *file, *folder;
+    uint64_t limit;
+    bool json, limited;
+};
+
+static int complain(void)
+{
+    fprintf(stderr, "kiln cache: %s\n", kiln_last_error());
+    return 1;
+}
+
+/* An entry may come from elsewhere: no control characters on the terminal. */
+static const char *printable(char *text)
+{
+    for (char *at = text; *at; at++)
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
+    return text;
+}
+
+/* Text that is no UTF-8 has no JSON. */
+static json_t *text_json(const char *text)
+{
+    json_t *json = json_string(text);
+    return json ? json : json_null();
+}
+
+static int print_json(json_t *root)
+{
+    int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(root);
+    if (failed || fflush(stdout)) {
+        fputs("kiln cache: the JSON text could not be written\n", stderr);
+        return 1;
+    }
+    return 0;
+}
+
+/* ---- list ---- */
+
+static int list_text(const kiln_cache_entry *entry, void *user)
+{
+    kiln_cache_entry copy = *entry;
+    char used[32] = "?";
+    time_t seconds = (time_t)entry->used;
+    struct tm parts;
+    (void)user;
+    if (localtime_r(&seconds, &parts))
+        strftime(used, sizeof used, "%Y-%m-%d %H:%M:%S", &parts);
+    printf("%s %10llu  %s  ", used, (unsigned long long)entry->bytes, printable(copy.name));
+    if (entry->valid)
+        printf("%s  [%s, %s]\n", printable(copy.kernel), printable(copy.device),
+               printable(copy.driver));
+    else
+        puts("(of no use: damaged, foreign or of another format)");
+    return 0;
+}
+
+static int list_json(const kiln_cache_entry *entry, void *user)
+{
+    json_t *one = json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:b}", "name", text_json(entry->name),
+                            "kernel", text_json(entry->kernel), "device", text_json(entry->device),
+                            "driver", text_json(entry->driver), "bytes", (json_int_t)entry->bytes,
+                            "used", (json_int_t)entry->used, "valid", entry->valid);
+    return json_array_append_new(user, one);
+}
+
+static int run_list(const struct request *request)
+{
+    json_t *all = request->json ? json_array() : NULL;
+    if (kiln_cache_list(request->folder, request->json ? list_json : list_text, all)) {
+        json_decref(all);
+        return complain();
+    }
+    return request->json ? print_json(all) : 0;
+}
+
+/* ---- the others ---- */
+
+static int run_stat(const struct request *request)
+{
+    kiln_cache_stats stats;
+    if (kiln_cache_get_stats(request->folder, &stats))
+        return complain();
+    if (request->json)
+        return print_json(json_pack("{s:o,s:I,s:I,s:I}", "directory", text_json(stats.directory),
+                                    "entries", (json_int_t)stats.entries, "bytes",
+                                    (json_int_t)stats.bytes, "invalid", (json_int_t)stats.invalid));
+    printf("directory  %s\n", *stats.directory ? printable(stats.directory) : "(memory only)");
+    printf("entries    %llu\n", (unsigned long long)stats.entries);
+    printf("bytes      %llu\n", (unsigned long long)stats.bytes);
+    printf("invalid    %llu\n", (unsigned long long)stats.invalid);
+    return 0;
+}
+
+static int remove_down_to(const struct request *request, uint64_t limit)
+{
+    uint64_t removed = 0;
+    if (kiln_cache_prune(request->folder, limit, &removed))
+        return complain();
+    printf("%llu removed\n", (unsigned long long)removed);
+    return 0;
+}
+
+static int run_prune(const struct request *request)
+{
+    return remove_down_to(request, request->limited ? request->limit : DEFAULT_LIMIT);
+}
+
+static int run_clear(const struct request *request)
+{
+    return remove_down_to(request, 0);
+}
+
+static int run_export(const struct request *request)
+{
+    uint64_t count = 0;
+    if (kiln_cache_export(request->folder, request->file, &count))
+        return complain();
+    printf("%llu exported\n", (unsigned long long)count);
+    return 0;
+}
+
+static int run_import(const struct request *request)
+{
+    uint64_t count = 0;
+    kiln_status status = kiln_cache_import(request->folder, request->file, &count);
+    printf("%llu imported\n", (unsigned long long)count);
+    return status ? complain() : 0;
+}
+
+static const struct action actions[] = {
+    /* clang-format off */
+    /*         file   json   limit */
+    {"list",   false, true,  false, run_list},
+    {"stat",   false, true,  false, run_stat},
+    {"prune",  false, false, true,  run_prune},
+    {"clear",  false, false, false, run_clear},
+    {"export", true,  false, false, run_export},
+    {"import", true,  false, false, run_import},
+    /* clang-format on */
+};
+
+/* ---- arguments ---- */
+
+static const struct argp_option options[] = {
+    {"dir", 'd', "FOLDER", 0, "This cache; without it the one that programs use", 0},
+    {"json", 'j', NULL, 0, "list, stat: print JSON", 0},
+    {"limit", 'l', "BYTES", 0, "prune: at most so many remain, such as 64M; else 256M", 0},
+    {0},
+};
+
+static const struct action *find_action(const char *name)
+{
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (!strcmp(name, actions[i].name))
+            return &actions[i];
+    return NULL;
+}
+
+/* "64M": a whole number and K, M, G or T for powers of 1,024. */
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char suffixes[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || errno)
+        return false;
+    const char *suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+    unsigned shift = suffix ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    if (end[suffix ? 1 : 0] || value > UINT64_MAX >> shift)
+        return false;
+    *bytes = (uint64_t)value << shift;
+    return true;
+}
+
+static void take_argument(struct request *request, const char *arg, struct argp_state *state)
+{
+    if (!request->action) {
+        request->action = find_action(arg);
+        if (!request->action)
+            argp_error(state, "there is no action \"%s\"", arg);
+    } else if (request->action->takes_file && !request->file)
+        request->file = arg;
+    else
+        argp_error(state, "\"%s\" is one argument too many", arg);
+}
+
+static void check(const struct request *request, struct argp_state *state)
+{
+    const struct action *action = request->action;
+    if (!action)
+        argp_error(state, "an action is missing: list, stat, prune, clear, export or import");
+    else if (action->takes_file && !request->file)
+        argp_error(state, "%s needs the name of a file", action->name);
+    else if (request->json && !action->takes_json)
+        argp_error(state, "%s has no --json", action->name);
+    else if (request->limited && !action->takes_limit)
+        argp_error(state, "%s has no --limit", action->name);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct request *request = state->input;
+    switch (key) {
+    case 'd': request->folder = arg; return 0;
+    case 'j': request->json = true; return 0;
+    case 'l':
+        request->limited = true;
+        if (!parse_bytes(arg, &request->limit))
+            argp_error(state, "\"%s\" is no number of bytes such as 1000 or 64M", arg);
+        return 0;
+    case ARGP_KEY_ARG: take_argument(request, arg, state); return 0;
+    case ARGP_KEY_END: check(request, state); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int kiln__tool_cache(int argc, char **argv)
+{
+    static const char doc[] =
+        "Look after the kernel cache on disk.\v"
+        "Actions:\n"
+        "  list          the entries, least recently used first\n"
+        "  stat          where it is, how many entries, how many bytes\n"
+        "  prune         remove what is of no use, then the least recently used entries\n"
+        "  clear         remove all entries\n"
+        "  export FILE   write all entries into one file\n"
+        "  import FILE   add those of such a file: machine code, so trust it first";
+    struct argp argp = {.options = options,
+                        .parser = parse,
+                        .args_doc = "list|stat|prune|clear\nexport|import FILE",
+                        .doc = doc};
+    struct request request = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    return request.action->run(&request);
+}

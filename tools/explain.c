@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `kiln explain`: runs a program with $KILN_EXPLAIN naming a file, to which the library appends an
+ * explanation of each new plan, and shows that file. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mkostemp */
+#endif
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+#define EXIT_USAGE 2
+#define EXIT_NOT_RUNNABLE 126
+#define EXIT_NOT_FOUND 127
+
+extern char **environ;
+
+struct request {
+    const char *output; /* NULL: standard output */
+    char **program;     /* with its arguments, NULL-terminated */
+};
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "Write the explanation to FILE instead of standard output", 0},
+    {0},
+};
+
+/* What follows the program's name is the program's own. */
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct request *request = state->input;
+    switch (key) {
+    case 'o': request->output = arg; return 0;
+    case ARGP_KEY_ARG:
+        request->program = state->argv + state->next - 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "a program to run is missing"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void complain(const char *what)
+{
+    fprintf(stderr, "kiln explain: %s: %s\n", what, strerror(errno));
+}
+
+/* The file that the library appends to, empty. Its path is absolute: the program may change its
+ * folder. */
+static int make_file(const struct request *request, char path[PATH_MAX])
+{
+    const char *folder = getenv("TMPDIR");
+    if (!request->output)
+        snprintf(path, PATH_MAX, "%s/kiln-explain-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = request->output
+                   ? open(request->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+                   : mkostemp(path, O_CLOEXEC);
+    if (file < 0 || (request->output && !realpath(request->output, path))) {
+        complain(request->output ? request->output : path);
+        if (file >= 0)
+            close(file);
+        return -1;
+    }
+    return file;
+}
+
+/* The status that a shell would give. */
+static int status_of(int wait_status)
+{
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+static int run(char **program)
+{
+    pid_t child;
+    posix_spawnattr_t attributes;
+    sigset_t interrupts;
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, SIGINT);
+    sigaddset(&interrupts, SIGQUIT);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &interrupts);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    /* An interrupt from the terminal is for the program; this one still has to clean up. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    errno = posix_spawnp(&child, program[0], NULL, &attributes, program, environ);
+    posix_spawnattr_destroy(&attributes);
+    if (errno) {
+        int missing = errno == ENOENT;
+        complain(program[0]);
+        return missing ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
+    }
+    int wait_status = 0;
+    while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR)
+        continue;
+    return status_of(wait_status);
+}
+
+/* Returns the bytes that were shown. */
+static size_t show(const char *path)
+{
+    char block[4096];
+    size_t total = 0, got;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while ((got = fread(block, 1, sizeof block, file)))
+        total += fwrite(block, 1, got, stdout);
+    fclose(file);
+    fflush(stdout);
+    return total;
+}
+
+static bool is_empty(int file)
+{
+    return lseek(file, 0, SEEK_END) == 0;
+}
+
+static int explain(const struct request *request)
+{
+    char path[PATH_MAX];
+    int file = make_file(request, path);
+    if (file < 0)
+        return EXIT_FAILURE;
+    int status = EXIT_FAILURE;
+    if (setenv("KILN_EXPLAIN", path, 1))
+        complain("KILN_EXPLAIN");
+    else
+        status = run(request->program);
+    if (!request->output)
+        show(path);
+    if (is_empty(file) && status < EXIT_NOT_RUNNABLE)
+        fprintf(stderr, "kiln explain: %s ran no batch of kiln\n", request->program[0]);
+    if (!request->output)
+        unlink(path);
+    close(file);
+    return status;
+}
+
+int kiln__tool_explain(int argc, char **argv)
+{
+    static const char doc[] =
+        "Run PROGRAM and show what kiln makes of each different batch that it runs: the graph, "
+        "what was fused and dropped, the plan and the kernels. The exit status is the program's.\v"
+        "A program can be explained without this command: KILN_EXPLAIN names a file that "
+        "explanations are appended to, \"-\" is standard error.";
+    struct argp argp = {
+        .options = options, .parser = parse, .args_doc = "PROGRAM [ARGUMENT...]", .doc = doc};
+    struct request request = {0};
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);
+    return request.program ? explain(&request) : EXIT_USAGE;
+}
