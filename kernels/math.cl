@@ -14,9 +14,10 @@
  * KILN_NATIVE_MATH  where the device's own functions are as good: those are called instead
  * KILN_NO_FMA       where fma() is software (no CL_FP_FMA): two roundings; sin, cos, pow native
  *
- * "Fit" below: a minimax polynomial of our own, weighted by the relative error of the whole function
- * (Remez' exchange; Lawson's reweighting for log and pow), its coefficients rounded to float one by
- * one from the lowest up, the others fitted again after each. Its error is in units of 2^-24. */
+ * "Fit" below: a minimax polynomial of our own, weighted by the relative error of the whole
+ * function (Remez' exchange; Lawson's reweighting for log and pow), its coefficients rounded to
+ * float one by one from the lowest up, the others fitted again after each. Its error is in units of
+ * 2^-24. */
 #pragma OPENCL FP_CONTRACT OFF
 
 #ifndef KILN_LANES

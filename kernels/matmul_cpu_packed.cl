@@ -10,11 +10,11 @@
  *     args    a, packed, c, m, n, k, a_offset, a_row, a_column, a_batch, packed_offset,
  *             packed_batch, c_offset, c_row, c_batch, item_rows, item_panels
  *     global  ceil(panels / item_panels), ceil(m / item_rows), batch       local  1, 1, 1
- *     panels = ceil(n / TILE_COLUMNS); packed_batch = panels * k * TILE_COLUMNS, or 0 if b_batch is;
- *     item_rows is a multiple of TILE_ROWS, at most BLOCK_ROWS.
- * Scratch: batch (1 if b_batch is 0) * panels * k * TILE_COLUMNS * 4 bytes.
- * Offsets and strides count elements; integer arguments are long. Any strides are right for A and
- * B; fast is a row or a column stride of 1. k of 0 (then no launch 1) writes zeros.
+ *     panels = ceil(n / TILE_COLUMNS); packed_batch = panels * k * TILE_COLUMNS, or 0 if b_batch
+ * is; item_rows is a multiple of TILE_ROWS, at most BLOCK_ROWS. Scratch: batch (1 if b_batch is 0)
+ * * panels * k * TILE_COLUMNS * 4 bytes. Local memory: BLOCK_ROWS * BLOCK_DEPTH * 4 bytes. Offsets
+ * and strides count elements; integer arguments are long. Any strides are right for A and B; fast
+ * is a row or a column stride of 1. k of 0 (then no launch 1) writes zeros.
  *
  *     VECTOR  TILE_ROWS  TILE_VECTORS   for
  *     16      6          4              AVX-512
@@ -34,7 +34,7 @@
 #define BLOCK_DEPTH 256
 #endif
 #ifndef BLOCK_ROWS
-#define BLOCK_ROWS (TILE_ROWS * 64)
+#define BLOCK_ROWS (TILE_ROWS * 32)
 #endif
 #ifndef PACK_DEPTH
 #define PACK_DEPTH 256
@@ -58,7 +58,7 @@
 #define PASTE(a, b) PASTE_(a, b)
 typedef PASTE(float, VECTOR) vector;
 /* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees, where PoCL's vload and vstore are sixteen and compile four times as long. */
+ * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
 typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
 #define LOAD(i, space, p) (((space const loose *)(p))[i])
 #define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
@@ -95,8 +95,7 @@ INLINE void transpose_square(vector *square)
 }
 
 /* A whole panel of a B whose rows are contiguous. */
-INLINE void pack_rows(__global const float *restrict b, long row, long depth,
-                             __global float *restrict packed)
+INLINE void pack_rows(__global const float *b, long row, long depth, __global float *packed)
 {
     for (long k = 0; k < depth; k++) {
 #pragma unroll
@@ -106,8 +105,8 @@ INLINE void pack_rows(__global const float *restrict b, long row, long depth,
 }
 
 /* Any panel: elements one by one, zeros past the last column. */
-INLINE void pack_elements(__global const float *restrict b, long row, long column,
-                                 long depth, int columns, __global float *restrict packed)
+INLINE void pack_elements(__global const float *b, long row, long column, long depth, int columns,
+                          __global float *packed)
 {
     PLAIN_LOOP
     for (long k = 0; k < depth; k++) {
@@ -118,8 +117,7 @@ INLINE void pack_elements(__global const float *restrict b, long row, long colum
 }
 
 /* A whole panel of a B whose columns are contiguous, square by square. */
-INLINE void pack_columns(__global const float *restrict b, long column, long depth,
-                                __global float *restrict packed)
+INLINE void pack_columns(__global const float *b, long column, long depth, __global float *packed)
 {
     long k = 0;
     for (; k + VECTOR <= depth; k += VECTOR) {
@@ -159,8 +157,8 @@ matmul_pack_b(__global const float *restrict b, __global float *restrict packed,
 }
 
 /* Rows of A as [k][TILE_ROWS], zeros past the last row. */
-INLINE void pack_a_tile(__global const float *restrict a, long row, long column, int depth,
-                               int rows, __local float *restrict packed)
+INLINE void pack_a_tile(__global const float *a, long row, long column, int depth, int rows,
+                        __local float *packed)
 {
     if (rows == TILE_ROWS) {
         for (int k = 0; k < depth; k++) {
@@ -179,8 +177,8 @@ INLINE void pack_a_tile(__global const float *restrict a, long row, long column,
 }
 
 /* sums = the product of a packed tile of A and a packed panel of B, all in registers. */
-INLINE void multiply_tile(__local const float *restrict a, __global const float *restrict b,
-                                 int depth, vector sums[TILE_ROWS][TILE_VECTORS])
+INLINE void multiply_tile(__local const float *a, __global const float *b, int depth,
+                          vector sums[TILE_ROWS][TILE_VECTORS])
 {
 #pragma unroll
     for (int i = 0; i < TILE_ROWS; i++) {
@@ -206,8 +204,8 @@ INLINE void multiply_tile(__local const float *restrict a, __global const float 
 
 /* Write a vector of sums, or as many as the row still has, added to what is there already unless
  * it is the first block of k; after the last block comes the epilogue. */
-INLINE void write_sums(float *sums, __global float *restrict c, int count, bool first, bool last,
-                       long batch, long row, long column EPILOGUE_PARAMETERS)
+INLINE void write_sums(float *sums, __global float *c, int count, bool first, bool last, long batch,
+                       long row, long column EPILOGUE_PARAMETERS)
 {
     if (count < VECTOR) {
         PLAIN_LOOP
@@ -225,7 +223,7 @@ INLINE void write_sums(float *sums, __global float *restrict c, int count, bool 
     STORE(LOAD(0, __private, sums), 0, __global, c);
 }
 
-INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *restrict c, long c_row,
+INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, long c_row,
                        int rows, int columns, bool first, bool last, long batch, long row,
                        long column EPILOGUE_PARAMETERS)
 {

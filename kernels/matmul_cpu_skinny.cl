@@ -14,7 +14,8 @@
  *   matmul_skinny_sum: adds the splits up, in order.
  *     args    partial, c, m, n, splits, partial_offset, c_offset, c_row, c_batch, item_columns
  *     global  ceil(n / item_columns), m, batch                              local  1, 1, 1
- *   Scratch: batch * splits * m * n * 4 bytes.
+ *   Scratch: batch * splits * m * n * 4 bytes. Local memory: ROWS * STRIP * 4 bytes; the longer the
+ *   strip the better.
  *   For n of 1 and a transposed A hand over the operands swapped: C' = B' A'.
  *
  * Both operands contiguous along k (x W', nearest neighbours, matrix times vector):
@@ -36,7 +37,7 @@
 #define ROWS 8
 #endif
 #ifndef STRIP
-#define STRIP 1024
+#define STRIP 4096
 #endif
 /* Lines of B that an item adds at once. */
 #ifndef LINES
@@ -62,17 +63,16 @@
 #define PASTE(a, b) PASTE_(a, b)
 typedef PASTE(float, VECTOR) vector;
 /* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees, where PoCL's vload and vstore are sixteen and compile four times as long. */
+ * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
 typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
 #define LOAD(i, space, p) (((space const loose *)(p))[i])
 #define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
 
 /* Add `lines` lines of B, each times its element of each row of A, to the sums [vector][row].
  * The last vector of a row of B starts early enough to end with the row. */
-INLINE void add_lines(__global const float *restrict a, const long *restrict start,
-                             long a_column, __global const float *restrict b, long b_row,
-                             int lines, long column0, int vectors, long last_start,
-                             __local float *restrict sums)
+INLINE void add_lines(__global const float *a, const long *start, long a_column,
+                      __global const float *b, long b_row, int lines, long column0, int vectors,
+                      long last_start, __local float *sums)
 {
     float factor[ROWS][LINES];
 #pragma unroll
@@ -101,8 +101,8 @@ INLINE void add_lines(__global const float *restrict a, const long *restrict sta
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny(__global const float *restrict a, __global const float *restrict b,
               __global float *restrict out, long m, long n, long k, long a_offset, long a_row,
-              long a_column, long a_batch, long b_offset, long b_row, long b_batch,
-              long out_offset, long out_row, long out_split, long out_batch, long item_columns,
+              long a_column, long a_batch, long b_offset, long b_row, long b_batch, long out_offset,
+              long out_row, long out_split, long out_batch, long item_columns,
               long item_depth EPILOGUE_PARAMETERS)
 {
     __local float sums[ROWS * STRIP];
@@ -141,8 +141,8 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny_sum(__global const float *restrict partial, __global float *restrict c, long m,
-                  long n, long splits, long partial_offset, long c_offset, long c_row,
-                  long c_batch, long item_columns EPILOGUE_PARAMETERS)
+                  long n, long splits, long partial_offset, long c_offset, long c_row, long c_batch,
+                  long item_columns EPILOGUE_PARAMETERS)
 {
     const long batch = get_group_id(2), row = get_group_id(1);
     const long end = min((long)(get_group_id(0) + 1) * item_columns, n);
@@ -184,9 +184,8 @@ INLINE float sum_of(vector x)
 }
 
 /* dots[f][i] = few[f] . many[i] for a tile of rows that start where the arrays say. */
-INLINE void dot_tile(__global const float *restrict few, const long *restrict few_start,
-                            __global const float *restrict many, const long *restrict many_start,
-                            long k, float dots[ROWS][TILE_MANY])
+INLINE void dot_tile(__global const float *few, const long *few_start, __global const float *many,
+                     const long *many_start, long k, float dots[ROWS][TILE_MANY])
 {
     vector sums[ROWS][TILE_MANY];
     long step = 0;
@@ -221,8 +220,7 @@ INLINE void dot_tile(__global const float *restrict few, const long *restrict fe
         for (int f = 0; f < ROWS; f++) {
 #pragma unroll
             for (int i = 0; i < TILE_MANY; i++)
-                dots[f][i] =
-                    fma(few[few_start[f] + step], many[many_start[i] + step], dots[f][i]);
+                dots[f][i] = fma(few[few_start[f] + step], many[many_start[i] + step], dots[f][i]);
         }
     }
 }

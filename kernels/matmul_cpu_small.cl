@@ -9,12 +9,14 @@
  *     global  ceil(panels / item_panels), ceil(m / item_rows), batch       local  1, 1, 1
  *     panels = ceil(n / TILE_COLUMNS); item_rows is best a multiple of TILE_ROWS.
  * Offsets and strides count elements; integer arguments are long. Any strides are right for A and
- * B; fast is a row or a column stride of 1. k of 0 writes zeros.
+ * B; fast is a row or a column stride of 1. k of 0 writes zeros. Local memory: BLOCK_DEPTH *
+ * TILE_COLUMNS * 4 bytes.
  *
  *     VECTOR  TILE_ROWS  TILE_VECTORS   for
- *     16      8          2, or 1        AVX-512; 1 where n is at most 16
- *     8       6          2, or 1        AVX2; 1 where n is at most 8
- *     4       4          2, or 1        SSE, unknown; 1 where n is at most 4
+ *     16      8          2              AVX-512
+ *     8       6          2              AVX2
+ *     4       4          2              SSE, unknown
+ *     any     12 (16), 8 1              n at most VECTOR; 12 rows for 16
  */
 #ifndef VECTOR
 #define VECTOR 16
@@ -47,7 +49,7 @@
 #define PASTE(a, b) PASTE_(a, b)
 typedef PASTE(float, VECTOR) vector;
 /* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees, where PoCL's vload and vstore are sixteen and compile four times as long. */
+ * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
 typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
 #define LOAD(i, space, p) (((space const loose *)(p))[i])
 #define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
@@ -84,8 +86,7 @@ INLINE void transpose_square(vector *square)
 }
 
 /* A whole panel of a B whose rows are contiguous. */
-INLINE void pack_rows(__global const float *restrict b, long row, int depth,
-                             __local float *restrict packed)
+INLINE void pack_rows(__global const float *b, long row, int depth, __local float *packed)
 {
     for (int k = 0; k < depth; k++) {
 #pragma unroll
@@ -95,8 +96,8 @@ INLINE void pack_rows(__global const float *restrict b, long row, int depth,
 }
 
 /* Any panel: elements one by one, zeros past the last column. */
-INLINE void pack_elements(__global const float *restrict b, long row, long column, int depth,
-                                 int columns, __local float *restrict packed)
+INLINE void pack_elements(__global const float *b, long row, long column, int depth, int columns,
+                          __local float *packed)
 {
     PLAIN_LOOP
     for (int k = 0; k < depth; k++) {
@@ -107,8 +108,7 @@ INLINE void pack_elements(__global const float *restrict b, long row, long colum
 }
 
 /* A whole panel of a B whose columns are contiguous, square by square. */
-INLINE void pack_columns(__global const float *restrict b, long column, int depth,
-                                __local float *restrict packed)
+INLINE void pack_columns(__global const float *b, long column, int depth, __local float *packed)
 {
     int k = 0;
     for (; k + VECTOR <= depth; k += VECTOR) {
@@ -127,8 +127,8 @@ INLINE void pack_columns(__global const float *restrict b, long column, int dept
     pack_elements(b + k, 1, column, depth - k, TILE_COLUMNS, packed + k * TILE_COLUMNS);
 }
 
-INLINE void pack_panel(__global const float *restrict b, long row, long column, int depth,
-                              int columns, __local float *restrict packed)
+INLINE void pack_panel(__global const float *b, long row, long column, int depth, int columns,
+                       __local float *packed)
 {
     if (columns == TILE_COLUMNS && column == 1)
         pack_rows(b, row, depth, packed);
@@ -139,9 +139,9 @@ INLINE void pack_panel(__global const float *restrict b, long row, long column, 
 }
 
 /* sums = TILE_ROWS rows of A times a panel. Past the last row it reads that row again. */
-INLINE void multiply_tile(__global const float *restrict a, long row, long column, int rows,
-                                 __local const float *restrict panel, int depth,
-                                 vector sums[TILE_ROWS][TILE_VECTORS])
+INLINE void multiply_tile(__global const float *a, long row, long column, int rows,
+                          __local const float *panel, int depth,
+                          vector sums[TILE_ROWS][TILE_VECTORS])
 {
     long start[TILE_ROWS];
 #pragma unroll
@@ -169,8 +169,8 @@ INLINE void multiply_tile(__global const float *restrict a, long row, long colum
 
 /* Write a vector of sums, or as many as the row still has, added to what is there already unless
  * it is the first block of k; after the last block comes the epilogue. */
-INLINE void write_sums(float *sums, __global float *restrict c, int count, bool first, bool last,
-                       long batch, long row, long column EPILOGUE_PARAMETERS)
+INLINE void write_sums(float *sums, __global float *c, int count, bool first, bool last, long batch,
+                       long row, long column EPILOGUE_PARAMETERS)
 {
     if (count < VECTOR) {
         PLAIN_LOOP
@@ -188,7 +188,7 @@ INLINE void write_sums(float *sums, __global float *restrict c, int count, bool 
     STORE(LOAD(0, __private, sums), 0, __global, c);
 }
 
-INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *restrict c, long c_row,
+INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, long c_row,
                        int rows, int columns, bool first, bool last, long batch, long row,
                        long column EPILOGUE_PARAMETERS)
 {

@@ -92,7 +92,7 @@ INLINE int place(int k, int line)
 
 /* Quad number i of a tile with `lines` lines, from an operand whose k is contiguous. */
 INLINE float4 fetch_along_k(__global const float *from, long lead, int i, int lines,
-                                   long valid_lines, long valid_k)
+                            long valid_lines, long valid_k)
 {
     const int line = i % lines, k = i / lines * 4;
     return load_quad(from + line * lead + k, line < valid_lines ? valid_k - k : 0);
@@ -109,7 +109,7 @@ INLINE void stage_along_k(float4 quad, __local float *tile, int i, int lines)
 
 /* The same from an operand whose lines' neighbours are contiguous. */
 INLINE float4 fetch_across_k(__global const float *from, long lead, int i, int lines,
-                                    long valid_lines, long valid_k)
+                             long valid_lines, long valid_k)
 {
     const int line = i % (lines / 4) * 4, k = i / (lines / 4);
     return load_quad(from + k * lead + line, k < valid_k ? valid_lines - line : 0);
@@ -141,20 +141,20 @@ INLINE void stage_across_k(float4 quad, __local float *tile, int i, int lines)
 #endif
 
 /* An item's rows and columns come in quads, as far apart as all items' quads together. */
-INLINE void multiply_tiles(__local const float *a, __local const float *b, int item_m,
-                                  int item_n, float4 sums[ITEM_M][ITEM_N / 4])
+INLINE void multiply_tiles(__local const float *a, __local const float *b, int item_m, int item_n,
+                           float4 sums[ITEM_M][ITEM_N / 4])
 {
 #pragma unroll
     for (int k = 0; k < TILE_K; k++) {
         float4 rows[ITEM_M / 4], columns[ITEM_N / 4];
 #pragma unroll
         for (int q = 0; q < ITEM_M / 4; q++)
-            rows[q] = *(__local const float4 *)(a + k * TILE_M +
-                                                place(k, (q * ITEMS_M + item_m) * 4));
+            rows[q] =
+                *(__local const float4 *)(a + k * TILE_M + place(k, (q * ITEMS_M + item_m) * 4));
 #pragma unroll
         for (int q = 0; q < ITEM_N / 4; q++)
-            columns[q] = *(__local const float4 *)(b + k * TILE_N +
-                                                   place(k, (q * ITEMS_N + item_n) * 4));
+            columns[q] =
+                *(__local const float4 *)(b + k * TILE_N + place(k, (q * ITEMS_N + item_n) * 4));
 #pragma unroll
         for (int q = 0; q < ITEM_M / 4; q++) {
 #pragma unroll
@@ -170,7 +170,7 @@ INLINE void multiply_tiles(__local const float *a, __local const float *b, int i
 
 /* Write four sums, or as many as the row still has. */
 INLINE void store_quad(float4 value, __global float *c, long valid, long batch, long row,
-                              long column EPILOGUE_PARAMETERS)
+                       long column EPILOGUE_PARAMETERS)
 {
     if (valid >= 4) {
         value.x = EPILOGUE(value.x, batch, row, column);
@@ -220,12 +220,12 @@ matmul_gpu(__global const float *restrict a, __global const float *restrict b,
         if (round < rounds) {
 #pragma unroll
             for (int i = 0; i < QUADS_A; i++)
-                quads_a[i] = FETCH_A(a + k0 * STEP_A, a_lead, item + i * ITEMS, TILE_M, m - row0,
-                                     k - k0);
+                quads_a[i] =
+                    FETCH_A(a + k0 * STEP_A, a_lead, item + i * ITEMS, TILE_M, m - row0, k - k0);
 #pragma unroll
             for (int i = 0; i < QUADS_B; i++)
-                quads_b[i] = FETCH_B(b + k0 * STEP_B, b_lead, item + i * ITEMS, TILE_N,
-                                     n - column0, k - k0);
+                quads_b[i] =
+                    FETCH_B(b + k0 * STEP_B, b_lead, item + i * ITEMS, TILE_N, n - column0, k - k0);
         }
         if (round > 0)
             multiply_tiles(tile_a[1 - here], tile_b[1 - here], item_m, item_n, sums);

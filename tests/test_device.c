@@ -298,7 +298,6 @@ Test(traits, are_usable_on_every_device)
         const struct kiln__traits *traits = kiln__traits_for(&machine[i]);
         cr_expect(is_power_of_two(traits->vector) && traits->vector <= 16);
         cr_expect(is_power_of_two(traits->work_group));
-        cr_expect_geq(traits->items_per_core, 1u);
         cr_expect_geq(traits->chunks, 1u);
         cr_expect_geq(traits->min_chunk, 1u);
         cr_expect(!traits->chunked || traits->min_chunk % 16 == 0);

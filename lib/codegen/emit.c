@@ -106,8 +106,9 @@ static void emit_math(const struct kiln__emit *emit)
         if (!name)
             continue;
         if (!any)
-            kiln__text_add(emit->text, "%s",
-                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "");
+            kiln__text_add(emit->text, "%s%s",
+                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "",
+                           emit->form->no_fma ? "#define KILN_NO_FMA\n" : "");
         any = true;
         kiln__text_add(emit->text, "#define KILN_NEED_");
         for (name += 3; *name != ')'; name++)

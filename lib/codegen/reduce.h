@@ -9,6 +9,11 @@
 /* No element has been chosen yet: loses every tie. */
 #define KILN__NO_POSITION "INT_MAX"
 
+/* The scalar accumulator of a result, beside vectors a0 to a3. */
+#define KILN__TOTAL 9
+#define KILN__TOTAL_VALUE "a9"
+#define KILN__TOTAL_POSITION "j9"
+
 const struct kiln__reduce_row *kiln__emit_row(const struct kiln__emit *emit);
 kiln_type kiln__emit_accumulator(const struct kiln__emit *emit);
 
@@ -36,5 +41,22 @@ void kiln__emit_merge(const struct kiln__emit *emit, const char *indent, const c
 /* Finish accumulator text `a` and position `j`: the epilogue's steps and the stores at `at`. */
 void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsigned width,
                        const char *a, const char *j, const char *place, const char *at);
+
+/* How many vector accumulators: independent ones hide the latency of adding, and long bodies have
+ * enough to do. */
+unsigned kiln__emit_unroll(const struct kiln__emit *emit);
+
+/* The steps for `width` elements at `at` along the vector, into accumulator `u`. */
+void kiln__emit_element(const struct kiln__emit *emit, const char *indent, unsigned u,
+                        unsigned width, const char *at, const char *position);
+
+/* The positions of the lanes of a vector that starts at reduced element `from`, as text. */
+void kiln__emit_positions(char *text, size_t size, const char *from, unsigned width);
+
+/* Vector accumulators a0 to a<unroll - 1> into the total. */
+void kiln__emit_fold(const struct kiln__emit *emit, const char *indent, unsigned unroll);
+
+/* Where every element is the accumulator's start, the first one is chosen. */
+void kiln__emit_default_position(const struct kiln__emit *emit, const char *indent);
 
 #endif

@@ -2,31 +2,65 @@
 /* Reduction kernels of devices whose work-groups share local memory.
  *
  * Along rows:    `lanes` work-items, a power of two, share a result: each takes every lanes-th
- *                element, then a tree in local memory. The final stage is the same over partials.
- * Along columns: one work-item per result, neighbours side by side. */
+ *                vector of its elements, then a tree in local memory.
+ * Along columns: one work-item per result, neighbours side by side.
+ * Final:         as along rows, over the results of segments. */
 #include <stdio.h>
 
 #include "codegen/reduce.h"
 
-static void emit_element(const struct kiln__emit *emit, const char *indent)
+/* `unroll` vectors that are `lanes` vectors apart, while all are whole; into vector accumulators,
+ * or of single elements into the total. */
+static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned width)
 {
-    kiln__emit_reduced_bases(emit, indent, "r");
-    kiln__emit_steps(emit, indent, 0, emit->group->reduced_step, 1, "b", "0");
-    kiln__emit_combine(emit, indent, 0, 1, "r");
+    kiln__text_add(emit->text, "        for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
+                   (unroll - 1) * width, width, unroll * width);
+    for (unsigned u = 0; u < unroll; u++) {
+        char from[48], position[160];
+        snprintf(from, sizeof from, u ? "(r + lanes * %u)" : "r", u * width);
+        kiln__emit_positions(position, sizeof position, from, width);
+        kiln__text_add(emit->text, "            {\n");
+        kiln__emit_reduced_bases(emit, "                ", from);
+        kiln__emit_element(emit, "                ", unroll * width > 1 ? u : KILN__TOTAL, width,
+                           "0", position);
+        kiln__text_add(emit->text, "            }\n");
+    }
+    kiln__text_add(emit->text, "        }\n");
 }
 
-static void emit_partial(const struct kiln__emit *emit, const char *indent)
+static void emit_elements(const struct kiln__emit *emit)
 {
-    kiln__emit_merge(emit, indent, "a0", "j0", "partial[partial_offset + r * n + p]",
+    unsigned width = emit->form->vector;
+    unsigned unroll = width > 1 ? kiln__emit_unroll(emit) : 1;
+    kiln__text_add(emit->text, "        %s r = from + lane * %u;\n", emit->index, width);
+    if (width > 1) {
+        kiln__emit_accumulators(emit, "        ", 0, unroll, width);
+        if (unroll > 1)
+            emit_loop(emit, unroll, width);
+        emit_loop(emit, 1, width);
+        kiln__emit_fold(emit, "        ", unroll);
+        kiln__text_add(emit->text, "        r = from + (to - from) / %u * %u + lane;\n", width,
+                       width);
+    }
+    emit_loop(emit, 1, 1);
+}
+
+static void emit_partials(const struct kiln__emit *emit)
+{
+    kiln__text_add(emit->text, "        for (%s r = lane; r < segments; r += lanes) {\n",
+                   emit->index);
+    kiln__emit_merge(emit, "            ", KILN__TOTAL_VALUE, KILN__TOTAL_POSITION,
+                     "partial[partial_offset + r * n + p]",
                      "partial_position[position_offset + r * n + p]");
+    kiln__text_add(emit->text, "        }\n");
 }
 
 static void emit_tree(const struct kiln__emit *emit)
 {
     bool indexed = kiln__emit_row(emit)->indexed;
-    kiln__text_add(emit->text, "    scratch[item] = a0;\n");
+    kiln__text_add(emit->text, "    scratch[item] = " KILN__TOTAL_VALUE ";\n");
     if (indexed)
-        kiln__text_add(emit->text, "    places[item] = j0;\n");
+        kiln__text_add(emit->text, "    places[item] = " KILN__TOTAL_POSITION ";\n");
     kiln__text_add(emit->text,
                    "    barrier(CLK_LOCAL_MEM_FENCE);\n"
                    "    for (int other = (int)lanes / 2; other; other /= 2) {\n"
@@ -39,15 +73,14 @@ static void emit_tree(const struct kiln__emit *emit)
                    "    }\n"
                    "    if (lane != 0 || p >= n)\n"
                    "        return;\n"
-                   "    a0 = scratch[item];\n");
+                   "    " KILN__TOTAL_VALUE " = scratch[item];\n");
     if (indexed)
-        kiln__text_add(emit->text, "    j0 = places[item];\n");
+        kiln__text_add(emit->text, "    " KILN__TOTAL_POSITION " = places[item];\n");
 }
 
 static void emit_rows(const struct kiln__emit *emit)
 {
     unsigned group = 1u << emit->form->work_group;
-    bool final = emit->form->stage == KILN__STAGE_FINAL;
     kiln__text_add(emit->text, "    local %s scratch[%u];\n",
                    kiln__type_row(kiln__emit_accumulator(emit))->device, group);
     if (kiln__emit_row(emit)->indexed)
@@ -56,17 +89,14 @@ static void emit_rows(const struct kiln__emit *emit)
                    "    const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
                    "    const %s p = (%s)get_global_id(0) / lanes;\n",
                    emit->index, emit->index);
-    kiln__emit_accumulators(emit, "    ", 0, 1, 1);
+    kiln__emit_accumulators(emit, "    ", KILN__TOTAL, 1, 1);
     kiln__emit_result_bases(emit, "    ", "p");
-    kiln__text_add(emit->text,
-                   "    if (p < n) {\n"
-                   "        for (%s r = %s + lane; r < %s; r += lanes) {\n",
-                   emit->index, final ? "0" : "from", final ? "segments" : "to");
-    if (final)
-        emit_partial(emit, "            ");
+    kiln__text_add(emit->text, "    if (p < n) {\n");
+    if (emit->form->stage == KILN__STAGE_FINAL)
+        emit_partials(emit);
     else
-        emit_element(emit, "            ");
-    kiln__text_add(emit->text, "        }\n    }\n");
+        emit_elements(emit);
+    kiln__text_add(emit->text, "    }\n");
     emit_tree(emit);
 }
 
@@ -77,10 +107,11 @@ static void emit_columns(const struct kiln__emit *emit)
                    "    if (p >= n)\n"
                    "        return;\n",
                    emit->index);
-    kiln__emit_accumulators(emit, "    ", 0, 1, 1);
+    kiln__emit_accumulators(emit, "    ", KILN__TOTAL, 1, 1);
     kiln__emit_result_bases(emit, "    ", "p");
     kiln__text_add(emit->text, "    for (%s r = from; r < to; r++) {\n", emit->index);
-    emit_element(emit, "        ");
+    kiln__emit_reduced_bases(emit, "        ", "r");
+    kiln__emit_element(emit, "        ", KILN__TOTAL, 1, "0", "r");
     kiln__text_add(emit->text, "    }\n");
 }
 
@@ -95,10 +126,7 @@ void kiln__emit_reduce_grouped(const struct kiln__emit *emit)
         emit_rows(emit);
     else
         emit_columns(emit);
-    if (kiln__emit_row(emit)->indexed)
-        kiln__text_add(emit->text,
-                       "    if (j0 == " KILN__NO_POSITION ")\n"
-                       "        j0 = (int)from;\n");
-    kiln__emit_finish(emit, "    ", 1, "a0", "j0", "p", "0");
+    kiln__emit_default_position(emit, "    ");
+    kiln__emit_finish(emit, "    ", 1, KILN__TOTAL_VALUE, KILN__TOTAL_POSITION, "p", "0");
     kiln__text_add(emit->text, "}\n");
 }

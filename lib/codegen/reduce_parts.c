@@ -205,3 +205,81 @@ void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsign
                          target, value);
     }
 }
+
+/* ---- vectors ---- */
+
+unsigned kiln__emit_unroll(const struct kiln__emit *emit)
+{
+    bool short_body = emit->group->reduced_step <= 6;
+    return !kiln__emit_row(emit)->indexed && short_body ? 4 : 1;
+}
+
+void kiln__emit_element(const struct kiln__emit *emit, const char *indent, unsigned u,
+                        unsigned width, const char *at, const char *position)
+{
+    kiln__emit_steps(emit, indent, 0, emit->group->reduced_step, width, "b", at);
+    kiln__emit_combine(emit, indent, u, width, position);
+}
+
+void kiln__emit_positions(char *text, size_t size, const char *from, unsigned width)
+{
+    int used = width > 1 ? snprintf(text, size, "((int%u)((int)(%s)) + (int%u)(", width, from, width)
+                         : snprintf(text, size, "(%s", from);
+    for (unsigned lane = 0; width > 1 && lane < width; lane++)
+        used += snprintf(text + used, size - (size_t)used, "%s%u", lane ? ", " : "", lane);
+    snprintf(text + used, size - (size_t)used, width > 1 ? "))" : ")");
+}
+
+static void fold_indexed(const struct kiln__emit *emit, const char *indent)
+{
+    unsigned width = emit->form->vector;
+    char inner[32];
+    snprintf(inner, sizeof inner, "%s    ", indent);
+    kiln__text_add(emit->text,
+                   "%s%s lane_value[%u];\n%sint lane_place[%u];\n"
+                   "%svstore%u(a0, 0, lane_value);\n%svstore%u(j0, 0, lane_place);\n"
+                   "%sfor (int l = 0; l < %u; l++) {\n",
+                   indent, kiln__type_row(kiln__emit_accumulator(emit))->device, width, indent,
+                   width, indent, width, indent, width, indent, width);
+    kiln__emit_merge(emit, inner, KILN__TOTAL_VALUE, KILN__TOTAL_POSITION, "lane_value[l]",
+                     "lane_place[l]");
+    kiln__text_add(emit->text, "%s}\n", indent);
+}
+
+void kiln__emit_fold(const struct kiln__emit *emit, const char *indent, unsigned unroll)
+{
+    const struct kiln__reduce_row *row = kiln__emit_row(emit);
+    kiln_type type = kiln__emit_accumulator(emit);
+    unsigned width = emit->form->vector;
+    if (row->indexed) {
+        fold_indexed(emit, indent);
+        return;
+    }
+    for (unsigned u = 1; u < unroll; u++) {
+        char other[16];
+        snprintf(other, sizeof other, "a%u", u);
+        kiln__text_add(emit->text, "%sa0 = ", indent);
+        kiln__emit_expression(emit, row->combine, "a0", other, NULL, type, width);
+        kiln__text_add(emit->text, ";\n");
+    }
+    char from[16] = "a0", low[24], high[24];
+    for (unsigned half = width / 2; half; half /= 2) {
+        snprintf(low, sizeof low, "%s.lo", from);
+        snprintf(high, sizeof high, "%s.hi", from);
+        kiln__text_add(emit->text, "%sconst %s half%u = ", indent,
+                       kiln__emit_type(type, half).text, half);
+        kiln__emit_expression(emit, row->combine, low, high, NULL, type, half);
+        kiln__text_add(emit->text, ";\n");
+        snprintf(from, sizeof from, "half%u", half);
+    }
+    kiln__emit_merge(emit, indent, KILN__TOTAL_VALUE, "", from, "");
+}
+
+void kiln__emit_default_position(const struct kiln__emit *emit, const char *indent)
+{
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text,
+                       "%sif (" KILN__TOTAL_POSITION " == " KILN__NO_POSITION ")\n"
+                       "%s    " KILN__TOTAL_POSITION " = (int)from;\n",
+                       indent, indent);
+}

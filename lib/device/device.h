@@ -17,12 +17,12 @@ struct kiln__traits {
     unsigned chunks;             /* chunked: work-items to aim for in one launch */
     unsigned min_chunk;          /* chunked: fewest elements worth a work-item */
     unsigned work_group;         /* not chunked: work-items in a work-group */
-    unsigned items_per_core;     /* not chunked: work-items per compute unit to aim for */
     bool live_host_pointers;     /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
                                     with no map and unmap around the host's accesses */
     bool nontemporal_stores;     /* compiles __builtin_nontemporal_store */
     bool late_binary;            /* the binary is complete only after the first launch */
     bool fast_math_functions;    /* the device's own exp, tanh, ... are fast; else kiln's are used */
+    bool emulates_fma;           /* fma() is slow and kiln's functions do without */
     bool clblast;                /* CLBlast is the faster one for large products */
     const char *build_options;   /* for every program */
 };

@@ -16,12 +16,12 @@
 /* On a CPU: a work-item owns a long chunk and walks it in vectors as wide as a register. */
 #define CPU(row, width)                                                                            \
     .name = row, .chunked = true, .vector = width, .chunks = 16, .min_chunk = 1024,                \
-    .work_group = 1, .items_per_core = 1, .build_options = CL12
+    .work_group = 1, .build_options = CL12
 
 /* On a GPU: neighbouring work-items touch neighbouring elements. */
-#define GPU(row, width, group, items)                                                              \
+#define GPU(row, width, group)                                                                     \
     .name = row, .vector = width, .chunks = 1, .min_chunk = 1, .work_group = group,                \
-    .items_per_core = items, .build_options = CL12
+    .build_options = CL12
 
 #define POCL_CPU .live_host_pointers = true, .nontemporal_stores = true, .late_binary = true
 
@@ -41,14 +41,16 @@ static const struct row {
     {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4), POCL_CPU}},
-    {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256, 2048),
+    {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256),
                                                               .fast_math_functions = true}},
-    {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16, 64)}},
-    {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64, 512),
-                                                              .live_host_pointers = true}},
-    {NULL,       "softpipe", ANY,             0,  SIMULATED, {GPU("softpipe", 1, 16, 64)}},
+    {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16)}},
+    {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64),
+                                                              .live_host_pointers = true,
+                                                              .emulates_fma = true}},
+    {NULL,       "softpipe", ANY,             0,  SIMULATED, {GPU("softpipe", 1, 16)}},
     {NULL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("cpu", 8)}},
-    {NULL,       NULL,       ANY,             0,  REAL,      {GPU("gpu", 4, 256, 1024)}},
+    {NULL,       NULL,       ANY,             0,  REAL,      {GPU("gpu", 4, 256),
+                                                              .clblast = true}},
     /* clang-format on */
 };
 

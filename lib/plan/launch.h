@@ -53,6 +53,7 @@ struct kiln__form {
     uint8_t streams;     /* has a switch for non-temporal stores */
     uint8_t work_group;  /* not chunked: log2 of the work-items in a work-group */
     uint8_t native_math; /* uses the device's own exp, tanh, ... */
+    uint8_t no_fma;      /* and kiln's without fma() */
     uint8_t rank, kept;  /* dimensions after merging */
     uint8_t direction;   /* reduce: enum kiln__direction */
     uint8_t stage;       /* reduce: enum kiln__stage */

@@ -10,6 +10,7 @@ void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *g
     const struct kiln__traits *traits = plan->options.device->traits;
     form->chunked = traits->chunked;
     form->native_math = traits->fast_math_functions;
+    form->no_fma = traits->emulates_fma;
     form->wide = traits->chunked || !kiln__space_is_narrow(group, space);
     form->rank = (uint8_t)space->rank;
     form->kept = (uint8_t)space->kept;

@@ -9,22 +9,31 @@
 
 /* A segment is long enough to hide what combining costs, and depends on nothing but the number of
  * reduced elements, so that a result has the same bits whatever is computed beside it. */
-#define SEGMENT_CHUNKED 16384
-#define SEGMENT_GROUPED 16384
-#define MOST_SEGMENTS_CHUNKED 16
-#define MOST_SEGMENTS_GROUPED 1024
+struct segments {
+    size_t length, most;
+};
+static const struct segments chunked = {16384, 16};
+static const struct segments grouped_rows = {16384, 1024};
+static const struct segments grouped_columns = {1024, 1024}; /* one work-item each */
 
 struct cut {
     size_t segments, length;
     uint32_t values, positions; /* scratch slots */
 };
 
-static size_t count_segments(const struct kiln__traits *traits, size_t reduced)
+/* Every segment but the last has a whole number of vectors. */
+static void cut_segments(const struct kiln__traits *traits, enum kiln__direction direction,
+                         size_t reduced, struct cut *cut)
 {
-    size_t length = traits->chunked ? SEGMENT_CHUNKED : SEGMENT_GROUPED;
-    size_t most = traits->chunked ? MOST_SEGMENTS_CHUNKED : MOST_SEGMENTS_GROUPED;
-    size_t segments = reduced / length;
-    return segments > most ? most : segments > 1 ? segments : 1;
+    const struct segments *rule = traits->chunked                 ? &chunked
+                                  : direction == KILN__ALONG_ROWS ? &grouped_rows
+                                                                  : &grouped_columns;
+    size_t segments = reduced / rule->length;
+    segments = segments > rule->most ? rule->most : segments > 1 ? segments : 1;
+    cut->length = kiln__divide_up(reduced, segments);
+    if (segments > 1)
+        cut->length = kiln__divide_up(cut->length, traits->vector) * traits->vector;
+    cut->segments = cut->length ? kiln__divide_up(reduced, cut->length) : 1;
 }
 
 /* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. */
@@ -39,6 +48,17 @@ static enum kiln__direction choose_direction(const struct kiln__group *group,
     return columns > rows ? KILN__ALONG_COLUMNS : KILN__ALONG_ROWS;
 }
 
+/* Work-items that are lanes themselves load vectors only along one plain row. */
+static bool has_row_vectors(const struct kiln__group *group, const struct kiln__space *space,
+                            const struct kiln__form *form)
+{
+    bool vectors = form->aligned && form->direction == KILN__ALONG_ROWS &&
+                   space->rank - space->kept == 1;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        vectors = vectors && form->along[i] != KILN__STRIDED;
+    return vectors;
+}
+
 static void shape_form(const struct kiln__plan *plan, const struct kiln__group *group,
                        const struct kiln__space *space, struct kiln__form *form)
 {
@@ -46,11 +66,13 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
     kiln__form_start(plan, group, space, form);
     form->value_type = group->steps.items[reduced->args[0]].type;
     form->direction = (uint8_t)choose_direction(group, space);
-    if (!form->chunked)
-        form->vector = 1;
     uint32_t d = form->direction == KILN__ALONG_ROWS ? space->rank - 1 : space->kept - 1;
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = (uint8_t)kiln__space_along(space, i, d);
+    form->aligned = kiln__form_is_aligned(plan, group, form);
+    if (!form->chunked && !has_row_vectors(group, space, form))
+        form->vector = 1;
+    form->aligned = form->aligned && form->vector > 1;
 }
 
 /* Chunked: a chunk of results per work-item. Otherwise `lanes` work-items per result along rows,
@@ -65,8 +87,10 @@ static size_t size_launch(const struct kiln__plan *plan, const struct kiln__spac
         launch->global[0] = kiln__divide_up(space->kept_count, parameter);
         launch->local[0] = 1;
     } else {
+        /* Several vectors for each lane: a tree costs as much as a few of them. */
+        size_t share = launch->form.vector > 1 ? launch->form.vector * 4 : 1;
         if (launch->form.direction == KILN__ALONG_ROWS)
-            while (parameter < traits->work_group && parameter < cut->length)
+            while (parameter < traits->work_group && parameter * share < cut->length)
                 parameter *= 2;
         kiln__launch_line(traits, space->kept_count * parameter, launch);
     }
@@ -100,6 +124,9 @@ static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct ki
     launch.form.stage = (uint8_t)stage;
     if (stage == KILN__STAGE_FINAL) {
         launch.form.direction = KILN__ALONG_ROWS;
+        if (!launch.form.chunked)
+            launch.form.vector = 1;
+        launch.form.aligned = false;
         own = (struct cut){.segments = 1, .length = cut->segments};
     }
     launch.bytes = kiln__group_bytes(plan, group);
@@ -129,8 +156,8 @@ bool kiln__lower_reduce(struct kiln__plan *plan, uint32_t index)
     if (space.kept_count == 0 || group->stores.count == 0)
         return true;
     struct cut cut = {.values = KILN__NO_SLOT, .positions = KILN__NO_SLOT};
-    cut.segments = count_segments(plan->options.device->traits, space.reduced_count);
-    cut.length = kiln__divide_up(space.reduced_count, cut.segments);
+    cut_segments(plan->options.device->traits, choose_direction(group, &space),
+                 space.reduced_count, &cut);
     if (cut.segments == 1)
         return lower_stage(plan, index, &space, &cut, KILN__STAGE_WHOLE);
     size_t partials = space.kept_count * cut.segments;

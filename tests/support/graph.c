@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/context.h"
+#include "passes/passes.h"
+
+/* ---- contexts ---- */
+
+/* The count of references never falls to zero. */
+static kiln_context *imagine_context(kiln_context *context, kiln_device_type type,
+                                     const char *platform)
+{
+    if (context->plans)
+        return context;
+    kiln_device_info *info = &context->runtime.device.info;
+    *context = (kiln_context){.references = 1000000};
+    *info = (kiln_device_info){.type = type, .preferred_vector_f32 = 16, .compute_units = 4};
+    strcpy(info->name, "imagined");
+    strcpy(info->platform, platform);
+    info->max_work_group = 1024;
+    info->local_memory = 48 << 10;
+    info->cache = 1 << 20;
+    info->memory = 8 * (uint64_t)IMAGINED_LARGEST;
+    info->max_allocation = IMAGINED_LARGEST;
+    context->runtime.device.traits = kiln__traits_for(info);
+    context->runtime.process = getpid();
+    context->plans = kiln__plans_create(&context->runtime, NULL);
+    cr_assert(context->plans);
+    return context;
+}
+
+kiln_context *imagined_cpu(void)
+{
+    static kiln_context context;
+    return imagine_context(&context, KILN_DEVICE_CPU, "Portable Computing Language");
+}
+
+kiln_context *imagined_gpu(void)
+{
+    static kiln_context context;
+    return imagine_context(&context, KILN_DEVICE_GPU, "NVIDIA CUDA");
+}
+
+kiln_batch *imagined_batch(void)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_cpu());
+    cr_assert(batch);
+    return batch;
+}
+
+/* ---- recording ---- */
+
+/* As aligned as memory from malloc(). */
+static _Alignas(64) char nowhere[64];
+
+kiln_tensor imagine(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return kiln_upload(batch, KILN_F32, rank, dims, nowhere);
+}
+
+kiln_tensor imagine_vector(kiln_batch *batch, size_t n)
+{
+    return imagine(batch, 1, (size_t[]){n});
+}
+
+kiln_tensor imagine_matrix(kiln_batch *batch, size_t m, size_t n)
+{
+    return imagine(batch, 2, (size_t[]){m, n});
+}
+
+void ask(kiln_batch *batch, kiln_tensor tensor)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, "ask", "tensor");
+    cr_assert(node, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln_read(batch, tensor, nowhere, kiln__node_bytes(node)), KILN_OK);
+}
+
+/* ---- stages ---- */
+
+struct kiln__graph graph_of(const kiln_batch *batch)
+{
+    struct kiln__graph copy = {0};
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
+        uint32_t index;
+        cr_assert(kiln__graph_add(&copy, &batch->graph.nodes.items[i], &index));
+    }
+    for (size_t i = 0; i < batch->graph.requests.count; i++) {
+        struct kiln__request *request = kiln__vector_push(&copy.requests);
+        cr_assert(request);
+        *request = batch->graph.requests.items[i];
+    }
+    return copy;
+}
+
+static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__text *log)
+{
+    char wrong[160];
+    struct kiln__graph graph = graph_of(batch);
+    cr_assert_eq(kiln__passes_run(&graph, log, NULL), KILN_OK, "%s", kiln_last_error());
+    cr_assert_null(kiln__graph_verify(&graph, wrong));
+    return graph;
+}
+
+void passes_text(const kiln_batch *batch, struct kiln__text *text)
+{
+    struct kiln__graph graph = after_passes(batch, text);
+    kiln__graph_dump(&graph, text);
+    kiln__graph_free(&graph);
+}
+
+struct kiln__fusion fusion_of(const kiln_batch *batch)
+{
+    struct kiln__graph graph = after_passes(batch, NULL);
+    struct kiln__fusion fusion;
+    cr_assert(kiln__fuse(&graph, &fusion));
+    return fusion;
+}
+
+void fusion_text(const kiln_batch *batch, struct kiln__text *text)
+{
+    struct kiln__fusion fusion = fusion_of(batch);
+    for (uint32_t i = 0; i < fusion.graph.nodes.count; i++) {
+        kiln__text_add(text, "  ");
+        kiln__node_dump(&fusion.graph, i, text);
+        if (fusion.why[i] > KILN__BECAUSE_INPUT)
+            kiln__text_add(text, "    %s%s\n", kiln__why_text((enum kiln__why)fusion.why[i]),
+                           fusion.stored[i] ? ", stored" : "");
+    }
+    for (size_t i = 0; i < fusion.groups.count; i++) {
+        kiln__text_add(text, "group %zu: ", i);
+        kiln__group_dump(&fusion.groups.items[i], text);
+    }
+    kiln__text_add(text, "saves %llu bytes\n", (unsigned long long)fusion.saved_bytes);
+    kiln__fusion_free(&fusion);
+}
+
+struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
+{
+    struct kiln__graph graph = after_passes(batch, NULL);
+    struct kiln__plan_options options = {.device = &batch->context->runtime.device,
+                                         .shared = shared};
+    struct kiln__plan plan;
+    cr_assert_eq(kiln__plan_make(&graph, &options, &plan, NULL), KILN_OK);
+    return plan;
+}
+
+/* ---- golden texts ---- */
+
+static char *read_whole(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *content = calloc(1, 1 << 20);
+    cr_assert(content);
+    if (file) {
+        content[fread(content, 1, (1 << 20) - 1, file)] = 0;
+        fclose(file);
+    }
+    return content;
+}
+
+static void write_whole(const char *path, const char *content)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file, "%s", path);
+    fputs(content, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+void expect_golden(const char *name, struct kiln__text *text)
+{
+    char path[512];
+    const char *folder = getenv("srcdir"), *mode = getenv("KILN_GOLDEN");
+    snprintf(path, sizeof path, "%s/tests/golden/%s.txt", folder ? folder : ".", name);
+    cr_assert_not(text->failed);
+    if (mode && !strcmp(mode, "write"))
+        write_whole(path, text->data);
+    char *golden = read_whole(path);
+    cr_expect_str_eq(text->data, golden, "not as in %s, but:\n%s", path, text->data);
+    free(golden);
+    kiln__text_free(text);
+}
