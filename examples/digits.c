@@ -60,8 +60,8 @@ static kiln_batch *record(kiln_context *context, struct task *task)
     kiln_tensor products = kiln_matmul_transposed(b, test, 0, train, 1);
     kiln_tensor train_norm = kiln_sum(b, kiln_square(b, train), 1, &last, 0);
     kiln_tensor test_norm = kiln_sum(b, kiln_square(b, test), 1, &last, 1);
-    kiln_tensor distance = kiln_add(
-        b, kiln_add(b, kiln_scale(b, products, -2), train_norm), test_norm);
+    kiln_tensor distance =
+        kiln_add(b, kiln_add(b, kiln_scale(b, products, -2), train_norm), test_norm);
     kiln_tensor nearest = kiln_argmin(b, distance, 1, &last, 0);
     kiln_read(b, nearest, task->nearest, sizeof task->nearest);
     return b;
@@ -219,8 +219,7 @@ static int run(kiln_context *context, const struct digits *digits, const struct 
            kiln_batch_operation_count(batch), (unsigned long long)stats.launches,
            (unsigned long long)stats.uploads, (unsigned long long)stats.downloads);
     printf("kernels    %llu compiled, %llu found in the cache\n",
-           (unsigned long long)stats.kernels_compiled,
-           (unsigned long long)stats.kernels_from_disk);
+           (unsigned long long)stats.kernels_compiled, (unsigned long long)stats.kernels_from_disk);
     for (int i = 0; i < 6; i++) { /* the first round warms up */
         start = now();
         run_eagerly(context, &task, eager_nearest);
@@ -269,8 +268,10 @@ int main(int argc, char **argv)
         {"rows", 'r', "N", 0, "Compare with the first N training digits only", 0},
         {0}};
     static const struct argp argp = {
-        options, parse, NULL,
-        "Classify 360 handwritten digits by their nearest neighbour, in one batch.", 0, 0, 0};
+        options, parse,
+        NULL,    "Classify 360 handwritten digits by their nearest neighbour, in one batch.",
+        0,       0,
+        0};
     struct arguments arguments = {.data = DIGITS_DATA};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct digits digits;

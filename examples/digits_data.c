@@ -72,8 +72,7 @@ void digits_print(const struct digits *digits, const size_t *which, const char *
     static const char shades[] = " .:-=+*#%@";
     for (int y = 0; y < DIGIT_SIDE; y++) {
         for (size_t i = 0; i < count; i++) {
-            const uint8_t *row =
-                digits->pixels + which[i] * DIGIT_PIXELS + (size_t)y * DIGIT_SIDE;
+            const uint8_t *row = digits->pixels + which[i] * DIGIT_PIXELS + (size_t)y * DIGIT_SIDE;
             printf("  ");
             for (int x = 0; x < DIGIT_SIDE; x++) {
                 char shade = shades[row[x] * (sizeof shades - 2) / 16];

@@ -186,7 +186,6 @@ INLINE void multiply_tile(__local const float *a, __global const float *b, int d
         for (int v = 0; v < TILE_VECTORS; v++)
             sums[i][v] = (vector)(0.0f);
     }
-#pragma unroll 2
     for (int k = 0; k < depth; k++) {
         vector line[TILE_VECTORS];
 #pragma unroll

@@ -6,17 +6,19 @@
  * Rows of B contiguous (b_column is 1), m at most ROWS, n at least VECTOR:
  *   matmul_skinny: an item adds up STRIP columns or fewer over item_depth of k.
  *     args    a, b, out, m, n, k, a_offset, a_row, a_column, a_batch, b_offset, b_row, b_batch,
- *             out_offset, out_row, out_split, out_batch, item_columns, item_depth
+ *             out_offset, out_row, out_split, out_batch, item_columns, item_depth, swapped
  *     global  ceil(n / item_columns), splits = max(1, ceil(k / item_depth)), batch  local 1, 1, 1
  *     item_columns is a multiple of VECTOR, at most STRIP. Any strides for A.
  *     One split: out is C, its strides C's, out_split anything. More: out is scratch, dense
  *     [batch][split][m][n], and there follows
  *   matmul_skinny_sum: adds the splits up, in order.
- *     args    partial, c, m, n, splits, partial_offset, c_offset, c_row, c_batch, item_columns
+ *     args    partial, c, m, n, splits, partial_offset, c_offset, c_row, c_batch, item_columns,
+ *             swapped
  *     global  ceil(n / item_columns), m, batch                              local  1, 1, 1
  *   Scratch: batch * splits * m * n * 4 bytes. Local memory: ROWS * STRIP * 4 bytes; the longer the
  *   strip the better.
- *   For n of 1 and a transposed A hand over the operands swapped: C' = B' A'.
+ *   For n of 1, a transposed A and a contiguous C hand over the operands swapped, C' = B' A';
+ *   `swapped` is then 1, else 0, and only says what the epilogue's row and column are.
  *
  * Both operands contiguous along k (x W', nearest neighbours, matrix times vector):
  *   matmul_dots: an item computes few * item_many dot products.
@@ -56,6 +58,9 @@
 #define EPILOGUE_PARAMETERS
 #define EPILOGUE_ARGUMENTS
 #endif
+/* The same where the operands may be swapped. */
+#define EPILOGUE_OF(value, batch, row, column)                                                     \
+    EPILOGUE(value, batch, swapped ? (column) : (row), swapped ? (row) : (column))
 
 /* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
 #define INLINE static inline __attribute__((always_inline))
@@ -102,8 +107,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny(__global const float *restrict a, __global const float *restrict b,
               __global float *restrict out, long m, long n, long k, long a_offset, long a_row,
               long a_column, long a_batch, long b_offset, long b_row, long b_batch, long out_offset,
-              long out_row, long out_split, long out_batch, long item_columns,
-              long item_depth EPILOGUE_PARAMETERS)
+              long out_row, long out_split, long out_batch, long item_columns, long item_depth,
+              long swapped EPILOGUE_PARAMETERS)
 {
     __local float sums[ROWS * STRIP];
     const long batch = get_group_id(2), split = get_group_id(1);
@@ -134,7 +139,7 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
             const long column = min(column0 + v * VECTOR, last_start);
             const float value = sums[(v * ROWS + r) * VECTOR + column0 + j - column];
             out[r * out_row + column0 + j] =
-                item_depth >= k ? EPILOGUE(value, batch, (long)r, column0 + j) : value;
+                item_depth >= k ? EPILOGUE_OF(value, batch, (long)r, column0 + j) : value;
         }
     }
 }
@@ -142,7 +147,7 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny_sum(__global const float *restrict partial, __global float *restrict c, long m,
                   long n, long splits, long partial_offset, long c_offset, long c_row, long c_batch,
-                  long item_columns EPILOGUE_PARAMETERS)
+                  long item_columns, long swapped EPILOGUE_PARAMETERS)
 {
     const long batch = get_group_id(2), row = get_group_id(1);
     const long end = min((long)(get_group_id(0) + 1) * item_columns, n);
@@ -158,14 +163,14 @@ matmul_skinny_sum(__global const float *restrict partial, __global float *restri
         STORE(sum, 0, __private, line);
 #pragma unroll
         for (int j = 0; j < VECTOR; j++)
-            line[j] = EPILOGUE(line[j], batch, row, column + j);
+            line[j] = EPILOGUE_OF(line[j], batch, row, column + j);
         STORE(LOAD(0, __private, line), 0, __global, c + column);
     }
     for (; column < end; column++) {
         float sum = partial[column];
         for (long split = 1; split < splits; split++)
             sum += partial[split * m * n + column];
-        c[column] = EPILOGUE(sum, batch, row, column);
+        c[column] = EPILOGUE_OF(sum, batch, row, column);
     }
 }
 

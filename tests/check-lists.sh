@@ -18,7 +18,8 @@ missing=$(find lib kernels include tests tools examples bench doc -type f ! -nam
       include/kiln/version.h* | doc/Doxyfile*) ;; # made by configure
       # A program's only source is named by the program.
       *.c) listed "$file" || listed "${file%.c}" || echo "$file" ;;
-      *) listed "$file" || echo "$file" ;;
+      # A folder of data may be listed as a whole.
+      *) listed "$file" || listed "${file%/*}" || echo "$file" ;;
     esac
   done)
 if [ -n "$missing" ]; then

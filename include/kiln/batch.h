@@ -43,8 +43,8 @@ KILN_API const char *kiln_batch_error(const kiln_batch *batch);
  *  scalar; dims may be NULL then. The content is read when the batch runs, each time it runs.
  *  Owner: `data` is borrowed until the last run has completed. Threads: one at a time.
  *  Errors (sticky): INVALID_ARGUMENT, TOO_LARGE, OUT_OF_HOST_MEMORY. */
-KILN_API kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank,
-                                 const size_t *dims, const void *data);
+KILN_API kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                                 const void *data);
 
 /** A tensor from a buffer of the same context; its content is the one before this batch runs.
  *  Owner: the batch holds the buffer. Threads: one at a time.
@@ -89,9 +89,9 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
 
 /** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with
- *  kiln_context_finish(). It may be submitted again before it has completed: runs follow each other.
- *  Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time.
- *  Errors: as kiln_batch_execute(); *event is NULL. */
+ *  kiln_context_finish(). It may be submitted again before it has completed: runs follow each
+ * other. Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time. Errors:
+ * as kiln_batch_execute(); *event is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **event);
 
 /** Called once, from a thread of the OpenCL driver, when a submission has completed or failed. */
@@ -118,8 +118,7 @@ KILN_API void kiln_event_release(kiln_event *event);
 /** Type, rank and dimensions (KILN_MAX_RANK places) of a tensor; any of the three may be NULL.
  *  Threads: one at a time. Errors: INVALID_HANDLE, INVALID_ARGUMENT; not sticky. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor,
-                                                       kiln_type *type, size_t *rank,
-                                                       size_t *dims);
+                                                       kiln_type *type, size_t *rank, size_t *dims);
 
 /** How many operations are recorded, inputs and constants not counted. Threads: one at a time. */
 KILN_API size_t kiln_batch_operation_count(const kiln_batch *batch);
@@ -129,12 +128,12 @@ KILN_API size_t kiln_batch_buffer_count(const kiln_batch *batch);
 
 /** What one run will cost, known before it: plans the batch if it is not yet planned. */
 typedef struct kiln_batch_cost {
-    size_t launches;          /**< kernels enqueued */
-    size_t uploads;           /**< transfers to the device */
-    size_t downloads;         /**< transfers from the device */
-    uint64_t peak_bytes;      /**< most device memory beyond imported and exported buffers */
-    uint64_t unshared_bytes;  /**< the same if no two intermediates shared memory */
-    uint64_t saved_bytes;     /**< memory traffic that fusion saves in each run */
+    size_t launches;         /**< kernels enqueued */
+    size_t uploads;          /**< transfers to the device */
+    size_t downloads;        /**< transfers from the device */
+    uint64_t peak_bytes;     /**< most device memory beyond imported and exported buffers */
+    uint64_t unshared_bytes; /**< the same if no two intermediates shared memory */
+    uint64_t saved_bytes;    /**< memory traffic that fusion saves in each run */
 } kiln_batch_cost;
 
 /** Fill `cost`. Threads: one at a time. Errors: the batch's first error, INVALID_ARGUMENT. */

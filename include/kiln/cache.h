@@ -13,21 +13,21 @@ extern "C" {
 
 /** One entry of the cache. */
 typedef struct kiln_cache_entry {
-    char name[40];          /**< file name without its suffix */
-    char device[128];       /**< device it was compiled for */
-    char driver[128];       /**< driver it was compiled by */
-    char kernel[128];       /**< name of its kernel */
-    uint64_t bytes;         /**< size of the file */
-    int64_t used;           /**< last use, seconds since 1970 */
-    int valid;              /**< zero: damaged, foreign or of another format */
+    char name[40];    /**< file name without its suffix */
+    char device[128]; /**< device it was compiled for */
+    char driver[128]; /**< driver it was compiled by */
+    char kernel[128]; /**< name of its kernel */
+    uint64_t bytes;   /**< size of the file */
+    int64_t used;     /**< last use, seconds since 1970 */
+    int valid;        /**< zero: damaged, foreign or of another format */
 } kiln_cache_entry;
 
 /** The whole cache in numbers. */
 typedef struct kiln_cache_stats {
-    char directory[1024];   /**< where it is; empty: memory only */
-    uint64_t entries;       /**< entries in it */
-    uint64_t bytes;         /**< their bytes */
-    uint64_t invalid;       /**< of these, damaged, foreign or of another format */
+    char directory[1024]; /**< where it is; empty: memory only */
+    uint64_t entries;     /**< entries in it */
+    uint64_t bytes;       /**< their bytes */
+    uint64_t invalid;     /**< of these, damaged, foreign or of another format */
 } kiln_cache_stats;
 
 /** Called for each entry; a nonzero answer ends the walk. The entry is valid during the call. */

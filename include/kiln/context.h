@@ -14,18 +14,18 @@ extern "C" {
 
 /** What the disk part of the kernel cache may do. */
 typedef enum kiln_cache_mode {
-    KILN_CACHE_DEFAULT = 0,    /**< as $KILN_CACHE says ("on", "ro", "off"); else on */
-    KILN_CACHE_ON = 1,         /**< read and write */
-    KILN_CACHE_READ_ONLY = 2,  /**< read, never write */
-    KILN_CACHE_OFF = 3         /**< memory only */
+    KILN_CACHE_DEFAULT = 0,   /**< as $KILN_CACHE says ("on", "ro", "off"); else on */
+    KILN_CACHE_ON = 1,        /**< read and write */
+    KILN_CACHE_READ_ONLY = 2, /**< read, never write */
+    KILN_CACHE_OFF = 3        /**< memory only */
 } kiln_cache_mode;
 
 /** Whether the device works on the host's own memory. */
 typedef enum kiln_host_memory {
-    KILN_HOST_MEMORY_DEFAULT = 0,  /**< as $KILN_HOST_MEMORY says ("shared", "separate");
-                                        else as the device says */
-    KILN_HOST_MEMORY_SHARED = 1,   /**< uploads and reads use the caller's memory in place */
-    KILN_HOST_MEMORY_SEPARATE = 2  /**< uploads and reads are transfers */
+    KILN_HOST_MEMORY_DEFAULT = 0, /**< as $KILN_HOST_MEMORY says ("shared", "separate");
+                                       else as the device says */
+    KILN_HOST_MEMORY_SHARED = 1,  /**< uploads and reads use the caller's memory in place */
+    KILN_HOST_MEMORY_SEPARATE = 2 /**< uploads and reads are transfers */
 } kiln_host_memory;
 
 /** How a context is made. Start from KILN_CONTEXT_OPTIONS_INIT; zero in a field is its default. */
@@ -45,27 +45,30 @@ typedef struct kiln_context_options {
 } kiln_context_options;
 
 /** Options with every default. */
-#define KILN_CONTEXT_OPTIONS_INIT {sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT,      \
-                                   KILN_HOST_MEMORY_DEFAULT, 0, 0, 0}
+#define KILN_CONTEXT_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
+            0                                                                                      \
+    }
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {
-    uint64_t uploads;              /**< transfers from host to device */
-    uint64_t upload_bytes;         /**< their bytes */
-    uint64_t downloads;            /**< transfers from device to host */
-    uint64_t download_bytes;       /**< their bytes */
-    uint64_t launches;             /**< kernels enqueued */
-    uint64_t batches;              /**< batches submitted */
-    uint64_t plans_made;           /**< batches that had to be planned */
-    uint64_t plans_reused;         /**< batches that found their plan */
-    uint64_t kernels_compiled;     /**< programs built from source */
-    uint64_t kernels_from_disk;    /**< programs built from a binary of the disk cache */
-    uint64_t kernels_from_memory;  /**< look-ups answered by this context */
-    uint64_t cache_stores;         /**< entries written to disk */
-    uint64_t cache_failures;       /**< entries rejected, unreadable or not writable */
-    uint64_t buffers_live;         /**< buffers not yet released */
-    uint64_t buffer_bytes;         /**< their bytes */
-    uint64_t pool_bytes;           /**< device memory that the pool holds, in use or idle */
+    uint64_t uploads;             /**< transfers from host to device */
+    uint64_t upload_bytes;        /**< their bytes */
+    uint64_t downloads;           /**< transfers from device to host */
+    uint64_t download_bytes;      /**< their bytes */
+    uint64_t launches;            /**< kernels enqueued */
+    uint64_t batches;             /**< batches submitted */
+    uint64_t plans_made;          /**< batches that had to be planned */
+    uint64_t plans_reused;        /**< batches that found their plan */
+    uint64_t kernels_compiled;    /**< programs built from source */
+    uint64_t kernels_from_disk;   /**< programs built from a binary of the disk cache */
+    uint64_t kernels_from_memory; /**< look-ups answered by this context */
+    uint64_t cache_stores;        /**< entries written to disk */
+    uint64_t cache_failures;      /**< entries rejected, unreadable or not writable */
+    uint64_t buffers_live;        /**< buffers not yet released */
+    uint64_t buffer_bytes;        /**< their bytes */
+    uint64_t pool_bytes;          /**< device memory that the pool holds, in use or idle */
 } kiln_context_stats;
 
 /** Make a context. `options` may be NULL.

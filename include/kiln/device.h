@@ -21,28 +21,28 @@ typedef enum kiln_device_type {
 
 /** What a device says of itself. Sizes are bytes. */
 typedef struct kiln_device_info {
-    size_t index;                      /**< the number that chooses it */
-    kiln_device_type type;             /**< kind of hardware */
-    char name[128];                    /**< device name */
-    char vendor[128];                  /**< device vendor */
-    char platform[128];                /**< name of the OpenCL platform */
-    char platform_version[128];        /**< version of the platform */
-    char driver_version[128];          /**< version of the driver */
-    char opencl_c_version[64];         /**< newest OpenCL C that it compiles */
-    uint32_t compute_units;            /**< cores or multiprocessors */
-    uint32_t clock_mhz;                /**< highest clock, 0 if not told */
-    uint64_t memory;                   /**< global memory */
-    uint64_t max_allocation;           /**< largest single allocation */
-    uint64_t cache;                    /**< last cache level that the driver tells of */
-    uint64_t local_memory;             /**< local memory of a work-group */
-    size_t max_work_group;             /**< most work-items in a work-group */
-    uint32_t preferred_vector_f32;     /**< preferred width of float vectors */
-    uint32_t base_alignment;           /**< alignment of a buffer's start, bytes */
-    int shares_host_memory;            /**< nonzero: no copy is needed between host and device */
-    int has_f16;                       /**< declares cl_khr_fp16 */
-    int has_f64;                       /**< has double precision */
-    int has_subgroups;                 /**< declares sub-groups */
-    int has_inline_ptx;                /**< an NVIDIA device that takes PTX in asm statements */
+    size_t index;                  /**< the number that chooses it */
+    kiln_device_type type;         /**< kind of hardware */
+    char name[128];                /**< device name */
+    char vendor[128];              /**< device vendor */
+    char platform[128];            /**< name of the OpenCL platform */
+    char platform_version[128];    /**< version of the platform */
+    char driver_version[128];      /**< version of the driver */
+    char opencl_c_version[64];     /**< newest OpenCL C that it compiles */
+    uint32_t compute_units;        /**< cores or multiprocessors */
+    uint32_t clock_mhz;            /**< highest clock, 0 if not told */
+    uint64_t memory;               /**< global memory */
+    uint64_t max_allocation;       /**< largest single allocation */
+    uint64_t cache;                /**< last cache level that the driver tells of */
+    uint64_t local_memory;         /**< local memory of a work-group */
+    size_t max_work_group;         /**< most work-items in a work-group */
+    uint32_t preferred_vector_f32; /**< preferred width of float vectors */
+    uint32_t base_alignment;       /**< alignment of a buffer's start, bytes */
+    int shares_host_memory;        /**< nonzero: no copy is needed between host and device */
+    int has_f16;                   /**< declares cl_khr_fp16 */
+    int has_f64;                   /**< has double precision */
+    int has_subgroups;             /**< declares sub-groups */
+    int has_inline_ptx;            /**< an NVIDIA device that takes PTX in asm statements */
 } kiln_device_info;
 
 /** Count the OpenCL devices of every platform. No driver at all counts as zero devices.

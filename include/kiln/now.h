@@ -20,8 +20,8 @@ extern "C" {
 KILN_API KILN_MUST_CHECK kiln_status kiln_now_relu(kiln_context *context, size_t n, const float *x,
                                                    float *y);
 /** y[i] = factor * x[i]. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_now_scale(kiln_context *context, size_t n,
-                                                    const float *x, double factor, float *y);
+KILN_API KILN_MUST_CHECK kiln_status kiln_now_scale(kiln_context *context, size_t n, const float *x,
+                                                    double factor, float *y);
 /** y[i] = a[i] + b[i]. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_now_add(kiln_context *context, size_t n, const float *a,
                                                   const float *b, float *y);
@@ -44,8 +44,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_now_sigmoid(kiln_context *context, siz
 KILN_API KILN_MUST_CHECK kiln_status kiln_now_tanh(kiln_context *context, size_t n, const float *x,
                                                    float *y);
 /** y[i] = x[i] * sigmoid(x[i]). */
-KILN_API KILN_MUST_CHECK kiln_status kiln_now_swish(kiln_context *context, size_t n,
-                                                    const float *x, float *y);
+KILN_API KILN_MUST_CHECK kiln_status kiln_now_swish(kiln_context *context, size_t n, const float *x,
+                                                    float *y);
 /** y[i] = x[i] * Phi(x[i]), Phi the normal distribution function. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_now_gelu(kiln_context *context, size_t n, const float *x,
                                                    float *y);

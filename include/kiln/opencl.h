@@ -28,8 +28,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_create_cl(cl_context cl, cl_de
 /** The OpenCL objects of a context; any of the three may be NULL.
  *  Owner: the context; retain what is to outlive it. Threads: any. Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl,
-                                                     cl_device_id *device,
-                                                     cl_command_queue *queue);
+                                                     cl_device_id *device, cl_command_queue *queue);
 
 /** Make a buffer over a cl_mem of the same cl_context, without a copy; it must hold the tensor.
  *  Owner: kiln retains `memory`. Threads: any.

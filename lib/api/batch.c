@@ -32,6 +32,16 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     return batch;
 }
 
+/* A run borrows the caller's memory until its end: where the event cannot be awaited, the queue
+ * is. */
+static cl_int await(const kiln_context *context, cl_event event)
+{
+    cl_int code = clWaitForEvents(1, &event);
+    if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+        clFinish(context->runtime.queue);
+    return code;
+}
+
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
 static void drop_run(kiln_batch *batch)
 {
@@ -69,7 +79,7 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
     if (!batch)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, NULL);
-    cl_int code = !status && batch->last ? clWaitForEvents(1, &batch->last) : CL_SUCCESS;
+    cl_int code = !status && batch->last ? await(batch->context, batch->last) : CL_SUCCESS;
     if (status)
         return status;
     drop_run(batch);
@@ -147,11 +157,11 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
 }
 
 /* The event of the run; the batch keeps it as its latest one. */
-static kiln_status run(kiln_batch *batch)
+static kiln_status run(kiln_batch *batch, const char *call)
 {
     struct kiln__error error = {0};
     if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln: batch is NULL");
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
@@ -177,9 +187,8 @@ static kiln_status completion(cl_int code, const char *call)
 
 kiln_status kiln_batch_execute(kiln_batch *batch)
 {
-    kiln_status status = run(batch);
-    return status ? status
-                  : completion(clWaitForEvents(1, &batch->last), "kiln_batch_execute");
+    kiln_status status = run(batch, "kiln_batch_execute");
+    return status ? status : completion(await(batch->context, batch->last), "kiln_batch_execute");
 }
 
 kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
@@ -191,16 +200,21 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
         if (!event)
             return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory");
     }
-    kiln_status status = run(batch);
+    kiln_status status = run(batch, "kiln_batch_submit");
     if (status || !event) {
         free(event);
         return status;
+    }
+    cl_int code = clRetainEvent(batch->last);
+    if (code) {
+        await(batch->context, batch->last);
+        free(event);
+        return kiln__cl_fail(NULL, "kiln_batch_submit: clRetainEvent", code);
     }
     atomic_init(&event->references, 1);
     event->context = batch->context;
     kiln_context_retain(batch->context);
     event->done = batch->last;
-    clRetainEvent(event->done);
     *result = event;
     return KILN_OK;
 }
@@ -217,7 +231,7 @@ static kiln_status check_event(const kiln_event *event, const char *call)
 kiln_status kiln_event_wait(kiln_event *event)
 {
     kiln_status status = check_event(event, "kiln_event_wait");
-    return status ? status : completion(clWaitForEvents(1, &event->done), "kiln_event_wait");
+    return status ? status : completion(await(event->context, event->done), "kiln_event_wait");
 }
 
 kiln_status kiln_event_poll(kiln_event *event)
@@ -226,8 +240,8 @@ kiln_status kiln_event_poll(kiln_event *event)
     kiln_status status = check_event(event, "kiln_event_poll");
     if (status)
         return status;
-    cl_int code = clGetEventInfo(event->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                 &state, NULL);
+    cl_int code =
+        clGetEventInfo(event->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (code || state < 0)
         return completion(code ? code : state, "kiln_event_poll");
     return state == CL_COMPLETE ? KILN_OK : KILN_NOT_READY;
@@ -287,8 +301,7 @@ kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_
 {
     if (!batch)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_tensor_shape: batch is NULL");
-    if (tensor.id >> 32 != batch->serial ||
-        kiln__tensor_index(tensor) >= batch->graph.nodes.count)
+    if (tensor.id >> 32 != batch->serial || kiln__tensor_index(tensor) >= batch->graph.nodes.count)
         return kiln__fail(NULL, KILN_INVALID_HANDLE,
                           "kiln_tensor_shape: the tensor is none of this batch");
     const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(tensor)];
@@ -311,11 +324,12 @@ size_t kiln_batch_buffer_count(const kiln_batch *batch)
     return batch ? batch->bindings.inputs.count + batch->bindings.results.count : 0;
 }
 
-static kiln_status check_question(const kiln_batch *batch, const void *answer, const char *call)
+static kiln_status check_question(const kiln_batch *batch, const void *answer, const char *name,
+                                  const char *call)
 {
     if (!batch || !answer)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                          batch ? "the answer" : "batch");
+                          batch ? name : "batch");
     return batch->error.status ? kiln__fail(NULL, batch->error.status, "%s", batch->error.text)
                                : kiln__runtime_check_process(&batch->context->runtime, NULL);
 }
@@ -323,7 +337,7 @@ static kiln_status check_question(const kiln_batch *batch, const void *answer, c
 kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
 {
     struct kiln__error error = {0};
-    kiln_status status = check_question(batch, cost, "kiln_batch_get_cost");
+    kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
     if (!status)
         status = borrow_plan(batch, &error);
     if (status)
@@ -343,7 +357,7 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
 {
     struct kiln__text text = {0};
-    kiln_status status = check_question(batch, result, "kiln_batch_explain");
+    kiln_status status = check_question(batch, result, "text", "kiln_batch_explain");
     if (result)
         *result = NULL;
     if (!status)

@@ -9,14 +9,14 @@
 
 struct kiln_batch {
     kiln_context *context;
-    uint32_t serial;         /* of this recording; part of every tensor's id */
+    uint32_t serial;          /* of this recording; part of every tensor's id */
     struct kiln__error error; /* the first one */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     size_t operations;
-    struct kiln__loan loan;  /* plan and kernels; empty until needed and after every recording */
-    cl_event last;           /* of the latest run, or NULL */
+    struct kiln__loan loan; /* plan and kernels; empty until needed and after every recording */
+    cl_event last;          /* of the latest run, or NULL */
 };
 
 /* The node of a tensor; NULL, with the error recorded, if it is none of this batch. `call` and

@@ -19,9 +19,12 @@ static kiln_status make(const char *call, kiln_context *context, kiln_type type,
                           context ? "dims" : "context");
     if (!kiln__type_row(type))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
+    if (rank > KILN_MAX_RANK)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
+                          call, rank);
     if (!kiln__shape_make(rank, dims, &shape))
-        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: a shape of rank %zu is too large%s", call,
-                          rank, rank > KILN_MAX_RANK ? ": at most 8 dimensions" : "");
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
+                          kiln__shape_text(&shape).text);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (status)
         return status;
@@ -56,8 +59,8 @@ kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t ran
     if (buffer->bytes > context->runtime.device.info.max_allocation)
         code = CL_INVALID_BUFFER_SIZE;
     else if (buffer->bytes)
-        buffer->memory = clCreateBuffer(context->runtime.context, CL_MEM_READ_WRITE, buffer->bytes,
-                                        NULL, &code);
+        buffer->memory =
+            clCreateBuffer(context->runtime.context, CL_MEM_READ_WRITE, buffer->bytes, NULL, &code);
     if (!code) {
         count_in(buffer);
         return KILN_OK;
@@ -92,8 +95,8 @@ static kiln_status check_memory(const kiln_buffer *buffer, cl_mem memory)
     return KILN_OK;
 }
 
-kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_type type,
-                                  size_t rank, const size_t *dims, kiln_buffer **result)
+kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_type type, size_t rank,
+                                  const size_t *dims, kiln_buffer **result)
 {
     kiln_status status = make("kiln_buffer_create_cl", context, type, rank, dims, result);
     if (status)
@@ -102,12 +105,14 @@ kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_typ
         status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_create_cl: memory is NULL");
     else
         status = check_memory(*result, memory);
+    cl_int code = status ? CL_SUCCESS : clRetainMemObject(memory);
+    if (code)
+        status = kiln__cl_fail(NULL, "kiln_buffer_create_cl: clRetainMemObject", code);
     if (status) {
         free(*result);
         *result = NULL;
         return status;
     }
-    clRetainMemObject(memory);
     (*result)->memory = memory;
     count_in(*result);
     return KILN_OK;
@@ -164,8 +169,8 @@ kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset, const void *da
     if (status || !bytes)
         return status;
     struct kiln__runtime *runtime = &buffer->context->runtime;
-    cl_int code = clEnqueueWriteBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes,
-                                       data, 0, NULL, NULL);
+    cl_int code = clEnqueueWriteBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes, data,
+                                       0, NULL, NULL);
     if (code)
         return kiln__cl_fail(NULL, "kiln_buffer_write: clEnqueueWriteBuffer", code);
     atomic_fetch_add(&runtime->counters.uploads, 1);
@@ -217,6 +222,9 @@ kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
 {
     if (!buffer)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_unmap: buffer is NULL");
+    kiln_status status = kiln__runtime_check_process(&buffer->context->runtime, NULL);
+    if (status)
+        return status;
     if (!buffer->mapped)
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_unmap: the buffer is not mapped");
     cl_int code = clEnqueueUnmapMemObject(buffer->context->runtime.queue, buffer->memory,

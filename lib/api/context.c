@@ -168,7 +168,9 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
     kiln_context *context = calloc(1, sizeof *context);
     if (!context)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_context_create: no memory");
-    status = kiln__device_choose(options.device, &context->runtime.device, NULL);
+    status = kiln__device_check_process(NULL);
+    if (!status)
+        status = kiln__device_choose(options.device, &context->runtime.device, NULL);
     if (status) {
         free(context);
         return status;
@@ -187,24 +189,30 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
 
 /* ---- over the caller's OpenCL objects ---- */
 
-static bool context_has_device(cl_context cl, cl_device_id device)
+static kiln_status check_device(cl_context cl, cl_device_id device)
 {
     cl_device_id devices[64];
     size_t bytes = 0;
-    if (clGetContextInfo(cl, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes))
-        return false;
+    cl_int code = clGetContextInfo(cl, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clGetContextInfo", code);
     for (size_t i = 0; i < bytes / sizeof *devices; i++)
         if (devices[i] == device)
-            return true;
-    return false;
+            return KILN_OK;
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                      "kiln_context_create_cl: the device is not of the cl_context");
 }
 
 static kiln_status check_queue(cl_command_queue queue, cl_context cl, bool *profiles)
 {
     cl_command_queue_properties properties = 0;
     cl_context own = NULL;
-    clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof own, &own, NULL);
-    clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof own, &own, NULL);
+    if (!code)
+        code =
+            clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clGetCommandQueueInfo", code);
     *profiles = properties & CL_QUEUE_PROFILING_ENABLE;
     if (own != cl)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
@@ -215,6 +223,22 @@ static kiln_status check_queue(cl_command_queue queue, cl_context cl, bool *prof
     return KILN_OK;
 }
 
+static kiln_status hold_objects(cl_context cl, cl_command_queue queue,
+                                struct kiln__runtime *runtime)
+{
+    cl_int code = clRetainContext(cl);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainContext", code);
+    code = queue ? clRetainCommandQueue(queue) : CL_SUCCESS;
+    if (code) {
+        clReleaseContext(cl);
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainCommandQueue", code);
+    }
+    runtime->context = cl;
+    runtime->queue = queue;
+    return KILN_OK;
+}
+
 kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_command_queue queue,
                                    const kiln_context_options *given, kiln_context **result)
 {
@@ -222,12 +246,15 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
     bool profiles = true;
     if (!result || !cl || !device)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_create_cl: %s is NULL",
-                          !result ? "context" : !cl ? "cl" : "device");
+                          !result ? "context"
+                          : !cl   ? "cl"
+                                  : "device");
     *result = NULL;
     kiln_status status = read_options(given, &options);
-    if (!status && !context_has_device(cl, device))
-        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                            "kiln_context_create_cl: the device is not of the cl_context");
+    if (!status)
+        status = kiln__device_check_process(NULL);
+    if (!status)
+        status = check_device(cl, device);
     if (!status && queue)
         status = check_queue(queue, cl, &profiles);
     if (!status && !profiles && (options.profile || or_environment(options.trace, "KILN_TRACE")))
@@ -243,11 +270,11 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
         free(context);
         return status;
     }
-    clRetainContext(cl);
-    context->runtime.context = cl;
-    if (queue)
-        clRetainCommandQueue(queue);
-    context->runtime.queue = queue;
+    status = hold_objects(cl, queue, &context->runtime);
+    if (status) {
+        free(context);
+        return status;
+    }
     return complete(context, &options, result);
 }
 
@@ -330,14 +357,18 @@ kiln_status kiln_context_sync_cache(kiln_context *context)
 {
     if (!context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_sync_cache: context is NULL");
-    kiln__programs_sync(context->runtime.programs);
-    return KILN_OK;
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (!status)
+        kiln__programs_sync(context->runtime.programs);
+    return status;
 }
 
 kiln_status kiln_context_trim(kiln_context *context)
 {
     if (!context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_trim: context is NULL");
-    kiln__pool_trim(context->runtime.pool);
-    return KILN_OK;
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (!status)
+        kiln__pool_trim(context->runtime.pool);
+    return status;
 }

@@ -28,8 +28,8 @@ static bool check_dims(kiln_batch *batch, const char *call, size_t rank, const s
     if (rank && !dims)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: dims is NULL", call);
     else if (rank > KILN_MAX_RANK)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: %zu dimensions, and 8 are the most", call, rank);
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
+                   call, rank);
     else if (!kiln__shape_make(rank, dims, shape))
         kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
                    kiln__shape_text(shape).text);
@@ -92,16 +92,32 @@ kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size_t *axes)
     return kiln__batch_record(batch, &node, __func__);
 }
 
-/* How many elements start, start + step, ... before stop there are; -1 if one is out of range. */
+/* How many elements start, start + step, ... before stop there are; -1 if one is out of range. The
+ * bounds come first: beyond them differences overflow. */
 static int64_t count_slice(int64_t start_at, int64_t stop, int64_t step, size_t extent)
 {
-    int64_t span = step > 0 ? stop - start_at : start_at - stop;
-    int64_t size = step > 0 ? step : -step;
-    if (step == 0 || start_at < 0 || stop < -1 || stop > (int64_t)extent)
+    if (step == 0 || start_at < 0 || start_at > (int64_t)extent || stop < -1 ||
+        stop > (int64_t)extent)
         return -1;
+    int64_t span = step > 0 ? stop - start_at : start_at - stop;
     if (span <= 0)
-        return start_at <= (int64_t)extent ? 0 : -1;
-    return start_at < (int64_t)extent && (step < 0 || stop >= 0) ? (span + size - 1) / size : -1;
+        return 0;
+    if (start_at == (int64_t)extent)
+        return -1;
+    uint64_t size = step > 0 ? (uint64_t)step : -(uint64_t)step;
+    return (int64_t)(((uint64_t)span - 1) / size) + 1;
+}
+
+static void refuse_slice(kiln_batch *batch, const struct kiln__shape *shape, uint32_t d,
+                         int64_t start_at, int64_t stop, int64_t step)
+{
+    if (step == 0)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "kiln_slice: the step of dimension %u is 0", d);
+    else
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "kiln_slice: %lld to %lld by %lld is not within dimension %u, which has %zu",
+                   (long long)start_at, (long long)stop, (long long)step, d, shape->dims[d]);
 }
 
 kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *from, const int64_t *stop,
@@ -119,15 +135,12 @@ kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *from, co
         int64_t by = step ? step[d] : 1;
         int64_t count = count_slice(from[d], stop[d], by, node.shape.dims[d]);
         if (count < 0) {
-            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                       "%s: %lld to %lld by %lld is not within dimension %u, which has %zu",
-                       __func__, (long long)from[d], (long long)stop[d], (long long)by, d,
-                       node.shape.dims[d]);
+            refuse_slice(batch, &node.shape, d, from[d], stop[d], by);
             return none;
         }
         node.view.source[d] = (int8_t)d;
         node.view.start[d] = count ? from[d] : 0;
-        node.view.step[d] = by;
+        node.view.step[d] = count > 1 ? by : 1; /* products with strides stay in range */
         node.shape.dims[d] = (size_t)count;
     }
     return kiln__batch_record(batch, &node, __func__);
@@ -175,8 +188,10 @@ static bool prepare(kiln_batch *batch, const char *call, const char *name, bool 
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operand %s is %s, and only f32 is taken",
                    call, name, kiln_type_name((kiln_type)node->type));
     else if (node->shape.rank == 0 || (transposed && node->shape.rank < 2))
-        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: operand %s of shape %s has too few "
-                   "dimensions", call, name, kiln__shape_text(&node->shape).text);
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: operand %s of shape %s has too few "
+                   "dimensions",
+                   call, name, kiln__shape_text(&node->shape).text);
     if (batch->error.status)
         return false;
     operand->shape = node->shape;
@@ -204,31 +219,36 @@ static bool lead(kiln_batch *batch, const struct kiln__shape *result, struct ope
     return !batch->error.status;
 }
 
-/* The shape of a product; false if the operands do not fit. */
-static bool product_shape(const struct kiln__shape *a, const struct kiln__shape *b,
-                          struct kiln__shape *result)
+/* The shape of a product. Errors: SHAPE_MISMATCH, TOO_LARGE. */
+static kiln_status product_shape(const struct kiln__shape *a, const struct kiln__shape *b,
+                                 struct kiln__shape *result)
 {
     struct kiln__shape x = *a, y = *b;
     x.dims[--x.rank] = 0;
     x.dims[--x.rank] = 0;
     y.dims[--y.rank] = 0;
     y.dims[--y.rank] = 0;
-    if (a->dims[a->rank - 1] != b->dims[b->rank - 2] || !kiln__shape_broadcast(&x, &y, result))
-        return false;
+    if (a->dims[a->rank - 1] != b->dims[b->rank - 2] || !kiln__shape_matches(&x, &y))
+        return KILN_SHAPE_MISMATCH;
+    if (!kiln__shape_broadcast(&x, &y, result))
+        return KILN_TOO_LARGE;
     result->dims[result->rank] = a->dims[a->rank - 2];
     result->dims[result->rank + 1] = b->dims[b->rank - 1];
-    return kiln__shape_make(result->rank + 2, result->dims, result);
+    return kiln__shape_make(result->rank + 2, result->dims, result) ? KILN_OK : KILN_TOO_LARGE;
 }
 
 static kiln_tensor record_product(kiln_batch *batch, const char *call, struct operand *a,
                                   struct operand *b)
 {
     struct kiln__node node = {.kind = KILN__MATMUL, .type = KILN_F32, .n_inputs = 2};
-    if (!product_shape(&a->shape, &b->shape, &node.shape)) {
-        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
-                   "%s: shapes %s and %s do not fit: a's last dimension must be b's last but one, "
-                   "and leading dimensions must broadcast",
-                   call, kiln__shape_text(&a->shape).text, kiln__shape_text(&b->shape).text);
+    kiln_status status = product_shape(&a->shape, &b->shape, &node.shape);
+    if (status) {
+        kiln__fail(&batch->error, status, "%s: shapes %s and %s %s", call,
+                   kiln__shape_text(&a->shape).text, kiln__shape_text(&b->shape).text,
+                   status == KILN_TOO_LARGE
+                       ? "have a product with too many elements"
+                       : "do not fit: a's last dimension must be b's last but one, and leading "
+                         "dimensions must broadcast");
         return none;
     }
     if (!lead(batch, &node.shape, a) || !lead(batch, &node.shape, b))
@@ -273,8 +293,8 @@ kiln_tensor kiln_matmul(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
     return multiply(batch, __func__, a, false, b, false);
 }
 
-kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, int transpose_a,
-                                   kiln_tensor b, int transpose_b)
+kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, int transpose_a, kiln_tensor b,
+                                   int transpose_b)
 {
     return multiply(batch, __func__, a, transpose_a, b, transpose_b);
 }
@@ -289,6 +309,12 @@ kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: shapes %s and %s are not two vectors of one length", __func__,
                    kiln__shape_text(&x->shape).text, kiln__shape_text(&y->shape).text);
+        return none;
+    }
+    if (x->type != y->type) {
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: operands are %s and %s; cast one of them", __func__,
+                   kiln_type_name((kiln_type)x->type), kiln_type_name((kiln_type)y->type));
         return none;
     }
     return kiln_sum(batch, kiln_mul(batch, a, b), 0, NULL, 0);

@@ -18,8 +18,7 @@ static kiln_status finish(const char *call, kiln_batch *batch, kiln_tensor y, fl
     return status;
 }
 
-static kiln_status begin(const char *call, kiln_context *context, bool complete,
-                         kiln_batch **batch)
+static kiln_status begin(const char *call, kiln_context *context, bool complete, kiln_batch **batch)
 {
     *batch = NULL;
     if (!context)
@@ -81,8 +80,7 @@ kiln_status kiln_now_dot(kiln_context *context, size_t n, const float *a, const 
     return run_binary(__func__, context, kiln_dot, n, a, b, y, 1);
 }
 
-kiln_status kiln_now_scale(kiln_context *context, size_t n, const float *x, double factor,
-                           float *y)
+kiln_status kiln_now_scale(kiln_context *context, size_t n, const float *x, double factor, float *y)
 {
     kiln_batch *batch;
     kiln_status status = begin(__func__, context, n == 0 || (x && y), &batch);

@@ -10,13 +10,21 @@ static const kiln_tensor none = {0};
 
 /* ---- elementwise ---- */
 
+static void refuse_shapes(kiln_batch *batch, const char *call, const struct kiln__shape *a,
+                          const struct kiln__shape *b)
+{
+    bool matches = kiln__shape_matches(a, b);
+    kiln__fail(&batch->error, matches ? KILN_TOO_LARGE : KILN_SHAPE_MISMATCH,
+               "%s: shapes %s and %s %s", call, kiln__shape_text(a).text, kiln__shape_text(b).text,
+               matches ? "broadcast to too many elements" : "do not broadcast");
+}
+
 static kiln_tensor record_elementwise(kiln_batch *batch, enum kiln__elementwise op,
                                       const char *call, const kiln_tensor *operands)
 {
     static const char *const names[3] = {"a", "b", "c"};
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
-    struct kiln__node node = {
-        .kind = KILN__ELEMENTWISE, .op = (uint8_t)op, .n_inputs = row->arity};
+    struct kiln__node node = {.kind = KILN__ELEMENTWISE, .op = (uint8_t)op, .n_inputs = row->arity};
     for (unsigned i = 0; i < row->arity; i++) {
         const struct kiln__node *input = kiln__batch_node(batch, operands[i], call, names[i]);
         if (!input)
@@ -26,14 +34,11 @@ static kiln_tensor record_elementwise(kiln_batch *batch, enum kiln__elementwise 
             node.type = input->type;
             node.shape = input->shape;
         } else if (input->type != node.type) {
-            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                       "%s: operands are %s and %s; cast one of them", call,
-                       kiln_type_name((kiln_type)node.type),
-                       kiln_type_name((kiln_type)input->type));
+            kiln__fail(
+                &batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s and %s; cast one of them",
+                call, kiln_type_name((kiln_type)node.type), kiln_type_name((kiln_type)input->type));
         } else if (!kiln__shape_broadcast(&shape, &input->shape, &node.shape)) {
-            kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: shapes %s and %s do not broadcast",
-                       call, kiln__shape_text(&shape).text,
-                       kiln__shape_text(&input->shape).text);
+            refuse_shapes(batch, call, &shape, &input->shape);
         }
         node.input[i] = kiln__tensor_index(operands[i]);
     }
@@ -69,6 +74,12 @@ kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;
+    const struct kiln__type_row *row = kiln__type_row((kiln_type)input->type);
+    if (!row->floating && kiln__type_round((kiln_type)input->type, factor) != factor) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: x is %s, which cannot hold %.17g",
+                   __func__, row->name, factor);
+        return none;
+    }
     kiln_tensor constant = kiln_constant(batch, (kiln_type)input->type, factor);
     return batch->error.status ? none : kiln_mul(batch, x, constant);
 }
@@ -131,12 +142,14 @@ static size_t reduced_shapes(const struct kiln__shape *from, uint64_t mask,
     return reduced;
 }
 
-static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *row,
-                            const char *call, const struct kiln__node *input, size_t reduced)
+static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *row, const char *call,
+                            const struct kiln__node *input, size_t reduced)
 {
     if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)input->type))
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: the operand is %s, and only f32 is "
-                   "taken; cast it", call, kiln_type_name((kiln_type)input->type));
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: the operand is %s, and only f32 is "
+                   "taken; cast it",
+                   call, kiln_type_name((kiln_type)input->type));
     else if (!row->empty && reduced == 0)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: shape %s has no elements to choose from", call,

@@ -264,7 +264,7 @@ kiln_status kiln__plans_explain(struct kiln__plans *plans, const struct kiln__gr
     kiln__explain(graph, &log, &plan, text);
     kiln__text_free(&log);
     kiln__plan_free(&plan);
-    return text->failed ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY,
-                                     "kiln: no memory for the explanation")
-                        : KILN_OK;
+    return text->failed
+               ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the explanation")
+               : KILN_OK;
 }

@@ -10,13 +10,12 @@ static bool check_shape(kiln_batch *batch, const char *call, kiln_type type, siz
                         const size_t *dims, struct kiln__shape *shape)
 {
     if (!kiln__type_row(type))
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call,
-                   (int)type);
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
     else if (rank && !dims)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: dims is NULL", call);
     else if (rank > KILN_MAX_RANK)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: %zu dimensions, and 8 are the most", call, rank);
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
+                   call, rank);
     else if (!kiln__shape_make(rank, dims, shape))
         kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
                    kiln__shape_text(shape).text);
@@ -68,8 +67,8 @@ static bool hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
     if (!buffer)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: buffer is NULL", call);
     else if (buffer->context != batch->context)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: the buffer is of another context", call);
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the buffer is of another context",
+                   call);
     if (batch->error.status)
         return false;
     kiln_buffer **place = kiln__vector_push(&batch->buffers);
@@ -162,10 +161,9 @@ kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buff
                           "%s: the tensor is %s and the buffer is %s", __func__,
                           kiln_type_name((kiln_type)node->type), kiln_type_name(buffer->type));
     if (!kiln__shape_equal(&node->shape, &buffer->shape))
-        return kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
-                          "%s: the tensor is %s and the buffer is %s", __func__,
-                          kiln__shape_text(&node->shape).text,
-                          kiln__shape_text(&buffer->shape).text);
+        return kiln__fail(
+            &batch->error, KILN_SHAPE_MISMATCH, "%s: the tensor is %s and the buffer is %s",
+            __func__, kiln__shape_text(&node->shape).text, kiln__shape_text(&buffer->shape).text);
     struct kiln__binding binding = buffer_binding(buffer);
     return request(batch, __func__, tensor, KILN__EXPORT, &binding);
 }

@@ -116,7 +116,7 @@ static kiln_status add_entry(struct import *import, const void *bytes, size_t le
 {
     struct kiln__entry entry;
     struct kiln__writer writer;
-    char name[48];
+    char name[33], file[48];
     const char *why;
     if (!kiln__entry_decode(bytes, length, &entry, &why)) {
         KILN__LOG(KILN__LOG_INFO, "an entry of %s is left out: %s", import->file, why);
@@ -125,8 +125,8 @@ static kiln_status add_entry(struct import *import, const void *bytes, size_t le
     }
     const struct kiln__span *key = &entry.sections[KILN__ENTRY_KEY];
     kiln__entry_name(key->bytes, key->length, name);
-    strcat(name, KILN__ENTRY_SUFFIX);
-    kiln__writer_begin(&writer, import->catalog->folder, name, 0600);
+    snprintf(file, sizeof file, "%s" KILN__ENTRY_SUFFIX, name);
+    kiln__writer_begin(&writer, import->catalog->folder, file, 0600);
     kiln__writer_add(&writer, bytes, length);
     if (!kiln__writer_commit(&writer))
         return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be written: %s",

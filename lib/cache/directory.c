@@ -51,9 +51,10 @@ bool kiln__directory_path(const char *wanted, char *path, size_t size)
 static void make_folders(const char *path)
 {
     char part[PATH_MAX];
-    if (strlen(path) >= sizeof part)
+    size_t length = strlen(path);
+    if (length >= sizeof part)
         return;
-    strcpy(part, path);
+    memcpy(part, path, length + 1);
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         mkdir(part, 0700);

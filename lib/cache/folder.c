@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -56,7 +57,7 @@ static bool add_item(int folder, const char *name, struct kiln__items *items)
     struct kiln__item *item = kiln__vector_push(&items->list);
     if (!item)
         return false;
-    strcpy(item->file, name);
+    snprintf(item->file, sizeof item->file, "%.47s", name);
     item->bytes = (uint64_t)facts.st_size;
     item->used = facts.st_mtim;
     items->bytes += item->bytes;

@@ -11,7 +11,7 @@
 #define PAUSE_NS (200 * INT64_C(1000000))
 #define PATIENCE_NS (10 * INT64_C(1000000000))
 
-/* Guards all that follows; held while queues are finished, when nobody can enter anyway.
+/* Guards all that follows; not held during a call of OpenCL that can wait.
  * `changed`: the gate opened, the last one left, or there is a hurry. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -83,8 +83,22 @@ static void wait_for_pause(void)
     }
 }
 
-void kiln__gate_close(void)
+/* The next queue to finish, retained, or NULL: `*done` of them are. */
+static cl_command_queue next_queue(size_t *done)
 {
+    pthread_mutex_lock(&mutex);
+    cl_command_queue queue = *done < queues.count ? queues.items[(*done)++] : NULL;
+    if (queue && clRetainCommandQueue(queue))
+        queue = NULL;
+    pthread_mutex_unlock(&mutex);
+    return queue;
+}
+
+cl_int kiln__gate_close(void)
+{
+    cl_int code = CL_SUCCESS;
+    size_t done = 0;
+    cl_command_queue queue;
     pthread_mutex_lock(&mutex);
     wait_for_pause();
     while (closed)
@@ -92,9 +106,13 @@ void kiln__gate_close(void)
     closed = true;
     while (inside)
         pthread_cond_wait(&changed, &mutex);
-    for (size_t i = 0; i < queues.count; i++)
-        clFinish(queues.items[i]);
     pthread_mutex_unlock(&mutex);
+    /* A queue that is removed meanwhile has been finished by its context. */
+    while (!code && (queue = next_queue(&done))) {
+        code = clFinish(queue);
+        clReleaseCommandQueue(queue);
+    }
+    return code;
 }
 
 void kiln__gate_open(void)

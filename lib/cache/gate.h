@@ -17,8 +17,10 @@ void kiln__gate_enter(void);
 void kiln__gate_leave(void);
 
 /* Wait for a pause in the launches, keep new ones out and finish those under way. A pause is short,
- * and after some seconds of work without one, or in a hurry, none is waited for. */
-void kiln__gate_close(void);
+ * and after some seconds of work without one, or in a hurry, none is waited for. Where a queue
+ * could not be finished its error comes back, and launches may be under way; the gate is closed
+ * then too. */
+cl_int kiln__gate_close(void);
 void kiln__gate_open(void);
 
 /* While somebody waits for what goes on behind the gate. */

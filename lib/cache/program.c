@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "cache/build.h"
-#include "cache/store.h"
 #include "cache/gate.h"
+#include "cache/store.h"
 #include "cache/worker.h"
 #include "util/log.h"
 
@@ -158,9 +158,9 @@ static void store_program(struct kiln__job *job)
         return;
     }
     bool late = program->owner->device.traits->late_binary;
-    if (late)
-        kiln__gate_close();
-    cl_int code = kiln__build_fetch(program->cl, &program->owner->device, &binary, &length);
+    cl_int code = late ? kiln__gate_close() : CL_SUCCESS;
+    if (!code)
+        code = kiln__build_fetch(program->cl, &program->owner->device, &binary, &length);
     if (late)
         kiln__gate_open();
     if (code) {

@@ -56,7 +56,8 @@ kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name
 cl_program kiln__program_cl(const struct kiln__program *program);
 
 /* True once for a program that was compiled and is still to be stored: the caller then passes the
- * event of a launch of it (retained by the callee) to kiln__program_launched(). Cheap otherwise. */
+ * event of a launch of it (retained by the callee) to kiln__program_launched(), or NULL if the
+ * launch failed, and then the next one is wanted. Cheap otherwise. */
 bool kiln__program_wants_launch(struct kiln__programs *programs, struct kiln__program *program);
 void kiln__program_launched(struct kiln__programs *programs, struct kiln__program *program,
                             cl_event launched);

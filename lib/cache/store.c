@@ -15,7 +15,7 @@
 #include "cache/folder.h"
 #include "util/log.h"
 
-#define POLL_MS 10
+#define POLL_NS 10000000L
 
 struct kiln__store {
     int folder; /* -1: there is none */
@@ -181,7 +181,7 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
             return look_locked(store, key, loaded, lock);
         if (state == KILN__LOCK_IMPOSSIBLE || now_ms() - start >= wait_ms)
             return KILN__STORE_UNLOCKED;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
 }
 

@@ -99,9 +99,8 @@ static void emit_math(const struct kiln__emit *emit)
     bool any = false;
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        const char *device = step->kind == KILN__STEP_APPLY
-                                 ? kiln__elementwise_rows[step->op].device
-                                 : "";
+        const char *device =
+            step->kind == KILN__STEP_APPLY ? kiln__elementwise_rows[step->op].device : "";
         const char *name = strstr(device, "FN(");
         if (!name)
             continue;
@@ -124,13 +123,26 @@ static void emit_math(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "#define KILN_LANES 1\n%s", math);
 }
 
+/* A vector with the alignment of an element: through its pointer an access anywhere is one
+ * instruction. PoCL's vstore16 becomes four, and both take longer to compile. */
+static void emit_loose_types(const struct kiln__emit *emit)
+{
+#define LOOSE(type, value, bytes, ctype)                                                           \
+    kiln__text_add(emit->text, "typedef %s __attribute__((aligned(%d))) loose_%s;\n",              \
+                   kiln__emit_type(KILN_##type, emit->form->vector).text, bytes,                   \
+                   kiln__emit_type(KILN_##type, emit->form->vector).text);
+    KILN_TYPE_MAP(LOOSE)
+#undef LOOSE
+}
+
 void kiln__emit_prelude(const struct kiln__emit *emit)
 {
     bool seen[16] = {false};
-    kiln__text_add(emit->text,
-                   "#pragma OPENCL FP_CONTRACT OFF\n"
-                   "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
-                   "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
+    kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
+                               "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
+                               "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
+    if (emit->form->vector > 1)
+        emit_loose_types(emit);
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
         bool needs = step->kind == KILN__STEP_APPLY &&
@@ -221,8 +233,8 @@ bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned fro
 /* The dimension that vectors run over. */
 static uint32_t vector_dimension(const struct kiln__emit *emit)
 {
-    bool columns = emit->group->kind == KILN__GROUP_REDUCE &&
-                   emit->form->direction == KILN__ALONG_COLUMNS;
+    bool columns =
+        emit->group->kind == KILN__GROUP_REDUCE && emit->form->direction == KILN__ALONG_COLUMNS;
     return columns ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
@@ -232,13 +244,13 @@ static void emit_gather(const struct kiln__emit *emit, size_t k, const char *typ
     uint32_t d = vector_dimension(emit);
     kiln__text_add(emit->text, "(%s)(", type);
     for (unsigned lane = 0; lane < width; lane++)
-        kiln__text_add(emit->text, "%sx%zu[%s%zu + (%s + %u) * s%zu_%u]", lane ? ", " : "", k,
-                       base, k, at, lane, k, d);
+        kiln__text_add(emit->text, "%sx%zu[%s%zu + (%s + %u) * s%zu_%u]", lane ? ", " : "", k, base,
+                       k, at, lane, k, d);
     kiln__text_add(emit->text, ")");
 }
 
-static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step,
-                      unsigned width, const char *base, const char *at)
+static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
+                      const char *base, const char *at)
 {
     size_t k = step->index;
     uint8_t along = emit->form->along[k];
@@ -251,11 +263,11 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
     else if (width == 1)
         kiln__text_add(emit->text, "x%zu[%s%zu + (%s) * s%zu_%u]", k, base, k, at, k,
                        vector_dimension(emit));
-    else if (neighbours && emit->form->aligned)
-        kiln__text_add(emit->text, "*(global const %s *)(x%zu + %s%zu + %s)", type.text, k, base,
-                       k, at);
+    else if (along == KILN__ACROSS)
+        kiln__text_add(emit->text, "t%zu[r]", k);
     else if (neighbours)
-        kiln__text_add(emit->text, "vload%u(0, x%zu + %s%zu + %s)", width, k, base, k, at);
+        kiln__text_add(emit->text, "*(global const %s%s *)(x%zu + %s%zu + %s)",
+                       emit->form->aligned ? "" : "loose_", type.text, k, base, k, at);
     else
         emit_gather(emit, k, type.text, width, base, at);
 }
@@ -280,8 +292,8 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
     case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
     case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
     case KILN__STEP_APPLY:
-        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0],
-                              operand[1], operand[2], (kiln_type)step->type, width);
+        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0], operand[1],
+                              operand[2], (kiln_type)step->type, width);
         break;
     case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text); break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
@@ -289,8 +301,8 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
     kiln__text_add(emit->text, ";\n");
 }
 
-void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from,
-                      unsigned to, unsigned width, const char *base, const char *at)
+void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from, unsigned to,
+                      unsigned width, const char *base, const char *at)
 {
     for (unsigned i = from; i < to; i++)
         emit_step(emit, indent, i, width, base, at);
@@ -302,9 +314,9 @@ void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_ty
     struct kiln__type_name name = kiln__emit_type(type, width);
     if (width == 1)
         kiln__text_add(emit->text, "%s*(%s) = %s;\n", indent, place, value);
-    else if (emit->form->aligned)
-        kiln__text_add(emit->text, "%s*(global %s *)(%s) = %s;\n", indent, name.text, place,
-                       value);
+    else if (emit->form->aligned || emit->form->chunked)
+        kiln__text_add(emit->text, "%s*(global %s%s *)(%s) = %s;\n", indent,
+                       emit->form->aligned ? "" : "loose_", name.text, place, value);
     else
         kiln__text_add(emit->text, "%svstore%u(%s, 0, %s);\n", indent, width, value, place);
 }

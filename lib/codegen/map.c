@@ -3,6 +3,8 @@
  *
  * Chunked, a work-item walks a long run of elements row by row:
  *   for each row of [first, last) { bases; for vectors { body } for the rest { body } }
+ * Chunked with accesses that lie across, it walks tiles of the two dimensions:
+ *   for each tile for each block { load turned for each row { bases; body } }
  * Otherwise a work-item does one vector:
  *   bases; if it is whole { body } else for the rest { body } */
 #include "codegen/emit.h"
@@ -22,7 +24,9 @@ static void emit_signature(const struct kiln__emit *emit)
     if (emit->form->chunked)
         kiln__text_add(emit->text, ", const %s chunk", emit->index);
     if (emit->form->streams)
-        kiln__text_add(emit->text, ", const int stream");
+        kiln__text_add(emit->text, ", const int %s", emit->form->across ? "wanted" : "stream");
+    if (emit->form->across)
+        kiln__text_add(emit->text, ", const %s d0", emit->index);
     for (uint32_t d = 1; d < emit->form->rank; d++)
         kiln__text_add(emit->text, ", const %s d%u", emit->index, d);
     kiln__emit_accesses(emit);
@@ -97,10 +101,9 @@ static void emit_run(const struct kiln__emit *emit)
                    "            for (; i + %u <= count; i += %u) {\n",
                    width, width);
     emit_body(emit, "                ", width, "i");
-    kiln__text_add(emit->text,
-                   "            }\n"
-                   "            stop = count;\n"
-                   "        }\n");
+    kiln__text_add(emit->text, "            }\n"
+                               "            stop = count;\n"
+                               "        }\n");
 }
 
 static void emit_chunked(const struct kiln__emit *emit)
@@ -118,6 +121,152 @@ static void emit_chunked(const struct kiln__emit *emit)
     emit_bases(emit, "        ");
     emit_run(emit);
     kiln__text_add(emit->text, "        p += count;\n    }\n}\n");
+}
+
+/* ---- turned ---- */
+
+/* A square block's rows become its columns. An element's address is (row, lane); each stage moves
+ * its bits by one place, so that half of them swaps the two. */
+static void emit_turn(const struct kiln__emit *emit, kiln_type type)
+{
+    unsigned width = emit->form->vector;
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    kiln__text_add(emit->text,
+                   "static inline __attribute__((always_inline)) void turn_%s(%s *block)\n{\n"
+                   "#pragma unroll\n"
+                   "    for (int stage = 1; stage < %u; stage *= 2) {\n"
+                   "        %s next[%u];\n"
+                   "#pragma unroll\n"
+                   "        for (int i = 0; i < %u; i++) {\n"
+                   "            next[i] = (%s)(block[2 * i].even, block[2 * i + 1].even);\n"
+                   "            next[i + %u] = (%s)(block[2 * i].odd, block[2 * i + 1].odd);\n"
+                   "        }\n"
+                   "#pragma unroll\n"
+                   "        for (int i = 0; i < %u; i++)\n"
+                   "            block[i] = next[i];\n"
+                   "    }\n}\n",
+                   name.text, name.text, width, name.text, width, width / 2, name.text, width / 2,
+                   name.text, width);
+}
+
+static void emit_turns(const struct kiln__emit *emit)
+{
+    bool seen[16] = {false};
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->kind != KILN__STEP_LOAD || seen[step->type] ||
+            emit->form->along[step->index] != KILN__ACROSS)
+            continue;
+        seen[step->type] = true;
+        emit_turn(emit, (kiln_type)step->type);
+    }
+}
+
+/* [<d>_from, <d>_to): the part of dimension d that tile number `number` covers. */
+static void emit_range(const struct kiln__emit *emit, uint32_t d, const char *number)
+{
+    kiln__text_add(emit->text,
+                   "        const %s t%u = %s, from%u = t%u * %d;\n"
+                   "        const %s to%u = t%u + 1 == tiles%u ? d%u : from%u + %d;\n",
+                   emit->index, d, number, d, d, KILN__TILE, emit->index, d, d, d, d, d,
+                   KILN__TILE);
+}
+
+/* Coordinates of a tile: those of the dimensions that it does not span, and where it is in the two
+ * that it does. */
+static void emit_tile(const struct kiln__emit *emit, uint32_t across, uint32_t last)
+{
+    char number[48];
+    kiln__text_add(emit->text, "        %s rest = tile / tiles%u / tiles%u;\n", emit->index, last,
+                   across);
+    for (uint32_t d = last; d-- > 0;)
+        if (d != across)
+            kiln__text_add(emit->text,
+                           "        const %s c_%u = rest %% d%u;\n        rest /= d%u;\n",
+                           emit->index, d, d, d);
+    snprintf(number, sizeof number, "tile %% tiles%u", last);
+    emit_range(emit, last, number);
+    snprintf(number, sizeof number, "tile / tiles%u %% tiles%u", last, across);
+    emit_range(emit, across, number);
+}
+
+static void emit_turned_loads(const struct kiln__emit *emit, uint32_t across, uint32_t last)
+{
+    unsigned width = emit->form->vector;
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        unsigned k = step->index;
+        if (step->kind != KILN__STEP_LOAD || emit->form->along[k] != KILN__ACROSS)
+            continue;
+        const char *type = kiln__emit_type((kiln_type)step->type, width).text;
+        kiln__text_add(emit->text,
+                       "                %s t%u[%u];\n"
+                       "#pragma unroll\n"
+                       "                for (int r = 0; r < %u; r++)\n"
+                       "                    t%u[r] = *(global const loose_%s *)(x%u + o%u",
+                       type, k, width, width, k, type, k, k);
+        kiln__emit_dot(emit, k, 0, across);
+        kiln__emit_dot(emit, k, across + 1, last);
+        kiln__text_add(emit->text, " + (l + r) * s%u_%u + e);\n                turn_%s(t%u);\n", k,
+                       last, type, k);
+    }
+}
+
+/* Where row `r` of a block is, in the accesses that are not turned and in the stores. */
+static void emit_row_bases(const struct kiln__emit *emit, uint32_t across, uint32_t last)
+{
+    const char *indent = "                    ";
+    kiln__text_add(emit->text, "%sconst %s c_%u = e + r;\n", indent, emit->index, across);
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        if (emit->form->along[k] == KILN__ACROSS)
+            continue;
+        kiln__text_add(emit->text, "%sconst %s b%zu = o%zu", indent, emit->index, k, k);
+        kiln__emit_dot(emit, k, 0, last);
+        kiln__text_add(emit->text, ";\n");
+    }
+    kiln__text_add(emit->text, "%s%s p = c_0;\n", indent, emit->index);
+    for (uint32_t d = 1; d < last; d++)
+        kiln__text_add(emit->text, "%sp = p * d%u + c_%u;\n", indent, d, d);
+    kiln__text_add(emit->text, "%sp *= d%u;\n", indent, last);
+}
+
+/* The last block of a tile starts early enough to end with it: no tile is smaller than a block, and
+ * storing an element twice does no harm. */
+static void emit_blocks(const struct kiln__emit *emit, uint32_t across, uint32_t last)
+{
+    unsigned width = emit->form->vector;
+    kiln__text_add(emit->text,
+                   "        for (%s f = from%u; f < to%u; f += %u) {\n"
+                   "            const %s e = min(f, to%u - %u);\n"
+                   "            for (%s g = from%u; g < to%u; g += %u) {\n"
+                   "                const %s l = min(g, to%u - %u);\n",
+                   emit->index, across, across, width, emit->index, across, width, emit->index,
+                   last, last, width, emit->index, last, width);
+    emit_turned_loads(emit, across, last);
+    kiln__text_add(emit->text, "                for (int r = 0; r < %u; r++) {\n", width);
+    emit_row_bases(emit, across, last);
+    emit_body(emit, "                    ", width, "l");
+    kiln__text_add(emit->text, "                }\n            }\n        }\n");
+}
+
+static void emit_turned(const struct kiln__emit *emit)
+{
+    uint32_t last = emit->form->rank - 1u, across = emit->form->across - 1u;
+    unsigned width = emit->form->vector;
+    kiln__text_add(emit->text,
+                   "    const %s first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
+                   "    const %s tiles%u = max(d%u / %d, (%s)1), tiles%u = max(d%u / %d, (%s)1);\n",
+                   emit->index, emit->index, across, across, KILN__TILE, emit->index, last, last,
+                   KILN__TILE, emit->index);
+    if (emit->form->streams)
+        kiln__text_add(emit->text,
+                       "    const int stream = wanted && d%u %% %u == 0 &&\n"
+                       "                       (size_t)(y0 + q0) %% (%u * sizeof *y0) == 0;\n",
+                       last, width, width);
+    kiln__text_add(emit->text, "    for (%s tile = first; tile < last; tile++) {\n", emit->index);
+    emit_tile(emit, across, last);
+    emit_blocks(emit, across, last);
+    kiln__text_add(emit->text, "    }\n}\n");
 }
 
 static void emit_grouped(const struct kiln__emit *emit)
@@ -142,8 +291,12 @@ static void emit_grouped(const struct kiln__emit *emit)
 
 void kiln__emit_map(const struct kiln__emit *emit)
 {
+    if (emit->form->across)
+        emit_turns(emit);
     emit_signature(emit);
-    if (emit->form->chunked)
+    if (emit->form->across)
+        emit_turned(emit);
+    else if (emit->form->chunked)
         emit_chunked(emit);
     else
         emit_grouped(emit);

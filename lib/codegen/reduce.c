@@ -31,9 +31,8 @@ static void emit_row_loop(const struct kiln__emit *emit)
     uint32_t inner = emit->form->rank - 1u;
     kiln__text_add(emit->text, "        for (%s r = from; r < to;) {\n", emit->index);
     if (emit->form->rank - emit->form->kept > 1)
-        kiln__text_add(emit->text,
-                       "            const %s count = min(d%u - r %% d%u, to - r);\n", emit->index,
-                       inner, inner);
+        kiln__text_add(emit->text, "            const %s count = min(d%u - r %% d%u, to - r);\n",
+                       emit->index, inner, inner);
     else
         kiln__text_add(emit->text, "            const %s count = to - r;\n", emit->index);
     kiln__emit_reduced_bases(emit, "            ", "r");
@@ -60,27 +59,57 @@ static void emit_rows(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "    }\n");
 }
 
-/* `width` results side by side. */
-static void emit_column_block(const struct kiln__emit *emit, unsigned width)
+/* Vectors of results side by side: the wider, the longer the runs that are read of each row. */
+static unsigned choose_column_vectors(const struct kiln__emit *emit)
 {
-    char position[48];
+    bool short_body = emit->group->reduced_step <= 6;
+    return !short_body ? 1 : kiln__emit_row(emit)->indexed ? 4 : 8;
+}
+
+/* `vectors` times `width` results side by side. */
+static void emit_column_block(const struct kiln__emit *emit, unsigned vectors, unsigned width)
+{
+    char position[48], at[32], place[48], a[16], j[16];
     struct kiln__type_name index = kiln__emit_type(KILN_I32, width);
     snprintf(position, sizeof position, "(%s)((int)r)", index.text);
-    kiln__emit_accumulators(emit, "            ", 0, 1, width);
+    kiln__emit_accumulators(emit, "            ", 0, vectors, width);
     kiln__text_add(emit->text, "            for (%s r = from; r < to; r++) {\n", emit->index);
     kiln__emit_reduced_bases(emit, "                ", "r");
-    kiln__emit_element(emit, "                ", 0, width, "i", position);
+    for (unsigned u = 0; u < vectors; u++) {
+        snprintf(at, sizeof at, "(i + %u)", u * width);
+        kiln__text_add(emit->text, "                {\n");
+        kiln__emit_element(emit, "                    ", u, width, at, position);
+        kiln__text_add(emit->text, "                }\n");
+    }
     kiln__text_add(emit->text, "            }\n");
-    if (kiln__emit_row(emit)->indexed)
-        kiln__text_add(emit->text,
-                       "            j0 = %s(j0 == " KILN__NO_POSITION ", (%s)((int)from), j0);\n",
-                       width > 1 ? "PICK_VECTOR" : "PICK", index.text);
-    kiln__emit_finish(emit, "            ", width, "a0", "j0", "p + i", "i");
+    for (unsigned u = 0; u < vectors; u++) {
+        snprintf(at, sizeof at, "(i + %u)", u * width);
+        snprintf(place, sizeof place, "p + i + %u", u * width);
+        snprintf(a, sizeof a, "a%u", u);
+        snprintf(j, sizeof j, "j%u", u);
+        kiln__text_add(emit->text, "            {\n");
+        if (kiln__emit_row(emit)->indexed)
+            kiln__text_add(emit->text,
+                           "                %s = %s(%s == " KILN__NO_POSITION
+                           ", (%s)((int)from), %s);\n",
+                           j, width > 1 ? "PICK_VECTOR" : "PICK", j, index.text, j);
+        kiln__emit_finish(emit, "                ", width, a, j, place, at);
+        kiln__text_add(emit->text, "            }\n");
+    }
+}
+
+/* Blocks of results while there are that many. */
+static void emit_column_loop(const struct kiln__emit *emit, unsigned vectors, unsigned width)
+{
+    kiln__text_add(emit->text, "        for (; i + %u <= count; i += %u) {\n", vectors * width,
+                   vectors * width);
+    emit_column_block(emit, vectors, width);
+    kiln__text_add(emit->text, "        }\n");
 }
 
 static void emit_columns(const struct kiln__emit *emit)
 {
-    unsigned width = emit->form->vector, inner = emit->form->kept - 1u;
+    unsigned vectors = choose_column_vectors(emit), inner = emit->form->kept - 1u;
     kiln__text_add(emit->text, "    for (%s p = first; p < last;) {\n", emit->index);
     if (inner)
         kiln__text_add(emit->text, "        const %s count = min(d%u - p %% d%u, last - p);\n",
@@ -88,13 +117,12 @@ static void emit_columns(const struct kiln__emit *emit)
     else
         kiln__text_add(emit->text, "        const %s count = last - p;\n", emit->index);
     kiln__emit_result_bases(emit, "        ", "p");
-    kiln__text_add(emit->text,
-                   "        %s i = 0;\n        for (; i + %u <= count; i += %u) {\n", emit->index,
-                   width, width);
-    emit_column_block(emit, width);
-    kiln__text_add(emit->text, "        }\n        for (; i < count; i++) {\n");
-    emit_column_block(emit, 1);
-    kiln__text_add(emit->text, "        }\n        p += count;\n    }\n");
+    kiln__text_add(emit->text, "        %s i = 0;\n", emit->index);
+    if (vectors > 1)
+        emit_column_loop(emit, vectors, emit->form->vector);
+    emit_column_loop(emit, 1, emit->form->vector);
+    emit_column_loop(emit, 1, 1);
+    kiln__text_add(emit->text, "        p += count;\n    }\n");
 }
 
 static void emit_final(const struct kiln__emit *emit)
@@ -103,7 +131,8 @@ static void emit_final(const struct kiln__emit *emit)
     kiln__emit_result_bases(emit, "        ", "p");
     kiln__emit_accumulators(emit, "        ", KILN__TOTAL, 1, 1);
     kiln__text_add(emit->text, "        for (%s s = 0; s < segments; s++) {\n", emit->index);
-    kiln__emit_merge(emit, "            ", KILN__TOTAL_VALUE, KILN__TOTAL_POSITION, "partial[partial_offset + s * n + p]",
+    kiln__emit_merge(emit, "            ", KILN__TOTAL_VALUE, KILN__TOTAL_POSITION,
+                     "partial[partial_offset + s * n + p]",
                      "partial_position[position_offset + s * n + p]");
     kiln__text_add(emit->text, "        }\n");
     kiln__emit_finish(emit, "        ", 1, KILN__TOTAL_VALUE, KILN__TOTAL_POSITION, "p", "0");

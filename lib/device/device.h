@@ -10,21 +10,21 @@
 
 /* How kernels for a device are shaped. Data, so that no code asks for a device's name. */
 struct kiln__traits {
-    const char *name;            /* of the row, for `kiln info` and `kiln explain` */
-    bool chunked;                /* local size 1, one long chunk per work-item (CPUs), instead of
-                                    work-groups whose neighbours touch neighbouring elements */
-    unsigned vector;             /* elements of a vector in generated loops */
-    unsigned chunks;             /* chunked: work-items to aim for in one launch */
-    unsigned min_chunk;          /* chunked: fewest elements worth a work-item */
-    unsigned work_group;         /* not chunked: work-items in a work-group */
-    bool live_host_pointers;     /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
-                                    with no map and unmap around the host's accesses */
-    bool nontemporal_stores;     /* compiles __builtin_nontemporal_store */
-    bool late_binary;            /* the binary is complete only after the first launch */
-    bool fast_math_functions;    /* the device's own exp, tanh, ... are fast; else kiln's are used */
-    bool emulates_fma;           /* fma() is slow and kiln's functions do without */
-    bool clblast;                /* CLBlast is the faster one for large products */
-    const char *build_options;   /* for every program */
+    const char *name;          /* of the row, for `kiln info` and `kiln explain` */
+    bool chunked;              /* local size 1, one long chunk per work-item (CPUs), instead of
+                                  work-groups whose neighbours touch neighbouring elements */
+    unsigned vector;           /* elements of a vector in generated loops */
+    unsigned chunks;           /* chunked: work-items to aim for in one launch */
+    unsigned min_chunk;        /* chunked: fewest elements worth a work-item */
+    unsigned work_group;       /* not chunked: work-items in a work-group */
+    bool live_host_pointers;   /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
+                                  with no map and unmap around the host's accesses */
+    bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */
+    bool late_binary;          /* the binary is complete only after the first launch */
+    bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
+    bool emulates_fma;         /* fma() is slow and kiln's functions do without */
+    bool clblast;              /* CLBlast is the faster one for large products */
+    const char *build_options; /* for every program */
 };
 
 struct kiln__device {
@@ -38,6 +38,10 @@ struct kiln__device {
  * Errors: NO_DEVICE, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__device_choose(const char *choice, struct kiln__device *device,
                                 struct kiln__error *error);
+
+/* Errors: FORKED in a child of a process that has looked for devices: drivers start threads then,
+ * which the child does not have, and its first command would wait for ever. */
+kiln_status kiln__device_check_process(struct kiln__error *error);
 
 /* Describe a device that the caller has; its index is SIZE_MAX if no platform lists it.
  * Errors: INVALID_ARGUMENT, DEVICE_ERROR. */

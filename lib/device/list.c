@@ -2,7 +2,9 @@
 #include "device/list.h"
 
 #include <CL/cl_ext.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/describe.h"
 #include "util/log.h"
@@ -78,9 +80,24 @@ static kiln_status add_platforms(struct kiln__device_list *list, cl_uint count,
     return status;
 }
 
+/* The process that first looked for devices, 0 before. */
+static atomic_int first_process;
+
+kiln_status kiln__device_check_process(struct kiln__error *error)
+{
+    int process = atomic_load(&first_process);
+    if (process == 0 || process == (int)getpid())
+        return KILN_OK;
+    return kiln__fail(error, KILN_FORKED,
+                      "OpenCL was used before a fork, and does not work in the child; fork before "
+                      "the first call, or let the child exec");
+}
+
 kiln_status kiln__device_list(struct kiln__device_list *list, struct kiln__error *error)
 {
+    int nobody = 0;
     *list = (struct kiln__device_list){0};
+    atomic_compare_exchange_strong(&first_process, &nobody, (int)getpid());
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(0, NULL, &count);
     if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !count))

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void kiln__graph_free(struct kiln__graph *graph)
 {
@@ -9,12 +10,35 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->requests);
 }
 
+void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
+{
+    memset(to, 0, sizeof *to);
+    to->kind = from->kind;
+    to->op = from->op;
+    to->type = from->type;
+    to->n_inputs = from->n_inputs;
+    memcpy(to->input, from->input, from->n_inputs * sizeof *from->input);
+    to->shape.rank = from->shape.rank;
+    memcpy(to->shape.dims, from->shape.dims, from->shape.rank * sizeof *from->shape.dims);
+    switch ((enum kiln__kind)from->kind) {
+    case KILN__UPLOAD:
+    case KILN__IMPORT: to->binding = from->binding; break;
+    case KILN__CONSTANT: to->value = from->value; break;
+    case KILN__REDUCE: to->axes = from->axes; break;
+    case KILN__VIEW: to->view = from->view; break;
+    case KILN__ELEMENTWISE:
+    case KILN__CAST:
+    case KILN__RESHAPE:
+    case KILN__MATMUL: break;
+    }
+}
+
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index)
 {
     struct kiln__node *place = kiln__vector_push(&graph->nodes);
     if (!place)
         return false;
-    *place = *node;
+    kiln__node_copy(place, node);
     *index = (uint32_t)(graph->nodes.count - 1);
     return true;
 }

@@ -29,12 +29,12 @@ enum kiln__view_name { KILN__TRANSPOSE, KILN__SLICE, KILN__BROADCAST, KILN__VIEW
 /* Element (i0, i1, ...) of a view is the input's element whose index in dimension d is start[d],
  * plus step[k] * i_k for the one k with source[k] == d. */
 struct kiln__view {
-    int8_t source[KILN_MAX_RANK];   /* per dimension of the view: dimension of the input, or -1 */
-    int64_t step[KILN_MAX_RANK];    /* per dimension of the view; 0 repeats */
-    int64_t start[KILN_MAX_RANK];   /* per dimension of the input */
+    int8_t source[KILN_MAX_RANK]; /* per dimension of the view: dimension of the input, or -1 */
+    int64_t step[KILN_MAX_RANK];  /* per dimension of the view; 0 repeats */
+    int64_t start[KILN_MAX_RANK]; /* per dimension of the input */
 };
 
-/* Compared and hashed as bytes: unused members are zero. */
+/* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     uint8_t kind; /* enum kiln__kind */
     uint8_t op;   /* enum kiln__elementwise, kiln__reduction or kiln__view_name */
@@ -64,6 +64,9 @@ struct kiln__graph {
 };
 
 void kiln__graph_free(struct kiln__graph *graph);
+
+/* Copy a node so that equal nodes have equal bytes: padding and unused members are zero. */
+void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);
 
 /* Append a copy of `node`; false without memory. */
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index);

@@ -39,8 +39,7 @@ static size_t broadcast_number(const struct kiln__shape *operand, const size_t *
 
 typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, double *result);
 
-static void evaluate_input(const struct evaluator *e, const struct kiln__node *node,
-                           double *result)
+static void evaluate_input(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const char *data = e->inputs[node->binding];
     size_t bytes = kiln_type_size((kiln_type)node->type);
@@ -56,6 +55,16 @@ static void evaluate_constant(const struct evaluator *e, const struct kiln__node
         result[i] = node->value;
 }
 
+/* An integer as its type holds it: it wraps around. Exact up to 2^53. */
+static double wrap(const struct kiln__node *node, double value)
+{
+    const struct kiln__type_row *row = kiln__type_row((kiln_type)node->type);
+    if (row->floating || (value >= row->lowest && value <= row->highest))
+        return value;
+    double count = row->highest - row->lowest + 1;
+    return value - floor((value - row->lowest) / count) * count;
+}
+
 static void evaluate_elementwise(const struct evaluator *e, const struct kiln__node *node,
                                  double *result)
 {
@@ -66,9 +75,9 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
         double operand[3] = {0};
         indices_of(&node->shape, i, index);
         for (unsigned k = 0; k < node->n_inputs; k++)
-            operand[k] = e->values[node->input[k]][broadcast_number(
-                &input_of(e, node, k)->shape, index, node->shape.rank)];
-        result[i] = row->host(operand[0], operand[1], operand[2], integer);
+            operand[k] = e->values[node->input[k]][broadcast_number(&input_of(e, node, k)->shape,
+                                                                    index, node->shape.rank)];
+        result[i] = wrap(node, row->host(operand[0], operand[1], operand[2], integer));
     }
 }
 
@@ -101,8 +110,7 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     size_t results = kiln__node_count(node), index[KILN_MAX_RANK], kept, place;
     double *best = calloc(results + 1, sizeof *best);
     for (size_t i = 0; best && i < results; i++) {
-        best[i] = kiln__identity_value((enum kiln__identity)row->identity,
-                                       (kiln_type)input->type);
+        best[i] = kiln__identity_value((enum kiln__identity)row->identity, (kiln_type)input->type);
         result[i] = row->indexed ? 0 : best[i];
     }
     for (size_t i = 0; best && i < kiln__node_count(input); i++) {
@@ -117,7 +125,7 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     }
     double n = results ? (double)(kiln__node_count(input) / results) : 0;
     for (size_t i = 0; i < results && !row->indexed; i++)
-        result[i] = row->host_finish(result[i], n);
+        result[i] = wrap(node, row->host_finish(result[i], n));
     free(best);
 }
 
@@ -167,10 +175,10 @@ static void evaluate_matmul(const struct evaluator *e, const struct kiln__node *
 }
 
 static evaluate *const evaluators[] = {
-    [KILN__UPLOAD] = evaluate_input,     [KILN__IMPORT] = evaluate_input,
+    [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
     [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
-    [KILN__CAST] = evaluate_cast,        [KILN__REDUCE] = evaluate_reduce,
-    [KILN__VIEW] = evaluate_view,        [KILN__RESHAPE] = evaluate_reshape,
+    [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
+    [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
     [KILN__MATMUL] = evaluate_matmul,
 };
 

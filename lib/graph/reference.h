@@ -12,7 +12,8 @@ struct kiln__reference {
 };
 
 /* Evaluate every node that a request needs. `inputs[binding]` is the content of an upload or
- * import. Values of integer type are exact as long as they fit their type. False without memory. */
+ * import. Values of integer type are exact, and wrap around, as long as they stay below 2^53 before
+ * that. False without memory. */
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,
                          struct kiln__reference *reference);
 void kiln__reference_free(struct kiln__reference *reference);

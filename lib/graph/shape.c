@@ -35,17 +35,31 @@ bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b)
     return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
 }
 
+static size_t from_the_end(const struct kiln__shape *shape, uint32_t i)
+{
+    return i <= shape->rank ? shape->dims[shape->rank - i] : 1;
+}
+
+bool kiln__shape_matches(const struct kiln__shape *a, const struct kiln__shape *b)
+{
+    for (uint32_t i = 1; i <= a->rank && i <= b->rank; i++) {
+        size_t x = from_the_end(a, i), y = from_the_end(b, i);
+        if (x != y && x != 1 && y != 1)
+            return false;
+    }
+    return true;
+}
+
 bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape *b,
                            struct kiln__shape *result)
 {
     uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     size_t dims[KILN_MAX_RANK];
+    if (!kiln__shape_matches(a, b))
+        return false;
     for (uint32_t i = 1; i <= rank; i++) {
-        size_t x = i <= a->rank ? a->dims[a->rank - i] : 1;
-        size_t y = i <= b->rank ? b->dims[b->rank - i] : 1;
-        if (x != y && x != 1 && y != 1)
-            return false;
-        dims[rank - i] = x == 1 ? y : x;
+        size_t x = from_the_end(a, i);
+        dims[rank - i] = x == 1 ? from_the_end(b, i) : x;
     }
     return kiln__shape_make(rank, dims, result);
 }

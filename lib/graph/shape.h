@@ -20,7 +20,10 @@ bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape
 size_t kiln__shape_count(const struct kiln__shape *shape);
 bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b);
 
-/* numpy's rule: aligned at the last dimension, 1 repeats. False if they do not fit. */
+/* numpy's rule: aligned at the last dimension, 1 repeats. */
+bool kiln__shape_matches(const struct kiln__shape *a, const struct kiln__shape *b);
+
+/* The shape of both together. False if they do not match, or the result has too many elements. */
 bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape *b,
                            struct kiln__shape *result);
 

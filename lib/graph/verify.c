@@ -12,8 +12,7 @@ static const struct kiln__node *input_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[i]];
 }
 
-static const char *check_elementwise(const struct kiln__graph *graph,
-                                     const struct kiln__node *node)
+static const char *check_elementwise(const struct kiln__graph *graph, const struct kiln__node *node)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
     struct kiln__shape shape = input_of(graph, node, 0)->shape;
@@ -99,14 +98,10 @@ static const struct {
     unsigned inputs_at_least;
     check *check;
 } checks[] = {
-    [KILN__UPLOAD] = {0, NULL},
-    [KILN__IMPORT] = {0, NULL},
-    [KILN__CONSTANT] = {0, NULL},
-    [KILN__ELEMENTWISE] = {1, check_elementwise},
-    [KILN__CAST] = {1, check_same_shape},
-    [KILN__REDUCE] = {1, check_reduce},
-    [KILN__VIEW] = {1, check_view},
-    [KILN__RESHAPE] = {1, check_reshape},
+    [KILN__UPLOAD] = {0, NULL},           [KILN__IMPORT] = {0, NULL},
+    [KILN__CONSTANT] = {0, NULL},         [KILN__ELEMENTWISE] = {1, check_elementwise},
+    [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
+    [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
     [KILN__MATMUL] = {2, check_matmul},
 };
 

@@ -11,6 +11,12 @@ static double kiln__host_sigmoid(double a)
     return a >= 0 ? 1 / (1 + exp(-a)) : exp(a) / (1 + exp(a));
 }
 
+/* The limit at -inf, where the product is NaN; gelu too. */
+static double kiln__host_swish(double a)
+{
+    return a == -INFINITY ? -0.0 : a * kiln__host_sigmoid(a);
+}
+
 static double kiln__host_gelu(double a)
 {
     return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));
@@ -55,8 +61,15 @@ const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
 #define INDEXED true
 const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 #define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end)     \
-    {#name,   kind,    empty,   KILN__##types,       KILN__IDENTITY_##identity,                    \
-     #combine, #finish, host_combine_##name, host_finish_##name},
+    {#name,                                                                                        \
+     kind,                                                                                         \
+     empty,                                                                                        \
+     KILN__##types,                                                                                \
+     KILN__IDENTITY_##identity,                                                                    \
+     #combine,                                                                                     \
+     #finish,                                                                                      \
+     host_combine_##name,                                                                          \
+     host_finish_##name},
 #include "ops/reduce.def"
 #undef KILN_REDUCE
 };

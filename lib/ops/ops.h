@@ -11,8 +11,8 @@
 /* ---- types ---- */
 
 struct kiln__type_row {
-    const char *name;     /* "f32" */
-    const char *device;   /* OpenCL C scalar type, "float"; vectors append their width */
+    const char *name;   /* "f32" */
+    const char *device; /* OpenCL C scalar type, "float"; vectors append their width */
     uint8_t bytes;
     bool floating;
     double lowest, highest; /* finite range */

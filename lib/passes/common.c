@@ -17,8 +17,10 @@ static bool make_table(struct kiln__rewrite *rewrite)
     return rewrite->table;
 }
 
-uint32_t kiln__rule_common(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rule_common(struct kiln__rewrite *rewrite, const struct kiln__node *given)
 {
+    struct kiln__node copy, *node = &copy;
+    kiln__node_copy(node, given);
     if (!rewrite->table && !make_table(rewrite))
         return KILN__NO_NODE;
     size_t mask = rewrite->table_size - 1;

@@ -41,8 +41,7 @@ static bool constant_value(const struct kiln__rewrite *rewrite, const struct kil
 
 static uint32_t fold_constant(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    struct kiln__node constant = {
-        .kind = KILN__CONSTANT, .type = node->type, .shape = node->shape};
+    struct kiln__node constant = {.kind = KILN__CONSTANT, .type = node->type, .shape = node->shape};
     if (kiln__node_is_movement(node))
         constant.value = input_of(rewrite, node, 0)->value;
     else if (!kiln__node_is_pointwise(node) || !constant_value(rewrite, node, &constant.value))

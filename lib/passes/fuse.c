@@ -84,8 +84,8 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
         uint32_t input = node->input[k];
         bool deeper = in_registers(fuser, input);
         size->steps += deeper ? fuser->sizes[input].steps : 1;
-        size->loads += deeper ? fuser->sizes[input].loads
-                              : node_at(fuser, input)->kind != KILN__CONSTANT;
+        size->loads +=
+            deeper ? fuser->sizes[input].loads : node_at(fuser, input)->kind != KILN__CONSTANT;
         size->cost += deeper ? fuser->sizes[input].cost : 0;
     }
 }

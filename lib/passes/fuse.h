@@ -16,7 +16,11 @@ struct kiln__fuser {
     struct kiln__fusion *fusion;
     struct kiln__layout *layouts; /* per node */
     struct kiln__size *sizes;     /* per node */
-    KILN__VECTOR(struct kiln__memo { uint32_t node; uint16_t step; }) memo; /* of one group */
+    KILN__VECTOR(struct kiln__memo {
+        uint32_t node;
+        uint16_t step;
+    })
+    memo; /* of one group */
 };
 
 bool kiln__form_groups(struct kiln__fuser *fuser);

@@ -45,9 +45,9 @@ struct kiln__store {
 };
 
 struct kiln__group {
-    uint8_t kind;   /* enum kiln__group_kind */
-    uint8_t op;     /* reduce: enum kiln__reduction */
-    uint32_t kept;  /* reduce: dimensions before the reduced ones */
+    uint8_t kind;          /* enum kiln__group_kind */
+    uint8_t op;            /* reduce: enum kiln__reduction */
+    uint32_t kept;         /* reduce: dimensions before the reduced ones */
     uint16_t reduced_step; /* reduce: the REDUCED step */
     struct kiln__shape shape;
     KILN__VECTOR(struct kiln__step) steps;
@@ -73,12 +73,12 @@ enum kiln__why {
 const char *kiln__why_text(enum kiln__why why);
 
 struct kiln__fusion {
-    struct kiln__graph graph;     /* after the passes; requests name materialized nodes */
-    uint8_t *why;                 /* per node: enum kiln__why */
-    bool *stored;                 /* per node: some kernel writes it to memory */
-    uint32_t *group_of;           /* per node: group that computes it as a root */
+    struct kiln__graph graph; /* after the passes; requests name materialized nodes */
+    uint8_t *why;             /* per node: enum kiln__why */
+    bool *stored;             /* per node: some kernel writes it to memory */
+    uint32_t *group_of;       /* per node: group that computes it as a root */
     KILN__VECTOR(struct kiln__group) groups; /* in the order in which they run */
-    uint64_t saved_bytes;         /* memory traffic of values that were never stored */
+    uint64_t saved_bytes;                    /* memory traffic of values that were never stored */
 };
 
 /* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */

@@ -65,9 +65,10 @@ static uint16_t add_scalar(struct builder *builder, const struct kiln__node *nod
         return 0;
     }
     *scalar = node->value;
-    return add_step(builder, (struct kiln__step){.kind = KILN__STEP_SCALAR,
-                                                 .type = node->type,
-                                                 .index = (uint16_t)(builder->group->scalars.count - 1)});
+    return add_step(builder,
+                    (struct kiln__step){.kind = KILN__STEP_SCALAR,
+                                        .type = node->type,
+                                        .index = (uint16_t)(builder->group->scalars.count - 1)});
 }
 
 /* Load `node` at the group's element: its dimensions stand at the group's dimensions `at`, aligned
@@ -85,8 +86,13 @@ static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t i
     return access;
 }
 
-static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t *at,
-                         uint32_t rank)
+static bool same_access(const struct kiln__access *a, const struct kiln__access *b)
+{
+    return a->node == b->node && a->offset == b->offset &&
+           !memcmp(a->stride, b->stride, sizeof a->stride);
+}
+
+static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t *at, uint32_t rank)
 {
     struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
     if (!access) {
@@ -233,9 +239,9 @@ static void form_matmul(struct builder *builder, uint32_t index)
 
 struct company {
     uint32_t group;
-    bool possible;  /* nothing that the root reads is made by a later group, or moved by this one */
-    bool direct;    /* the root uses a value of the group */
-    bool shares;    /* both load the same memory in the same way */
+    bool possible; /* nothing that the root reads is made by a later group, or moved by this one */
+    bool direct;   /* the root uses a value of the group */
+    bool shares;   /* both load the same memory in the same way */
 };
 
 static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group *group,
@@ -246,7 +252,7 @@ static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group 
         return false;
     struct kiln__access access = access_to(fuser, index, straight, shape->rank);
     for (size_t i = 0; i < group->accesses.count; i++)
-        if (!memcmp(&group->accesses.items[i], &access, sizeof access))
+        if (same_access(&group->accesses.items[i], &access))
             return true;
     return false;
 }
@@ -266,8 +272,9 @@ static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
         return;
     }
     uint32_t maker = fusion->group_of[fuser->layouts[index].base];
-    bool same_place = fuser->layouts[index].base == index &&
-                      kiln__node_count(node) == kiln__node_count(node_at(fuser, group->stores.items[0].node));
+    bool same_place =
+        fuser->layouts[index].base == index &&
+        kiln__node_count(node) == kiln__node_count(node_at(fuser, group->stores.items[0].node));
     if (maker != NO_GROUP && (maker > company->group || (maker == company->group && !same_place)))
         company->possible = false;
     company->direct |= maker == company->group;
@@ -279,11 +286,10 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
 {
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
-    return (1
-            && group->kind != KILN__GROUP_MATMUL
-            && kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape)
-            && group->steps.count + size->steps <= MOST_STEPS
-            && group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
+    return (1 && group->kind != KILN__GROUP_MATMUL &&
+            kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
+            group->steps.count + size->steps <= MOST_STEPS &&
+            group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
 }
 
 static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
@@ -325,12 +331,12 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
             share_loads(builder, node->input[k], false);
         return;
     }
-    struct kiln__access access =
-        access_to(fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
+    struct kiln__access access = access_to(
+        fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
     for (uint16_t i = 0; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
         if (step->kind == KILN__STEP_LOAD &&
-            !memcmp(&builder->group->accesses.items[step->index], &access, sizeof access)) {
+            same_access(&builder->group->accesses.items[step->index], &access)) {
             remember(builder, index, i);
             return;
         }
@@ -364,8 +370,7 @@ static void form_group(struct builder *builder, uint32_t index)
         form_matmul(builder, index);
     else
         form_map(builder, index);
-    fusion->group_of[index] =
-        company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
+    fusion->group_of[index] = company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
 }
 
 /* A store that no kernel loads and nobody asked for is not made. */
@@ -417,18 +422,12 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_LOAD:
         kiln__text_add(text, "load %%%u", group->accesses.items[step->index].node);
         break;
-    case KILN__STEP_SCALAR:
-        kiln__text_add(text, "%.9g", group->scalars.items[step->index]);
-        break;
-    case KILN__STEP_APPLY:
-        kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name);
-        break;
+    case KILN__STEP_SCALAR: kiln__text_add(text, "%.9g", group->scalars.items[step->index]); break;
+    case KILN__STEP_APPLY: kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name); break;
     case KILN__STEP_CONVERT:
         kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
         break;
-    case KILN__STEP_REDUCED:
-        kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name);
-        break;
+    case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name); break;
     }
     for (unsigned k = 0; k < step->n_args; k++)
         kiln__text_add(text, " v%u", step->args[k]);

@@ -30,8 +30,7 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
     if (node->kind == KILN__VIEW)
         return layout_of_view(node, input, below);
     layout = (struct kiln__layout){.base = below->base, .offset = below->offset};
-    layout.known =
-        kiln__shape_restride(&input->shape, below->stride, &node->shape, layout.stride);
+    layout.known = kiln__shape_restride(&input->shape, below->stride, &node->shape, layout.stride);
     return layout;
 }
 

@@ -9,8 +9,7 @@ static const struct {
 } passes[] = {
     {"dead", kiln__rule_dead},     /* first, so that later ones speak of live nodes only */
     {"common", kiln__rule_common}, /* before sink, which asks how often a value is used */
-    {"fold", kiln__rule_fold},
-    {"sink", kiln__rule_sink},
+    {"fold", kiln__rule_fold},     {"sink", kiln__rule_sink},
     {"fold", kiln__rule_fold},     /* sunk views meet views */
     {"common", kiln__rule_common}, /* views sunk from several places meet */
 };

@@ -18,9 +18,9 @@ struct kiln__rewrite {
     KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
     uint32_t *table;             /* scratch of the `common` rule: open-addressed node numbers */
     size_t table_size;
-    uint32_t current;            /* node of `from` being copied */
-    unsigned depth;              /* how deep the `sink` rule has gone */
-    struct kiln__text *log;      /* what changed, in words; NULL: not wanted */
+    uint32_t current;       /* node of `from` being copied */
+    unsigned depth;         /* how deep the `sink` rule has gone */
+    struct kiln__text *log; /* what changed, in words; NULL: not wanted */
 };
 
 /* Put `node`, whose inputs are nodes of `to`, into `to` in some form; returns the node that stands

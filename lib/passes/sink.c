@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Movements sink below elementwise operations, down to where elements are loaded: there a stride
- * says them, and the operations above fuse. transpose(a + b) becomes transpose(a) + transpose(b). */
+ * says them, and the operations above fuse. transpose(a + b) becomes transpose(a) + transpose(b).
+ */
 #include "passes/rewrite.h"
 
 /* Above this cost a value is not computed twice, nor once per repetition. */

@@ -14,8 +14,8 @@ enum kiln__argument_kind {
 };
 
 struct kiln__argument {
-    uint8_t kind;      /* enum kiln__argument_kind */
-    uint8_t item;      /* OFFSET: bytes of an element */
+    uint8_t kind; /* enum kiln__argument_kind */
+    uint8_t item; /* OFFSET: bytes of an element */
     uint32_t slot;
     int64_t integer;
     float real;
@@ -34,8 +34,13 @@ enum kiln__along {
     KILN__REPEATED,   /* one element for all */
     KILN__CONTIGUOUS, /* neighbours */
     KILN__STRIDED,
-    KILN__LINEAR      /* map: the element's number is its index, in all dimensions at once */
+    KILN__LINEAR, /* map: the element's number is its index, in all dimensions at once */
+    KILN__ACROSS  /* map: neighbours along the form's dimension `across`; read in square blocks
+                     that are turned in registers */
 };
+
+/* Maps with such an access go tile by tile: edge of a tile, in elements. */
+#define KILN__TILE 128
 
 /* How a reduction's vectors run. */
 enum kiln__direction { KILN__ALONG_ROWS, KILN__ALONG_COLUMNS };
@@ -55,6 +60,7 @@ struct kiln__form {
     uint8_t native_math; /* uses the device's own exp, tanh, ... */
     uint8_t no_fma;      /* and kiln's without fma() */
     uint8_t rank, kept;  /* dimensions after merging */
+    uint8_t across;      /* map: 1 + the dimension that ACROSS accesses lie along; 0: none does */
     uint8_t direction;   /* reduce: enum kiln__direction */
     uint8_t stage;       /* reduce: enum kiln__stage */
     uint8_t value_type;  /* reduce: kiln_type of the values */
@@ -64,22 +70,21 @@ struct kiln__form {
 #define KILN__MOST_ACCESSES 32
 
 struct kiln__launch {
-    uint8_t source;          /* enum kiln__source */
+    uint8_t source; /* enum kiln__source */
     uint32_t group;
-    struct kiln__form form;  /* generated texts */
-    const char *file;        /* template: name in kernels/, static */
-    char options[256];       /* template: build options */
-    const char *kernel;      /* name of the kernel, static */
+    struct kiln__form form; /* generated texts */
+    const char *file;       /* template: name in kernels/, static */
+    char options[256];      /* template: build options */
+    const char *kernel;     /* name of the kernel, static */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
     size_t global[3], local[3];
-    uint64_t bytes;          /* memory traffic at least */
+    uint64_t bytes; /* memory traffic at least */
 };
 
 /* Append an argument; false without memory. */
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
-bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements,
-                         size_t item);
+bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
 bool kiln__launch_index(struct kiln__launch *launch, int64_t value);
 bool kiln__launch_i32(struct kiln__launch *launch, int64_t value);
 bool kiln__launch_f32(struct kiln__launch *launch, float value);

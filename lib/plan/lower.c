@@ -47,8 +47,7 @@ size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t 
     return work > traits->vector ? chunk : kiln__divide_up(chunk, traits->vector) * traits->vector;
 }
 
-void kiln__launch_line(const struct kiln__traits *traits, size_t items,
-                       struct kiln__launch *launch)
+void kiln__launch_line(const struct kiln__traits *traits, size_t items, struct kiln__launch *launch)
 {
     launch->dimensions = 1;
     launch->local[0] = traits->chunked ? 1 : traits->work_group;
@@ -62,8 +61,8 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t slot = plan->slot_of[from->node];
     size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[from->node].type);
-    bool done = kiln__launch_memory(launch, slot) &&
-                kiln__launch_offset(launch, slot, from->offset, item);
+    bool done =
+        kiln__launch_memory(launch, slot) && kiln__launch_offset(launch, slot, from->offset, item);
     if (launch->form.along[access] == KILN__LINEAR)
         return done;
     for (uint32_t d = 0; d < space->rank; d++)
@@ -78,8 +77,8 @@ bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node, slot = plan->slot_of[node];
         size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[node].type);
-        done = done && kiln__launch_memory(launch, slot) &&
-               kiln__launch_offset(launch, slot, 0, item);
+        done =
+            done && kiln__launch_memory(launch, slot) && kiln__launch_offset(launch, slot, 0, item);
     }
     return done;
 }

@@ -2,8 +2,9 @@
 /* Map groups to launches.
  *
  * Arguments, as codegen/map.c declares them:
- *   count, [chunk], [stream], inner dimensions, then per access memory, offset and strides, per
- *   store memory and offset, and the scalars. */
+ *   count, [chunk], [stream], [first dimension], inner dimensions, then per access memory, offset
+ *   and strides, per store memory and offset, and the scalars. The count is one of elements, or of
+ *   tiles where the first dimension is told. */
 #include "plan/lower.h"
 
 /* Elements per vector: full width where elements are neighbours, else one by one on devices whose
@@ -30,27 +31,75 @@ static bool is_linear(const struct kiln__space *space, size_t access)
     return true;
 }
 
+/* 1 + the dimension along which an access has its neighbours where they do not lie along the last
+ * one: reading it in square blocks is worth while on devices that walk long runs. */
+static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__space *space,
+                             size_t accesses)
+{
+    uint32_t last = space->rank - 1;
+    if (!traits->chunked || traits->vector == 1 || space->dims[last] < traits->vector)
+        return 0;
+    for (size_t i = 0; i < accesses; i++) {
+        if (kiln__space_along(space, i, last) != KILN__STRIDED)
+            continue;
+        for (uint32_t d = 0; d < last; d++)
+            if (space->stride[i][d] == 1 && space->dims[d] >= traits->vector)
+                return (uint8_t)(d + 1);
+    }
+    return 0;
+}
+
+/* Turned maps know rows, not runs over all dimensions. */
+static enum kiln__along choose_along(const struct kiln__space *space, size_t access, uint8_t across)
+{
+    enum kiln__along along = kiln__space_along(space, access, space->rank - 1);
+    if (across && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
+        return KILN__ACROSS;
+    return !across && is_linear(space, access) ? KILN__LINEAR : along;
+}
+
 static void shape_form(const struct kiln__plan *plan, const struct kiln__group *group,
                        const struct kiln__space *space, struct kiln__form *form)
 {
+    const struct kiln__traits *traits = plan->options.device->traits;
     kiln__form_start(plan, group, space, form);
+    form->across = choose_across(traits, space, group->accesses.count);
     for (size_t i = 0; i < group->accesses.count; i++)
-        form->along[i] = (uint8_t)(is_linear(space, i) ? KILN__LINEAR
-                                                       : kiln__space_along(space, i, space->rank - 1));
-    form->vector = choose_vector(plan->options.device->traits, space, form, group->accesses.count);
+        form->along[i] = (uint8_t)choose_along(space, i, form->across);
+    form->vector = choose_vector(traits, space, form, group->accesses.count);
     form->aligned = kiln__form_is_aligned(plan, group, form);
-    form->streams = plan->options.device->traits->nontemporal_stores && space->rank == 1 &&
-                    group->stores.count == 1;
+    form->streams = traits->nontemporal_stores && group->stores.count == 1 &&
+                    (space->rank == 1 || form->across);
+}
+
+/* The last tile of a dimension takes what is left over, so that none is small. */
+static size_t tiles_along(size_t dim)
+{
+    return dim < KILN__TILE ? 1 : dim / KILN__TILE;
+}
+
+/* Of elements, or of tiles. */
+static size_t count_work(const struct kiln__space *space, const struct kiln__form *form)
+{
+    if (!form->across)
+        return space->kept_count;
+    size_t last = space->dims[space->rank - 1], across = space->dims[form->across - 1];
+    return space->kept_count / last / across * tiles_along(last) * tiles_along(across);
 }
 
 static void size_launch(const struct kiln__plan *plan, const struct kiln__space *space,
                         struct kiln__launch *launch, size_t *chunk)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
+    if (launch->form.across) {
+        size_t tiles = count_work(space, &launch->form);
+        *chunk = kiln__divide_up(tiles, traits->chunks);
+        kiln__launch_line(traits, kiln__divide_up(tiles, *chunk), launch);
+        return;
+    }
     *chunk = kiln__chunk_size(traits, space->kept_count, 1);
-    size_t items = traits->chunked
-                       ? kiln__divide_up(space->kept_count, *chunk)
-                       : kiln__divide_up(space->kept_count, launch->form.vector);
+    size_t items = traits->chunked ? kiln__divide_up(space->kept_count, *chunk)
+                                   : kiln__divide_up(space->kept_count, launch->form.vector);
     kiln__launch_line(traits, items, launch);
 }
 
@@ -67,10 +116,10 @@ bool kiln__lower_map(struct kiln__plan *plan, uint32_t index)
     size_launch(plan, &space, &launch, &chunk);
     launch.bytes = kiln__group_bytes(plan, group);
     bool stream = launch.bytes > plan->options.device->info.cache;
-    bool done = kiln__launch_index(&launch, (int64_t)space.kept_count);
+    bool done = kiln__launch_index(&launch, (int64_t)count_work(&space, &launch.form));
     done = done && (!launch.form.chunked || kiln__launch_index(&launch, (int64_t)chunk));
     done = done && (!launch.form.streams || kiln__launch_i32(&launch, stream));
-    for (uint32_t d = 1; d < space.rank; d++)
+    for (uint32_t d = launch.form.across ? 0 : 1; d < space.rank; d++)
         done = done && kiln__launch_index(&launch, (int64_t)space.dims[d]);
     for (size_t i = 0; i < group->accesses.count; i++)
         done = done && kiln__launch_access(plan, group, &space, &launch, i);

@@ -13,9 +13,8 @@ static const struct kiln__matmul_row *const rows[] = {
 
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
  * one. */
-static struct kiln__matrix matrix_of(const struct kiln__plan *plan,
-                                     const struct kiln__group *group, size_t access, int64_t m,
-                                     int64_t n)
+static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct kiln__group *group,
+                                     size_t access, int64_t m, int64_t n)
 {
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t rank = group->shape.rank;

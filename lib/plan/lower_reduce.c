@@ -52,8 +52,8 @@ static enum kiln__direction choose_direction(const struct kiln__group *group,
 static bool has_row_vectors(const struct kiln__group *group, const struct kiln__space *space,
                             const struct kiln__form *form)
 {
-    bool vectors = form->aligned && form->direction == KILN__ALONG_ROWS &&
-                   space->rank - space->kept == 1;
+    bool vectors =
+        form->aligned && form->direction == KILN__ALONG_ROWS && space->rank - space->kept == 1;
     for (size_t i = 0; i < group->accesses.count; i++)
         vectors = vectors && form->along[i] != KILN__STRIDED;
     return vectors;
@@ -75,6 +75,17 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
     form->aligned = form->aligned && form->vector > 1;
 }
 
+/* Along columns a chunk is whole vectors, and segments share in making enough chunks. */
+static size_t chunk_of(const struct kiln__traits *traits, const struct kiln__space *space,
+                       const struct cut *cut, const struct kiln__launch *launch)
+{
+    if (launch->form.direction == KILN__ALONG_ROWS)
+        return kiln__chunk_size(traits, space->kept_count, cut->length);
+    size_t chunks = cut->segments < traits->chunks ? traits->chunks / cut->segments : 1;
+    size_t chunk = kiln__divide_up(space->kept_count, chunks);
+    return kiln__divide_up(chunk, traits->vector) * traits->vector;
+}
+
 /* Chunked: a chunk of results per work-item. Otherwise `lanes` work-items per result along rows,
  * one per result along columns. The second dimension is the segment. */
 static size_t size_launch(const struct kiln__plan *plan, const struct kiln__space *space,
@@ -83,7 +94,7 @@ static size_t size_launch(const struct kiln__plan *plan, const struct kiln__spac
     const struct kiln__traits *traits = plan->options.device->traits;
     size_t parameter = 1;
     if (traits->chunked) {
-        parameter = kiln__chunk_size(traits, space->kept_count, cut->length);
+        parameter = chunk_of(traits, space, cut, launch);
         launch->global[0] = kiln__divide_up(space->kept_count, parameter);
         launch->local[0] = 1;
     } else {
@@ -156,8 +167,8 @@ bool kiln__lower_reduce(struct kiln__plan *plan, uint32_t index)
     if (space.kept_count == 0 || group->stores.count == 0)
         return true;
     struct cut cut = {.values = KILN__NO_SLOT, .positions = KILN__NO_SLOT};
-    cut_segments(plan->options.device->traits, choose_direction(group, &space),
-                 space.reduced_count, &cut);
+    cut_segments(plan->options.device->traits, choose_direction(group, &space), space.reduced_count,
+                 &cut);
     if (cut.segments == 1)
         return lower_stage(plan, index, &space, &cut, KILN__STAGE_WHOLE);
     size_t partials = space.kept_count * cut.segments;

@@ -27,11 +27,13 @@ static int64_t round_up(int64_t a, int64_t b)
 /* Sums that fit the registers of a vector width. */
 struct tiles {
     int64_t vector, packed_rows, packed_vectors, small_rows, small_vectors;
+    int64_t narrow_rows; /* small, one vector wide */
 };
 
 static const struct tiles *tiles_of(const struct kiln__plan *plan)
 {
-    static const struct tiles table[] = {{16, 6, 4, 8, 2}, {8, 6, 2, 6, 2}, {4, 4, 2, 4, 2}};
+    static const struct tiles table[] = {
+        {16, 6, 4, 8, 2, 12}, {8, 6, 2, 6, 2, 8}, {4, 4, 2, 4, 2, 8}};
     const struct tiles *tiles = table;
     while (tiles->vector > plan->options.device->traits->vector && tiles->vector > 4)
         tiles++;
@@ -78,7 +80,8 @@ static bool add_result(struct kiln__launch *launch, const struct kiln__matrix *c
 /* ---- packed: both operands copied into the order in which they are used ---- */
 
 #define BLOCK_DEPTH 256
-#define BLOCK_TILES 64 /* of rows of a in local memory at once */
+#define BLOCK_TILES 32   /* of rows of a in local memory at once */
+#define ITEMS_PER_UNIT 2 /* so that a late unit leaves less behind */
 
 /* Even shares of rows for all units, then of panels. */
 static void share_packed(const struct kiln__product *product, int64_t panels, int64_t tile,
@@ -104,11 +107,10 @@ static bool pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     snprintf(launch.options, sizeof launch.options, "%s", options);
     kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
                         product->b.batch ? product->batch : 1);
-    bool done = kiln__launch_memory(&launch, product->b.slot) &&
-                kiln__launch_memory(&launch, scratch) &&
-                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, product->n, product->k) &&
-                add_matrix(&launch, &product->b);
+    bool done =
+        kiln__launch_memory(&launch, product->b.slot) && kiln__launch_memory(&launch, scratch) &&
+        kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+        KILN__LAUNCH_INDICES(&launch, product->n, product->k) && add_matrix(&launch, &product->b);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -128,7 +130,8 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
              "-DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, BLOCK_DEPTH, (int)block,
              BLOCK_DEPTH);
-    share_packed(product, panels, tile, block, units_of(plan), &rows, &item_panels);
+    share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
+                 &item_panels);
     uint32_t scratch = kiln__plan_scratch(
         plan, (size_t)(packed * (product->b.batch ? product->batch : 1)) * sizeof(float) + 4);
     if (scratch == KILN__NO_SLOT || !pack(plan, group, product, launch.options, scratch, panels))
@@ -152,8 +155,7 @@ const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, alway
 static bool small_suits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     double work = (double)product->m * (double)product->n * (double)product->k;
-    return product->n <= 2 * tiles_of(plan)->vector || (product->m <= 128 && product->n <= 128) ||
-           work <= 1 << 21;
+    return product->n <= 2 * tiles_of(plan)->vector || work <= 1 << 24;
 }
 
 /* Panels first, since an item packs its own; rows where panels do not give even shares. */
@@ -167,8 +169,8 @@ static void share_small(const struct kiln__product *product, int64_t panels, int
         *item_panels = panels;
         parts = 1;
     }
-    int64_t blocks = least(divide_up(product->m, tile),
-                           most(1, divide_up(wanted, parts * product->batch)));
+    int64_t blocks =
+        least(divide_up(product->m, tile), most(1, divide_up(wanted, parts * product->batch)));
     blocks = most(blocks, divide_up(product->m, 512));
     *rows = round_up(most(1, divide_up(product->m, blocks)), tile);
 }
@@ -177,14 +179,16 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__product *product)
 {
     const struct tiles *tiles = tiles_of(plan);
-    int64_t vectors = product->n <= tiles->vector ? 1 : tiles->small_vectors;
+    bool narrow = product->n <= tiles->vector;
+    int64_t vectors = narrow ? 1 : tiles->small_vectors;
+    int64_t tile = narrow ? tiles->narrow_rows : tiles->small_rows;
     int64_t panels = divide_up(product->n, vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
-             (int)tiles->small_rows, (int)vectors, BLOCK_DEPTH);
-    share_small(product, panels, tiles->small_rows, units_of(plan), &rows, &item_panels);
+             (int)tile, (int)vectors, BLOCK_DEPTH);
+    share_small(product, panels, tile, units_of(plan), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
     bool done = add_memory(&launch, product->a.slot, product->b.slot, product->c.slot) &&
@@ -199,11 +203,25 @@ const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked, small_s
 
 /* ---- skinny: few rows, b read once where it is ---- */
 
-#define STRIP 1024
-
 static int few_rows(int64_t m)
 {
     return m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
+}
+
+/* The longest strip of sums in local memory: the longer the better, half of the memory at most. */
+static int strip_of(const struct kiln__plan *plan, int rows)
+{
+    int strip = 4096;
+    while (strip > 256 &&
+           (uint64_t)rows * (uint64_t)strip * 4 > plan->options.device->info.local_memory / 2)
+        strip /= 2;
+    return strip;
+}
+
+static void skinny_options(const struct kiln__plan *plan, int rows, struct kiln__launch *launch)
+{
+    snprintf(launch->options, sizeof launch->options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
+             (int)tiles_of(plan)->vector, rows, strip_of(plan, rows));
 }
 
 static bool is_skinny(const struct kiln__plan *plan, const struct kiln__product *product)
@@ -244,29 +262,29 @@ static struct kiln__product swapped(const struct kiln__product *product)
 }
 
 static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                       const char *options, uint32_t scratch, int64_t splits)
+                       bool is_swapped, uint32_t scratch, int64_t splits)
 {
     int64_t vector = tiles_of(plan)->vector;
     int64_t share = divide_up(product->n, most(1, units_of(plan) / product->m));
     int64_t columns = most(256, round_up(share, vector));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
-    snprintf(launch.options, sizeof launch.options, "%s", options);
+    skinny_options(plan, few_rows(product->m), &launch);
     kiln__product_range(&launch, divide_up(product->n, columns), product->m, product->batch);
-    bool done = kiln__launch_memory(&launch, scratch) &&
-                kiln__launch_memory(&launch, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
-                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-                add_result(&launch, &product->c) && KILN__LAUNCH_INDICES(&launch, columns);
+    bool done =
+        kiln__launch_memory(&launch, scratch) && kiln__launch_memory(&launch, product->c.slot) &&
+        KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
+        kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+        add_result(&launch, &product->c) && KILN__LAUNCH_INDICES(&launch, columns, is_swapped);
     return kiln__plan_launch(plan, &launch, done);
 }
 
-static bool lower_skinny(struct kiln__plan *plan, uint32_t group,
-                         const struct kiln__product *given)
+static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
 {
-    const struct kiln__product product = is_skinny(plan, given) ? *given : swapped(given);
+    const bool is_swapped = !is_skinny(plan, given);
+    const struct kiln__product product = is_swapped ? swapped(given) : *given;
     int64_t vector = tiles_of(plan)->vector, m = product.m, n = product.n;
-    int64_t strips = divide_up(n, STRIP);
+    int64_t strips = divide_up(n, strip_of(plan, few_rows(m)));
     int64_t columns = round_up(divide_up(n, strips), vector);
     strips = divide_up(n, columns);
     /* Enough items for all units, none with less than 64 lines of b. */
@@ -276,8 +294,7 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group,
     splits = most(1, divide_up(product.k, depth));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
-    snprintf(launch.options, sizeof launch.options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
-             (int)vector, few_rows(m), STRIP);
+    skinny_options(plan, few_rows(m), &launch);
     uint32_t out = product.c.slot;
     if (splits > 1)
         out = kiln__plan_scratch(plan, (size_t)(product.batch * splits * m * n) * sizeof(float));
@@ -285,21 +302,17 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group,
         return false;
     kiln__product_range(&launch, strips, splits, product.batch);
     bool done = add_memory(&launch, product.a.slot, product.b.slot, out) &&
-                KILN__LAUNCH_INDICES(&launch, m, n, product.k) &&
-                add_matrix(&launch, &product.a) &&
+                KILN__LAUNCH_INDICES(&launch, m, n, product.k) && add_matrix(&launch, &product.a) &&
                 kiln__launch_offset(&launch, product.b.slot, product.b.offset, sizeof(float)) &&
                 KILN__LAUNCH_INDICES(&launch, product.b.row, product.b.batch) &&
-                kiln__launch_offset(&launch, out, splits > 1 ? 0 : product.c.offset,
-                                    sizeof(float));
+                kiln__launch_offset(&launch, out, splits > 1 ? 0 : product.c.offset, sizeof(float));
     if (splits == 1)
-        done = done && KILN__LAUNCH_INDICES(&launch, product.c.row, 0, product.c.batch, columns,
-                                            depth);
+        done = done && KILN__LAUNCH_INDICES(&launch, product.c.row, 0, product.c.batch);
     else
-        done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n, columns, depth);
-    char options[sizeof launch.options];
-    snprintf(options, sizeof options, "%s", launch.options);
+        done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n);
+    done = done && KILN__LAUNCH_INDICES(&launch, columns, depth, is_swapped);
     return kiln__plan_launch(plan, &launch, done) &&
-           (splits == 1 || sum_splits(plan, group, &product, options, out, splits));
+           (splits == 1 || sum_splits(plan, group, &product, is_swapped, out, splits));
 }
 
 const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, skinny_suits,
@@ -313,20 +326,17 @@ static bool dots_fits(const struct kiln__plan *plan, const struct kiln__product 
            (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
 }
 
-static bool lower_dots(struct kiln__plan *plan, uint32_t group,
-                       const struct kiln__product *product)
+static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
 {
     bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
     int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
     const struct kiln__matrix *f = columns ? &product->b : &product->a;
     const struct kiln__matrix *g = columns ? &product->a : &product->b;
     /* About 4 items per unit, of 16 rows and more. */
-    int64_t item =
-        most(16, round_up(divide_up(many * product->batch, units_of(plan) * 4), 8));
+    int64_t item = most(16, round_up(divide_up(many * product->batch, units_of(plan) * 4), 8));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
-    snprintf(launch.options, sizeof launch.options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
-             (int)tiles_of(plan)->vector, few_rows(few), STRIP);
+    skinny_options(plan, few_rows(few), &launch);
     kiln__product_range(&launch, divide_up(many, item), product->batch, 1);
     bool done = add_memory(&launch, f->slot, g->slot, product->c.slot) &&
                 KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
@@ -336,8 +346,7 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group,
                 KILN__LAUNCH_INDICES(&launch, columns ? g->row : g->column, g->batch) &&
                 kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
                 KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row,
-                                     columns ? product->c.row : 1, product->c.batch, item,
-                                     columns);
+                                     columns ? product->c.row : 1, product->c.batch, item, columns);
     return kiln__plan_launch(plan, &launch, done);
 }
 

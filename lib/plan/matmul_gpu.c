@@ -64,8 +64,8 @@ static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
              "-DTRANSPOSE_B=%d -DALIGNED=%d",
              (int)tile.size, (int)tile.size, DEPTH, (int)tile.item, (int)tile.item,
              product->a.column != 1, product->b.column != 1, aligned);
-    kiln__product_range(&launch, tiles(product->n, tile.size) * items,
-                        tiles(product->m, tile.size), product->batch);
+    kiln__product_range(&launch, tiles(product->n, tile.size) * items, tiles(product->m, tile.size),
+                        product->batch);
     launch.local[0] = (size_t)items;
     bool done = kiln__launch_memory(&launch, product->a.slot) &&
                 kiln__launch_memory(&launch, product->b.slot) &&
@@ -109,11 +109,11 @@ static bool lower_clblast(struct kiln__plan *plan, uint32_t group,
     for (int i = 0; i < 3; i++)
         done = done && kiln__launch_memory(&launch, matrices[i]->slot) &&
                kiln__launch_offset(&launch, matrices[i]->slot, matrices[i]->offset, sizeof(float));
-    done = done && KILN__LAUNCH_INDICES(
-                       &launch, product->m, product->n, product->k, product->batch,
-                       kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
-                       product->c.row, product->a.column != 1, product->b.column != 1,
-                       product->a.batch, product->b.batch, product->c.batch);
+    done =
+        done && KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch,
+                                     kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
+                                     product->c.row, product->a.column != 1, product->b.column != 1,
+                                     product->a.batch, product->b.batch, product->c.batch);
     return kiln__plan_launch(plan, &launch, done);
 }
 

@@ -85,10 +85,10 @@ static bool add_uploads(struct kiln__plan *plan, const struct kiln__group *group
         uploaded[node] = true;
         if (kiln__node_bytes(node_at(plan, node)) == 0)
             continue;
-        if (!add_step(plan, (struct kiln__plan_step){
-                                .kind = KILN__STEP_UPLOAD,
-                                .slot = plan->slot_of[node],
-                                .binding = (uint32_t)node_at(plan, node)->binding}))
+        if (!add_step(plan,
+                      (struct kiln__plan_step){.kind = KILN__STEP_UPLOAD,
+                                               .slot = plan->slot_of[node],
+                                               .binding = (uint32_t)node_at(plan, node)->binding}))
             return false;
     }
     return true;

@@ -10,14 +10,14 @@
 
 /* Where a value lives while the plan runs. */
 enum kiln__place {
-    KILN__PLACE_ARENA,  /* in the memory that the plan's intermediates share */
-    KILN__PLACE_INPUT,  /* in what input `binding` is bound to */
-    KILN__PLACE_RESULT  /* in what result `binding` is bound to */
+    KILN__PLACE_ARENA, /* in the memory that the plan's intermediates share */
+    KILN__PLACE_INPUT, /* in what input `binding` is bound to */
+    KILN__PLACE_RESULT /* in what result `binding` is bound to */
 };
 
 struct kiln__slot {
-    uint32_t node;        /* KILN__SCRATCH: working memory of one launch */
-    uint8_t place;        /* enum kiln__place */
+    uint32_t node; /* KILN__SCRATCH: working memory of one launch */
+    uint8_t place; /* enum kiln__place */
     uint32_t binding;
     size_t bytes;
     size_t offset;        /* of an arena slot, in bytes */
@@ -51,9 +51,9 @@ struct kiln__plan {
     KILN__VECTOR(struct kiln__slot) slots;
     KILN__VECTOR(struct kiln__launch) launches;
     KILN__VECTOR(struct kiln__plan_step) steps;
-    uint32_t *slot_of;       /* per node: its slot, or KILN__NO_SLOT */
+    uint32_t *slot_of; /* per node: its slot, or KILN__NO_SLOT */
     size_t arena_bytes;
-    uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
+    uint64_t unshared_bytes;      /* what the arena would take if nothing shared memory */
     struct kiln__text passes_log; /* only if explanations are wanted */
 };
 #define KILN__NO_SLOT UINT32_MAX

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The space that a generated kernel visits: a group's dimensions after merging neighbours that
- * every access walks as one run. Few dimensions make short texts, and one text serves many shapes. */
+ * every access walks as one run. Few dimensions make short texts, and one text serves many shapes.
+ */
 #ifndef KILN_PLAN_SPACE_H
 #define KILN_PLAN_SPACE_H
 
@@ -10,7 +11,7 @@ struct kiln__space {
     uint32_t rank, kept; /* reduce: the first `kept` dimensions are kept; map: all are */
     size_t dims[KILN_MAX_RANK];
     int64_t stride[KILN__MOST_ACCESSES][KILN_MAX_RANK]; /* per access */
-    size_t kept_count, reduced_count; /* elements */
+    size_t kept_count, reduced_count;                   /* elements */
 };
 
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space);

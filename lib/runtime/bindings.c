@@ -23,8 +23,7 @@ void kiln__bindings_free(struct kiln__bindings *bindings)
     bindings->checked = false;
 }
 
-void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding,
-                         void *host)
+void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding, void *host)
 {
     if (binding->host == host)
         return;
@@ -54,11 +53,12 @@ void kiln__bindings_check(struct kiln__bindings *bindings)
         bindings->inputs.items[i].detached = misaligned(&bindings->inputs.items[i]);
     for (size_t i = 0; i < bindings->results.count; i++) {
         struct kiln__binding *result = &bindings->results.items[i];
-        result->detached = misaligned(result);
-        for (size_t k = 0; k < bindings->inputs.count && !result->detached; k++)
-            result->detached = overlap(result, &bindings->inputs.items[k]);
-        for (size_t k = 0; k < i && !result->detached; k++)
-            result->detached = overlap(result, &bindings->results.items[k]);
+        result->overlaps = false;
+        for (size_t k = 0; k < bindings->inputs.count && !result->overlaps; k++)
+            result->overlaps = overlap(result, &bindings->inputs.items[k]);
+        for (size_t k = 0; k < i && !result->overlaps; k++)
+            result->overlaps = overlap(result, &bindings->results.items[k]);
+        result->detached = result->overlaps || misaligned(result);
     }
     bindings->checked = true;
 }

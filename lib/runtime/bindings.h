@@ -7,11 +7,12 @@
 #include "util/vector.h"
 
 struct kiln__binding {
-    void *host;     /* of an upload (only read) or a read; NULL: a buffer */
+    void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
-    size_t item;    /* bytes of an element */
-    cl_mem memory;  /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
-    bool detached;  /* kernels must not work on it directly: a copy goes between */
+    size_t item;   /* bytes of an element */
+    cl_mem memory; /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
+    bool detached; /* kernels must not work on it directly: a copy goes between */
+    bool overlaps; /* a result whose memory others use too: written after everything else */
 };
 
 struct kiln__bindings {

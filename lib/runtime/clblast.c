@@ -19,8 +19,7 @@ static CLBlastTranspose transpose_at(const struct kiln__launch *launch,
 }
 
 kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
-                                  const cl_mem *memory, cl_event *event,
-                                  struct kiln__error *error)
+                                  const cl_mem *memory, cl_event *event, struct kiln__error *error)
 {
     const struct kiln__argument *arguments = launch->arguments.items;
     cl_mem a = memory[arguments[KILN__CLBLAST_A].slot];
@@ -32,20 +31,19 @@ kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__lau
     CLBlastTranspose transpose_b = transpose_at(launch, KILN__CLBLAST_B_TRANSPOSED);
     CLBlastStatusCode code;
     if (batch == 1)
-        code = CLBlastSgemm(CLBlastLayoutRowMajor, transpose_a, transpose_b, m, n, k, 1.0f, a,
-                            size_at(launch, KILN__CLBLAST_A_OFFSET),
-                            size_at(launch, KILN__CLBLAST_A_LEAD), b,
-                            size_at(launch, KILN__CLBLAST_B_OFFSET),
-                            size_at(launch, KILN__CLBLAST_B_LEAD), 0.0f, c,
-                            size_at(launch, KILN__CLBLAST_C_OFFSET),
-                            size_at(launch, KILN__CLBLAST_C_LEAD), &queue, event);
+        code = CLBlastSgemm(
+            CLBlastLayoutRowMajor, transpose_a, transpose_b, m, n, k, 1.0f, a,
+            size_at(launch, KILN__CLBLAST_A_OFFSET), size_at(launch, KILN__CLBLAST_A_LEAD), b,
+            size_at(launch, KILN__CLBLAST_B_OFFSET), size_at(launch, KILN__CLBLAST_B_LEAD), 0.0f, c,
+            size_at(launch, KILN__CLBLAST_C_OFFSET), size_at(launch, KILN__CLBLAST_C_LEAD), &queue,
+            event);
     else
         code = CLBlastSgemmStridedBatched(
             CLBlastLayoutRowMajor, transpose_a, transpose_b, m, n, k, 1.0f, a,
             size_at(launch, KILN__CLBLAST_A_OFFSET), size_at(launch, KILN__CLBLAST_A_LEAD),
             size_at(launch, KILN__CLBLAST_A_STRIDE), b, size_at(launch, KILN__CLBLAST_B_OFFSET),
-            size_at(launch, KILN__CLBLAST_B_LEAD), size_at(launch, KILN__CLBLAST_B_STRIDE), 0.0f,
-            c, size_at(launch, KILN__CLBLAST_C_OFFSET), size_at(launch, KILN__CLBLAST_C_LEAD),
+            size_at(launch, KILN__CLBLAST_B_LEAD), size_at(launch, KILN__CLBLAST_B_STRIDE), 0.0f, c,
+            size_at(launch, KILN__CLBLAST_C_OFFSET), size_at(launch, KILN__CLBLAST_C_LEAD),
             size_at(launch, KILN__CLBLAST_C_STRIDE), batch, &queue, event);
     if (code == CLBlastSuccess)
         return KILN_OK;
@@ -55,8 +53,7 @@ kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__lau
 #else
 
 kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
-                                  const cl_mem *memory, cl_event *event,
-                                  struct kiln__error *error)
+                                  const cl_mem *memory, cl_event *event, struct kiln__error *error)
 {
     (void)queue, (void)launch, (void)memory, (void)event;
     return kiln__fail(error, KILN_UNSUPPORTED, "kiln_matmul: this build has no CLBlast");

@@ -10,7 +10,6 @@
  * kernel, which is the end of all of them on an in-order queue.
  * Errors: DEVICE_ERROR, UNSUPPORTED in a build without CLBlast. */
 kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
-                                  const cl_mem *memory, cl_event *event,
-                                  struct kiln__error *error);
+                                  const cl_mem *memory, cl_event *event, struct kiln__error *error);
 
 #endif

@@ -34,8 +34,8 @@ static kiln_status wrap_host(struct kiln__commands *commands, struct kiln__bindi
     cl_int code;
     bool kept = runtime_of(commands)->host_mode == KILN__HOST_LIVE;
     cl_mem_flags flags = CL_MEM_USE_HOST_PTR | (is_input ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE);
-    *memory = clCreateBuffer(runtime_of(commands)->context, flags, binding->bytes, binding->host,
-                             &code);
+    *memory =
+        clCreateBuffer(runtime_of(commands)->context, flags, binding->bytes, binding->host, &code);
     if (code) {
         *memory = NULL;
         return kiln__cl_fail(error, "clCreateBuffer", code);
@@ -63,6 +63,27 @@ static kiln_status place_binding(struct kiln__commands *commands, struct kiln__b
     return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
 }
 
+static struct kiln__binding *result_of(const struct kiln__commands *commands,
+                                       const struct kiln__plan_step *step)
+{
+    bool delivers = step->kind == KILN__STEP_DOWNLOAD || step->kind == KILN__STEP_COPY;
+    return delivers ? &commands->bindings->results.items[step->binding] : NULL;
+}
+
+/* A delivery to memory that later steps still read goes to a stand-in first. */
+static kiln_status hold_deliveries(struct kiln__commands *commands, struct kiln__error *error)
+{
+    const struct kiln__plan *plan = commands->ready->plan;
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < plan->steps.count && !status; i++) {
+        cl_mem memory;
+        struct kiln__binding *result = result_of(commands, &plan->steps.items[i]);
+        if (result && result->overlaps)
+            status = take_stand_in(commands, result, false, &memory, error);
+    }
+    return status;
+}
+
 kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__error *error)
 {
     struct kiln__ready *ready = commands->ready;
@@ -81,7 +102,7 @@ kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__e
                                             : &commands->bindings->results.items[slot->binding];
         status = place_binding(commands, binding, is_input, &ready->memory[i], error);
     }
-    return status;
+    return status ? status : hold_deliveries(commands, error);
 }
 
 void kiln__commands_end(struct kiln__commands *commands)
@@ -165,8 +186,8 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
     const struct kiln__launch *launch = &commands->ready->plan->launches.items[index];
     cl_event own, *event = next_event(commands, &own);
     if (launch->source == KILN__SOURCE_CLBLAST) {
-        kiln_status status = kiln__clblast_enqueue(runtime->queue, launch, commands->ready->memory,
-                                                   event, error);
+        kiln_status status =
+            kiln__clblast_enqueue(runtime->queue, launch, commands->ready->memory, event, error);
         if (status)
             return status;
     } else {
@@ -181,6 +202,15 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
     return KILN_OK;
 }
 
+static cl_mem stand_in_of(const struct kiln__commands *commands,
+                          const struct kiln__binding *binding)
+{
+    for (size_t i = 0; i < commands->stand_ins.count; i++)
+        if (commands->stand_ins.items[i].binding == binding)
+            return commands->stand_ins.items[i].memory;
+    return NULL;
+}
+
 static kiln_status run_step(struct kiln__commands *commands, const struct kiln__plan_step *step,
                             struct kiln__error *error)
 {
@@ -192,7 +222,9 @@ static kiln_status run_step(struct kiln__commands *commands, const struct kiln__
     if (step->kind == KILN__STEP_UPLOAD)
         return upload(commands, memory, offset, &commands->bindings->inputs.items[step->binding],
                       error);
-    const struct kiln__binding *result = &commands->bindings->results.items[step->binding];
+    const struct kiln__binding *result = result_of(commands, step);
+    if (result->overlaps)
+        return copy(commands, memory, offset, stand_in_of(commands, result), result->bytes, error);
     if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, memory, offset, result, error);
     return copy(commands, memory, offset, result->memory, result->bytes, error);
@@ -243,8 +275,7 @@ static kiln_status show_results(struct kiln__commands *commands, struct kiln__er
 /* A batch that has nothing to do still completes, after what came before it. */
 static kiln_status mark_end(struct kiln__commands *commands, struct kiln__error *error)
 {
-    cl_int code =
-        clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, commands->done);
+    cl_int code = clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, commands->done);
     return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code) : KILN_OK;
 }
 

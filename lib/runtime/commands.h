@@ -24,19 +24,21 @@ struct kiln__ready {
 struct kiln__commands {
     struct kiln__ready *ready;
     struct kiln__bindings *bindings;
-    cl_event *done;             /* receives the last command's event */
+    cl_event *done; /* receives the last command's event */
     cl_mem arena;
     KILN__VECTOR(struct kiln__stand_in {
         cl_mem memory;
         struct kiln__binding *binding;
         bool is_input;
-    }) stand_ins;               /* pool memory between kernels and detached bindings */
+    })
+    stand_ins; /* pool memory between kernels and detached bindings */
     KILN__VECTOR(struct kiln__wrapper {
         cl_mem memory;
-        size_t result_bytes;    /* 0 of an input */
-    }) wrappers;                /* around host memory, for this run only */
-    size_t shows;               /* wrappers of results */
-    size_t left;                /* commands still to come: the last gets the event */
+        size_t result_bytes; /* 0 of an input */
+    })
+    wrappers;     /* around host memory, for this run only */
+    size_t shows; /* wrappers of results */
+    size_t left;  /* commands still to come: the last gets the event */
 };
 
 /* Memory for every slot, in ready->memory. */

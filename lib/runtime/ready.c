@@ -22,9 +22,9 @@ static kiln_status find_program(struct kiln__ready *ready, const struct kiln__la
         if (name.failed || source.failed)
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
         else
-            status = kiln__programs_get(ready->runtime->programs, name.data, name.length,
-                                        source.data, launch->options, launch->kernel, program,
-                                        error);
+            status =
+                kiln__programs_get(ready->runtime->programs, name.data, name.length, source.data,
+                                   launch->options, launch->kernel, program, error);
     }
     kiln__text_free(&name);
     kiln__text_free(&source);
@@ -128,13 +128,17 @@ kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln_
     return status;
 }
 
+static void forget(struct kiln__ready *ready, size_t slot)
+{
+    if (ready->bound[slot])
+        clReleaseMemObject(ready->bound[slot]);
+    ready->bound[slot] = NULL;
+}
+
 void kiln__ready_rest(struct kiln__ready *ready)
 {
-    for (size_t i = 0; ready->bound && i < ready->plan->slots.count; i++) {
-        if (ready->bound[i])
-            clReleaseMemObject(ready->bound[i]);
-        ready->bound[i] = NULL;
-    }
+    for (size_t i = 0; ready->bound && i < ready->plan->slots.count; i++)
+        forget(ready, i);
 }
 
 void kiln__ready_destroy(struct kiln__ready *ready)
@@ -164,6 +168,7 @@ static kiln_status bind_arguments(struct kiln__ready *ready, struct kiln__error 
         cl_mem memory = ready->memory[s];
         if (memory == ready->bound[s] || !memory)
             continue;
+        forget(ready, s); /* should a call fail, all arguments are set again next time */
         for (uint32_t u = ready->first_use[s]; u < ready->first_use[s + 1]; u++) {
             const struct kiln__use *use = &ready->uses.items[u];
             if (!ready->kernels[use->launch])
@@ -173,11 +178,8 @@ static kiln_status bind_arguments(struct kiln__ready *ready, struct kiln__error 
             if (code)
                 return kiln__cl_fail(error, "clSetKernelArg", code);
         }
-        if (clRetainMemObject(memory))
-            continue; /* not remembered: set again next time */
-        if (ready->bound[s])
-            clReleaseMemObject(ready->bound[s]);
-        ready->bound[s] = memory;
+        if (!clRetainMemObject(memory))
+            ready->bound[s] = memory;
     }
     return KILN_OK;
 }

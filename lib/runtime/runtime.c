@@ -9,5 +9,6 @@ kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
     if (runtime->process == getpid())
         return KILN_OK;
     return kiln__fail(error, KILN_FORKED,
-                      "kiln: the context was made before a fork; make a new one in the child");
+                      "kiln: the context was made before a fork, and OpenCL does not work in the "
+                      "child; fork before the first call, or let the child exec");
 }

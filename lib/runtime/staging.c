@@ -59,8 +59,8 @@ static void allocate(struct kiln__staging *staging)
 {
     cl_int code;
     staging->tried = true;
-    staging->pinned = clCreateBuffer(staging->context, CL_MEM_ALLOC_HOST_PTR,
-                                     PIECES * PIECE_BYTES, NULL, &code);
+    staging->pinned =
+        clCreateBuffer(staging->context, CL_MEM_ALLOC_HOST_PTR, PIECES * PIECE_BYTES, NULL, &code);
     if (code) {
         staging->pinned = NULL;
         return;
@@ -72,28 +72,36 @@ static void allocate(struct kiln__staging *staging)
         staging->mapped = NULL;
 }
 
+/* Until nothing reads the piece any more: its transfer has completed, or failed. */
+static cl_int await(struct piece *piece)
+{
+    cl_int code = piece->busy ? clWaitForEvents(1, &piece->busy) : CL_SUCCESS;
+    if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+        return code;
+    if (piece->busy)
+        clReleaseEvent(piece->busy);
+    piece->busy = NULL;
+    return CL_SUCCESS;
+}
+
 /* Copy through the next piece; it is free when the transfer that read it last has completed. */
 static cl_int stage(struct kiln__staging *staging, cl_mem memory, size_t offset, const void *data,
                     size_t bytes, cl_event *event)
 {
     unsigned i = staging->next++ % PIECES;
     struct piece *piece = &staging->pieces[i];
-    if (piece->busy) {
-        clWaitForEvents(1, &piece->busy);
-        clReleaseEvent(piece->busy);
-        piece->busy = NULL;
-    }
+    cl_int code = await(piece);
+    if (code)
+        return code;
     char *pinned = staging->mapped + i * PIECE_BYTES;
     memcpy(pinned, data, bytes);
-    cl_int code = clEnqueueWriteBuffer(staging->queue, memory, CL_FALSE, offset, bytes, pinned, 0,
-                                       NULL, &piece->busy);
-    if (code) {
+    code = clEnqueueWriteBuffer(staging->queue, memory, CL_FALSE, offset, bytes, pinned, 0, NULL,
+                                &piece->busy);
+    if (code)
         piece->busy = NULL;
-        return code;
-    }
-    if (event && !clRetainEvent(piece->busy))
+    else if (event && !(code = clRetainEvent(piece->busy)))
         *event = piece->busy;
-    return CL_SUCCESS;
+    return code;
 }
 
 kiln_status kiln__staging_upload(struct kiln__staging *staging, cl_mem memory, size_t offset,

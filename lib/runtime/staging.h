@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pinned memory on the way to a device with memory of its own. A copy into pinned memory and a
  * transfer from there leave the caller's thread free while the transfer runs, and small transfers
- * start sooner; large ones from pageable memory are left to the driver, which stages them itself. */
+ * start sooner; large ones from pageable memory are left to the driver, which stages them itself.
+ */
 #ifndef KILN_RUNTIME_STAGING_H
 #define KILN_RUNTIME_STAGING_H
 

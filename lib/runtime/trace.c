@@ -20,7 +20,7 @@
 struct span {
     char name[40];
     uint64_t bytes;
-    cl_event event; /* NULL once the times are read */
+    cl_event event;                             /* NULL once the times are read */
     cl_ulong queued, submitted, started, ended; /* ns of the device's clock */
 };
 
@@ -52,8 +52,8 @@ static void read_times(struct span *span)
                             &span->submitted, NULL);
     clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_START, sizeof span->started,
                             &span->started, NULL);
-    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_END, sizeof span->ended,
-                            &span->ended, NULL);
+    clGetEventProfilingInfo(span->event, CL_PROFILING_COMMAND_END, sizeof span->ended, &span->ended,
+                            NULL);
     clReleaseEvent(span->event);
     span->event = NULL;
 }
@@ -67,8 +67,7 @@ static void read_all(struct kiln__trace *trace)
 void kiln__trace_add(struct kiln__trace *trace, const char *name, uint64_t bytes, cl_event event)
 {
     pthread_mutex_lock(&trace->lock);
-    struct span *span =
-        trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
+    struct span *span = trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
     if (span && !clRetainEvent(event)) {
         snprintf(span->name, sizeof span->name, "%s", name);
         span->bytes = bytes;

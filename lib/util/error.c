@@ -33,8 +33,7 @@ const char *kiln_status_name(kiln_status status)
 {
     switch (status) {
 #define STATUS_NAME(name, value, text)                                                             \
-    case KILN_##name:                                                                              \
-        return #name;
+    case KILN_##name: return #name;
         KILN_STATUS_MAP(STATUS_NAME)
 #undef STATUS_NAME
     }
@@ -45,8 +44,7 @@ const char *kiln_status_text(kiln_status status)
 {
     switch (status) {
 #define STATUS_TEXT(name, value, text)                                                             \
-    case KILN_##name:                                                                              \
-        return text;
+    case KILN_##name: return text;
         KILN_STATUS_MAP(STATUS_TEXT)
 #undef STATUS_TEXT
     }

@@ -11,11 +11,16 @@
 #include "../support/cache.h"
 #include "cache/file.h"
 
-enum { MINE = 1, OTHER = 2, NOBODY = 65534 };
+enum { MINE = 1, OTHER = 2 };
 
 static struct kiln__key mine, other;
 static char path[512], other_path[512], aside[512];
 static int tried, reached, not_repaired, skipped;
+
+static uid_t another_user(void)
+{
+    return geteuid() == 65534 ? 65533 : 65534;
+}
 
 static void need(bool done, const char *what)
 {
@@ -88,7 +93,7 @@ static bool by_unreadable(void)
 
 static bool by_other_owner(void)
 {
-    return !chown(path, NOBODY, (gid_t)-1);
+    return !chown(path, another_user(), (gid_t)-1);
 }
 
 static bool by_dangling_link(void)
@@ -241,7 +246,7 @@ static void try_folders(struct kiln__store *store)
     link_path[strlen(link_path) - 1] = 0;
     unlink(link_path);
     note("a file in the folder's place", used(path, KILN_CACHE_ON), true);
-    if (!chown(folder, NOBODY, (gid_t)-1)) {
+    if (!chown(folder, another_user(), (gid_t)-1)) {
         note("a folder of another user", used(folder, KILN_CACHE_ON), true);
         need(!chown(folder, geteuid(), (gid_t)-1), "chown");
     } else

@@ -134,10 +134,10 @@ int main(void)
     fail_in_turn((struct faulty_plan){0, false, FAULTY_KILL_BEFORE, 0});
     fail_in_turn((struct faulty_plan){0, false, FAULTY_KILL_AFTER, 0});
     printf("%d runs with %d failed calls: %d wrong, %d left over after the sweep, %d caches of no "
-           "use\n",
-           runs, hits, wrong, left, unusable);
+           "use, %d renamed before they were synced\n",
+           runs, hits, wrong, left, unusable, faulty_unsynced());
     kiln__key_free(&there);
     kiln__key_free(&missing);
     fake_end();
-    return wrong || left || unusable || hits < 100;
+    return wrong || left || unusable || faulty_unsynced() || hits < 100;
 }

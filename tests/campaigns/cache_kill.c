@@ -24,6 +24,9 @@ enum { PROCESSES = 8, KEYS = 40, HANG_MS = 5000 };
 static struct {
     atomic_ullong hits, puts, wrong, broken;
     atomic_ullong since[PROCESSES]; /* when the process began what it is doing; 0: nothing */
+    /* Who holds the lock of a key: a life of a process; 0: nobody. A killed one's stays. */
+    atomic_ullong holders[KEYS], lives[PROCESSES];
+    atomic_ullong doubles;
 } * shared;
 
 static unsigned long long now_ms(void)
@@ -38,9 +41,17 @@ static void pause_us(uint64_t us)
     nanosleep(&(struct timespec){(time_t)(us / 1000000), (long)(us % 1000000) * 1000}, NULL);
 }
 
+/* A life's number tells the process: life * PROCESSES + process. */
+static void note_holder(int number, unsigned long long life)
+{
+    unsigned long long before = atomic_exchange(&shared->holders[number], life);
+    if (before && atomic_load(&shared->lives[before % PROCESSES]) == before)
+        atomic_fetch_add(&shared->doubles, 1);
+}
+
 /* As a program does: use the entry, else make it. */
 static void use(struct kiln__store *store, const struct kiln__key *key, int number,
-                uint64_t *random)
+                unsigned long long life, uint64_t *random)
 {
     struct kiln__loaded loaded;
     struct kiln__lock lock;
@@ -50,8 +61,10 @@ static void use(struct kiln__store *store, const struct kiln__key *key, int numb
         kiln__store_unload(&loaded);
         break;
     case KILN__STORE_LOCKED:
+        note_holder(number, life);
         pause_us(fake_random(random) % 2000); /* "compiles" */
         atomic_fetch_add(&shared->puts, fake_put(store, key, number));
+        atomic_store(&shared->holders[number], 0);
         kiln__lock_release(&lock);
         break;
     case KILN__STORE_UNLOCKED: atomic_fetch_add(&shared->puts, fake_put(store, key, number)); break;
@@ -73,12 +86,13 @@ static void disturb(int folder, const struct kiln__key *key, uint64_t *random)
 static void work(int process, const struct kiln__key *keys)
 {
     uint64_t random = (uint64_t)getpid() << 32 ^ now_ms();
+    unsigned long long life = atomic_load(&shared->lives[process]);
     struct kiln__store *store = fake_open(LIMIT);
     int folder = open(fake_folder(), O_RDONLY | O_DIRECTORY);
     for (uint64_t failures = 0;;) {
         int number = (int)(fake_random(&random) % KEYS);
         atomic_store(&shared->since[process], now_ms());
-        use(store, &keys[number], number, &random);
+        use(store, &keys[number], number, life, &random);
         disturb(folder, &keys[number], &random);
         atomic_store(&shared->since[process], 0);
         uint64_t all = kiln__store_failures(store);
@@ -90,6 +104,7 @@ static void work(int process, const struct kiln__key *keys)
 static pid_t spawn(int process, const struct kiln__key *keys)
 {
     atomic_store(&shared->since[process], 0);
+    atomic_fetch_add(&shared->lives[process], PROCESSES);
     pid_t child = fork();
     if (child == 0)
         work(process, keys);
@@ -100,8 +115,10 @@ static pid_t spawn(int process, const struct kiln__key *keys)
     return child;
 }
 
-static void end(pid_t child)
+/* Its life ends first, so that whoever gets its locks is not taken for a second holder. */
+static void end(int process, pid_t child)
 {
+    atomic_fetch_add(&shared->lives[process], PROCESSES);
     kill(child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -129,11 +146,11 @@ static int run(int kills, const struct kiln__key *keys)
         int victim = (int)(fake_random(&random) % PROCESSES);
         pause_us(fake_random(&random) % 30000);
         hangs += count_hangs();
-        end(children[victim]);
+        end(victim, children[victim]);
         children[victim] = spawn(victim, keys);
     }
     for (int i = 0; i < PROCESSES; i++)
-        end(children[i]);
+        end(i, children[i]);
     return hangs;
 }
 
@@ -162,6 +179,8 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 99;
+    for (unsigned i = 0; i < PROCESSES; i++)
+        atomic_store(&shared->lives[i], i);
     for (int i = 0; i < KEYS; i++)
         fake_key(i, &keys[i]);
     int hangs = run(kills, keys);
@@ -170,15 +189,17 @@ int main(int argc, char **argv)
     kiln__folder_sweep(folder);
     close(folder);
     int after = fake_leftovers();
-    unsigned long long wrong = atomic_load(&shared->wrong), broken = atomic_load(&shared->broken);
+    unsigned long long wrong = atomic_load(&shared->wrong), broken = atomic_load(&shared->broken),
+                       doubles = atomic_load(&shared->doubles);
     broken += (unsigned)count_wrong(keys, &there);
     printf("%d kills, %llu hits, %llu puts, %d of %d entries at the end: %llu wrong results, "
-           "%llu broken entries, %d hangs, %d left over after the sweep (%d before)\n",
+           "%llu broken entries, %llu double holders, %d hangs, %d left over after the sweep (%d "
+           "before)\n",
            kills, atomic_load(&shared->hits), atomic_load(&shared->puts), there, KEYS, wrong,
-           broken, hangs, after, before);
+           broken, doubles, hangs, after, before);
     for (int i = 0; i < KEYS; i++)
         kiln__key_free(&keys[i]);
     fake_end();
     bool worked = atomic_load(&shared->hits) > 0 && atomic_load(&shared->puts) > 0 && there > 0;
-    return wrong || broken || hangs || after || !worked;
+    return wrong || broken || doubles || hangs || after || !worked;
 }

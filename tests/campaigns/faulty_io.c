@@ -18,6 +18,8 @@
 static struct faulty_plan plan;
 static int calls, hits;
 static bool armed;
+static bool dirty; /* something was written and not synced; one file is written at a time */
+static int unsynced;
 
 void faulty_arm(const struct faulty_plan *next)
 {
@@ -36,6 +38,11 @@ int faulty_calls(void)
 int faulty_hits(void)
 {
     return hits;
+}
+
+int faulty_unsynced(void)
+{
+    return unsynced;
 }
 
 static void die(void)
@@ -106,11 +113,13 @@ ssize_t write(int fd, const void *bytes, size_t length)
 {
     if (halves() && length > 1)
         length /= 2;
+    dirty = true;
     FAULTY((ssize_t)-1, syscall(SYS_write, fd, bytes, length));
 }
 
 int fsync(int fd)
 {
+    dirty = false;
     FAULTY(-1, syscall(SYS_fsync, fd));
 }
 
@@ -130,6 +139,7 @@ int close(int fd)
 
 int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
+    unsynced += dirty;
     FAULTY(-1, syscall(SYS_renameat2, from_folder, from, to_folder, to, 0));
 }
 

@@ -27,4 +27,7 @@ void faulty_arm(const struct faulty_plan *plan);
 int faulty_calls(void);
 int faulty_hits(void);
 
+/* Files renamed before what was written to them was synced, since the program began. */
+int faulty_unsynced(void);
+
 #endif

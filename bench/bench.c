@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options, environment, memory. */
+#define _GNU_SOURCE
+#include "report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kiln/version.h>
+
+const char *argp_program_version = "kiln benchmarks " KILN_VERSION;
+
+static const struct bench_program *program;
+static struct {
+    bool quick;
+    const char *filter, *json, *device;
+    double seconds; /* for the rounds of a row */
+} options;
+
+static const struct argp_option shared_options[] = {
+    {"quick", 'q', 0, 0, "fewer sizes and rounds", 1},
+    {"filter", 'f', "TEXT", 0, "only rows whose name contains TEXT", 1},
+    {"json", 'j', "FILE", 0, "write the figures to FILE too (-: standard output)", 1},
+    {"device", 'd', "DEVICE", 0, "number, type or part of the name, as KILN_DEVICE", 1},
+    {"seconds", 's', "TIME", 0, "time for a row (2; quick 0.4)", 1},
+    {0}};
+
+void bench_fail(const char *format, ...)
+{
+    va_list arguments;
+    fflush(stdout);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(EXIT_FAILURE);
+}
+
+void bench_ok(kiln_status status, const char *what)
+{
+    if (status != KILN_OK)
+        bench_fail("%s: %s: %s", what, kiln_status_name(status), kiln_last_error());
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    switch (key) {
+    case 'q': options.quick = true; return 0;
+    case 'f': options.filter = value; return 0;
+    case 'j': options.json = value; return 0;
+    case 'd': options.device = value; return 0;
+    case 's':
+        options.seconds = strtod(value, NULL);
+        if (!(options.seconds > 0))
+            argp_error(state, "--seconds wants a time above 0");
+        return 0;
+    case ARGP_KEY_ARG: argp_usage(state); return 0;
+    default: return program->option ? program->option(key, value) : ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void parse_all(int argc, char **argv)
+{
+    struct argp_option all[32] = {{0}};
+    size_t count = 0;
+    for (const struct argp_option *o = program->options; o && o->name; o++)
+        all[count++] = *o;
+    memcpy(all + count, shared_options, sizeof shared_options);
+    const struct argp argp = {all, parse, NULL, program->purpose, NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    if (!(options.seconds > 0))
+        options.seconds = options.quick ? 0.4 : 2;
+}
+
+/* Libraries read these before main: start again with them. Pinned workers are what PoCL needs to
+ * use all cores; waiting OpenMP threads must not burn them. */
+static void settle_environment(char **argv)
+{
+    static const char *const wanted[][2] = {{"POCL_AFFINITY", "1"}, {"OMP_WAIT_POLICY", "passive"}};
+    bool changed = false;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        changed = changed || !getenv(wanted[i][0]);
+        setenv(wanted[i][0], wanted[i][1], 0);
+    }
+    if (getenv("OPENBLAS_CORETYPE")) {
+        unsetenv("OPENBLAS_CORETYPE"); /* set to an old core it halves OpenBLAS */
+        changed = true;
+    }
+    if (changed)
+        execv("/proc/self/exe", argv);
+}
+
+kiln_context *bench_start(const struct bench_program *what, int argc, char **argv)
+{
+    kiln_context_options context_options = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_context *context;
+    program = what;
+    settle_environment(argv);
+    parse_all(argc, argv);
+    context_options.device = options.device;
+    bench_ok(kiln_context_create(&context_options, &context), "making a context");
+    bench_report_header(program->name, program->purpose, context, argc, argv);
+    return context;
+}
+
+int bench_end(kiln_context *context)
+{
+    bench_report_end(options.json);
+    kiln_context_release(context);
+    return EXIT_SUCCESS;
+}
+
+bool bench_wants(const char *name)
+{
+    return !options.filter || strcasestr(name, options.filter);
+}
+
+bool bench_is_quick(void)
+{
+    return options.quick;
+}
+
+const char *bench_device(void)
+{
+    return options.device;
+}
+
+double bench_budget(void)
+{
+    return options.seconds;
+}
+
+struct bench_way *bench_way(struct bench_row *row, const char *name, void (*run)(void *),
+                            bool (*check)(void *), void *user)
+{
+    if (row->way_count == BENCH_WAYS)
+        bench_fail("%s: too many ways", row->name);
+    struct bench_way *way = &row->ways[row->way_count++];
+    *way = (struct bench_way){.name = name, .run = run, .check = check, .user = user};
+    return way;
+}
+
+static void add_target(struct bench_row *row, struct bench_target target)
+{
+    if (row->target_count == BENCH_TARGETS)
+        bench_fail("%s: too many targets", row->name);
+    row->targets[row->target_count++] = target;
+}
+
+void bench_at_least(struct bench_row *row, const char *way, const char *peer, double ratio)
+{
+    add_target(row, (struct bench_target){.way = way, .peer = peer, .at_least = ratio});
+}
+
+void bench_at_most(struct bench_row *row, const char *way, const char *peer, double seconds)
+{
+    add_target(row, (struct bench_target){
+                        .way = way, .peer = peer, .at_most = seconds, .in_seconds = true});
+}
+
+void bench_compare(struct bench_row *row, const char *way, const char *peer)
+{
+    add_target(row, (struct bench_target){.way = way, .peer = peer});
+}
+
+void *bench_memory(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 4096, bytes ? bytes : 1))
+        bench_fail("out of memory: %zu bytes", bytes);
+    return memset(memory, 0, bytes);
+}
+
+/* Neighbours, and elements at any stride, have nothing to do with each other (as they have in a
+ * plain linear generator). */
+static uint32_t scramble(uint32_t bits)
+{
+    bits = (bits ^ bits >> 16) * 0x7feb352du;
+    bits = (bits ^ bits >> 15) * 0x846ca68bu;
+    return bits ^ bits >> 16;
+}
+
+float *bench_floats(size_t count, unsigned seed)
+{
+    float *values = bench_memory(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(scramble((uint32_t)i + (seed << 28)) >> 8) / 4194304.0f - 2;
+    return values;
+}
+
+bool bench_close(const char *way, size_t count, const float *got, const double *want,
+                 double absolute, double relative)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs(got[i] - want[i]) <= absolute + relative * fabs(want[i]))) {
+            fprintf(stderr, "%s: element %zu is %.9g, not %.9g\n", way, i, got[i], want[i]);
+            return false;
+        }
+    return true;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the benchmark programs share.
+ *
+ *     program = start* row* end          a row: check each way, rounds of all ways, report
+ *     round   = (rest run+)*             the ways of a row in turn: A B C A B C ...
+ *
+ * A round times every way once, in a sample long enough for the clock; figures are medians over
+ * the rounds, and ratios are medians of the rounds' own ratios, so that a machine that slows down
+ * for a while slows both sides. A round during which other processes ran does not count, if enough
+ * others are left. */
+#ifndef KILN_BENCH_H
+#define KILN_BENCH_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <kiln/kiln.h>
+
+#define BENCH_WAYS 16
+#define BENCH_TARGETS 8
+
+/* How a row's figures are shown. */
+enum bench_unit {
+    BENCH_NS_PER_ELEMENT,
+    BENCH_GFLOPS,
+    BENCH_GB_PER_SECOND,
+    BENCH_MS,
+    BENCH_US,
+};
+
+/* One way to do a row's work. */
+struct bench_way {
+    const char *name;
+    void (*run)(void *user); /* complete when it returns */
+    bool (*check)(
+        void *user); /* after one run: whether the result is right; NULL: nothing to see */
+    void *user;
+    bool spins;                    /* its threads keep the cores busy for a while after a run */
+    double (*seconds)(void *user); /* instead of the clock: how long the last run took itself */
+};
+
+/* A figure that a row has to show; without `at_least` and `at_most` it is only reported. */
+struct bench_target {
+    const char *way, *peer;
+    double at_least; /* times as fast as the peer */
+    double at_most;  /* seconds on top of the peer */
+    bool in_seconds; /* show the difference, not the ratio */
+};
+
+struct bench_row {
+    const char *name;
+    double amount; /* elements, operations or bytes per run, as the unit wants */
+    enum bench_unit unit;
+    size_t way_count, target_count;
+    struct bench_way ways[BENCH_WAYS];
+    struct bench_target targets[BENCH_TARGETS];
+};
+
+/* What a program is; its own options (may be NULL) come before the shared ones. */
+struct bench_program {
+    const char *name, *purpose;
+    const struct argp_option *options;
+    int (*option)(int key, const char *value); /* ARGP_ERR_UNKNOWN: not one of them */
+};
+
+/* Parse the arguments, settle the environment, make a context, print the header. Ends the process
+ * on any error, as everything here does: these are programs, not the library. */
+kiln_context *bench_start(const struct bench_program *program, int argc, char **argv);
+
+/* Whether a row of that name is asked for. */
+bool bench_wants(const char *name);
+bool bench_is_quick(void);
+const char *bench_device(void); /* what --device says, or NULL */
+double bench_budget(void);      /* seconds for the rounds of a row */
+
+/* Add a way or a target to a row. */
+struct bench_way *bench_way(struct bench_row *row, const char *name, void (*run)(void *),
+                            bool (*check)(void *), void *user);
+void bench_at_least(struct bench_row *row, const char *way, const char *peer, double ratio);
+void bench_at_most(struct bench_row *row, const char *way, const char *peer, double seconds);
+void bench_compare(struct bench_row *row, const char *way, const char *peer);
+
+/* Check every way, time them, report. A wrong result ends the process with status 1. */
+void bench_measure(const struct bench_row *row);
+
+/* Print what became of the targets, write --json; the exit status. Releases the context. */
+int bench_end(kiln_context *context);
+
+/* ---- small things ---- */
+
+double bench_now(void); /* seconds */
+void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void bench_ok(kiln_status status, const char *what); /* fails unless KILN_OK */
+void *bench_memory(size_t bytes);                    /* aligned, touched; lasts until the end */
+float *bench_floats(size_t count, unsigned seed);    /* the same with values in [-2, 2) */
+
+/* Whether |got - want| <= absolute + relative |want| for every element; else names the first. */
+bool bench_close(const char *way, size_t count, const float *got, const double *want,
+                 double absolute, double relative);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks, rounds, medians. */
+#define _GNU_SOURCE
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_ROUNDS 400
+#define MOST_RUNS 100000
+
+/* A sample is at least this long, so that neither clock nor first touch counts. */
+#define SAMPLE_SECONDS 1e-3
+
+/* Worker threads that spin after a run give up within this time. */
+#define REST_SECONDS 0.04
+
+/* How long a sample waits for other processes to leave the cores, if they do. */
+#define QUIET_SECONDS 0.05
+
+/* Rounds during which nothing else ran come first. */
+struct rounds {
+    size_t count, quiet;
+    double seconds[BENCH_WAYS][MOST_ROUNDS];
+};
+
+double bench_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void rest(double seconds)
+{
+    struct timespec time = {0, (long)(seconds * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+/* Threads that want a core at this moment, in all processes; 1 where the system does not tell. */
+static int count_runnable(void)
+{
+    int running = 1;
+    FILE *file = fopen("/proc/loadavg", "r");
+    if (file && fscanf(file, "%*f %*f %*f %d", &running) != 1)
+        running = 1;
+    if (file)
+        fclose(file);
+    return running;
+}
+
+/* This thread is one; that of a driver or of OpenMP may be on its way to sleep. */
+static bool is_quiet(void)
+{
+    return count_runnable() <= 2;
+}
+
+static void wait_for_quiet(void)
+{
+    for (double start = bench_now(); count_runnable() > 1 && bench_now() - start < QUIET_SECONDS;)
+        rest(1e-3);
+}
+
+/* Two runs before the look at the result: the second one is what will be timed. */
+static void check_ways(const struct bench_row *row)
+{
+    for (size_t w = 0; w < row->way_count; w++) {
+        const struct bench_way *way = &row->ways[w];
+        way->run(way->user);
+        if (!way->seconds)
+            way->run(way->user);
+        if (way->check && !way->check(way->user))
+            bench_fail("%s: the result of \"%s\" is wrong; nothing was timed", row->name,
+                       way->name);
+    }
+}
+
+static double sample(const struct bench_way *way, size_t runs)
+{
+    if (way->seconds) {
+        way->run(way->user);
+        return way->seconds(way->user);
+    }
+    if (runs > 1)
+        way->run(way->user); /* what the way before has evicted comes back */
+    double start = bench_now();
+    for (size_t i = 0; i < runs; i++)
+        way->run(way->user);
+    double seconds = (bench_now() - start) / (double)runs;
+    if (way->spins)
+        rest(REST_SECONDS);
+    return seconds;
+}
+
+static size_t choose_runs(const struct bench_way *way)
+{
+    size_t runs = 1;
+    while (!way->seconds && runs < MOST_RUNS) {
+        double seconds = sample(way, runs) * (double)runs;
+        if (seconds >= SAMPLE_SECONDS)
+            break;
+        size_t wanted = seconds > 0 ? (size_t)(1.3 * SAMPLE_SECONDS / seconds * (double)runs) : 0;
+        runs = wanted > runs && wanted < 10 * runs ? wanted : 10 * runs;
+    }
+    return runs;
+}
+
+/* Times every way once; whether nothing else ran meanwhile. */
+static bool run_round(const struct bench_row *row, const size_t *runs, double *seconds)
+{
+    bool quiet = true;
+    for (size_t w = 0; w < row->way_count; w++) {
+        wait_for_quiet();
+        seconds[w] = sample(&row->ways[w], runs[w]);
+        quiet = quiet && is_quiet();
+    }
+    return quiet;
+}
+
+/* A quiet round goes before those that are not. */
+static void keep_round(const struct bench_row *row, struct rounds *rounds, const double *seconds,
+                       bool quiet)
+{
+    size_t place = quiet ? rounds->quiet : rounds->count;
+    for (size_t w = 0; w < row->way_count; w++) {
+        rounds->seconds[w][rounds->count] = rounds->seconds[w][place];
+        rounds->seconds[w][place] = seconds[w];
+    }
+    rounds->count++;
+    rounds->quiet += quiet;
+}
+
+/* Within the budget; beyond it, at most four times, for a few rounds that are quiet. */
+static void run_rounds(const struct bench_row *row, struct rounds *rounds)
+{
+    size_t runs[BENCH_WAYS], fewest = bench_is_quick() ? 5 : 15;
+    double budget = bench_budget(), seconds[BENCH_WAYS], spent = 0;
+    for (size_t w = 0; w < row->way_count; w++)
+        runs[w] = choose_runs(&row->ways[w]);
+    double start = bench_now();
+    while (rounds->count < MOST_ROUNDS && (rounds->count < 3 || spent < budget ||
+                                           (rounds->quiet < fewest && spent < 4 * budget))) {
+        bool quiet = run_round(row, runs, seconds);
+        keep_round(row, rounds, seconds, quiet);
+        spent = bench_now() - start;
+    }
+    /* Where there were enough of them, only these count. */
+    if (rounds->quiet >= fewest)
+        rounds->count = rounds->quiet;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Sorts `values`. */
+static struct bench_result middle(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    double median = (values[(count - 1) / 2] + values[count / 2]) / 2;
+    double quartiles = values[3 * (count - 1) / 4] - values[(count - 1) / 4];
+    return (struct bench_result){median, quartiles / 2 / median};
+}
+
+static size_t find_way(const struct bench_row *row, const char *name)
+{
+    for (size_t w = 0; w < row->way_count; w++)
+        if (!strcmp(row->ways[w].name, name))
+            return w;
+    bench_fail("%s: no way \"%s\" to compare with", row->name, name);
+}
+
+static struct bench_outcome compare(const struct bench_row *row, const struct rounds *rounds,
+                                    const struct bench_target *target)
+{
+    const double *way = rounds->seconds[find_way(row, target->way)];
+    const double *peer = rounds->seconds[find_way(row, target->peer)];
+    double ratios[MOST_ROUNDS], differences[MOST_ROUNDS];
+    for (size_t i = 0; i < rounds->count; i++) {
+        ratios[i] = peer[i] / way[i];
+        differences[i] = way[i] - peer[i];
+    }
+    return (struct bench_outcome){middle(ratios, rounds->count).seconds,
+                                  middle(differences, rounds->count).seconds};
+}
+
+void bench_measure(const struct bench_row *row)
+{
+    static struct rounds rounds;
+    struct bench_result results[BENCH_WAYS];
+    struct bench_outcome outcomes[BENCH_TARGETS];
+    rounds.count = rounds.quiet = 0;
+    check_ways(row);
+    run_rounds(row, &rounds);
+    for (size_t t = 0; t < row->target_count; t++)
+        outcomes[t] = compare(row, &rounds, &row->targets[t]);
+    for (size_t w = 0; w < row->way_count; w++)
+        results[w] = middle(rounds.seconds[w], rounds.count);
+    bench_report_row(row, results, outcomes, rounds.count, rounds.quiet);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the terminal and the --json file show. */
+#ifndef KILN_BENCH_REPORT_H
+#define KILN_BENCH_REPORT_H
+
+#include "bench.h"
+
+/* What the rounds gave for a way, seconds a run. */
+struct bench_result {
+    double seconds; /* median */
+    double spread;  /* half the distance of the quartiles, as a part of the median */
+};
+
+/* What they gave for a target. */
+struct bench_outcome {
+    double ratio;   /* how many times as fast as the peer */
+    double seconds; /* on top of the peer */
+};
+
+void bench_report_header(const char *program, const char *purpose, kiln_context *context, int argc,
+                         char **argv);
+/* `quiet` of the `rounds` had the machine for themselves. */
+void bench_report_row(const struct bench_row *row, const struct bench_result *results,
+                      const struct bench_outcome *outcomes, size_t rounds, size_t quiet);
+
+/* The last line, and the file if `json` names one; "-" is standard output. */
+void bench_report_end(const char *json);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every OpenCL call fails in turn: instead of being made, after it was made, or in the event that
+ * it hands out; with three codes; once or for good. Each time an error has to come back with a
+ * sentence, or the right result; all objects have to be released; and the context has to run the
+ * next batch. A child does the work, so that a crash or a hang is a finding and not the end.
+ *
+ *     opencl_failures        each call in each place with one code
+ *     opencl_failures long   with all codes, once and for good; also through CLBlast
+ *     opencl_failures CASE   one case as findings name it, such as shared/call/once/-5/17 */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../support/cache.h"
+#include "../support/layer.h"
+#include "opencl_work.h"
+
+enum { NOT_RUN = 77, PATIENCE_S = 10, PATIENCE_SLOW_S = 120, NAMES = 64 };
+
+/* Failures that may go by without a word, because the result is right without the call. */
+static const struct {
+    const char *work, *call; /* NULL: in any part */
+    int where;               /* 0: anywhere */
+    const char *reason;
+} spared[] = {
+    {NULL, "clCreateProgramWithBinary", 0, "the program is compiled from source"},
+    {NULL, "clBuildProgram", 0, "of a binary: the program is compiled from source"},
+    {NULL, "clCreateBuffer", 0, "the pool tries again; transfers do without staging memory"},
+    {NULL, "clEnqueueMapBuffer", 0, "of staging memory: transfers do without"},
+    {NULL, "clRetainMemObject", 0, "the argument is set again next time"},
+    {NULL, "clGetPlatformIDs", 0, "the device of a foreign context has no number"},
+    {NULL, "clGetPlatformInfo", 0, "the device is left out, or has another key in the cache"},
+    {NULL, "clGetDeviceIDs", 0, "the platform is left out"},
+    {NULL, "clGetDeviceInfo", 0, "the device is left out, or has another key in the cache"},
+    {"compile", "clRetainEvent", 0, "the program is not stored on disk"},
+    {"compile", "clWaitForEvents", 0, "the same"},
+    {"compile", "clGetEventInfo", 0, "the same"},
+    {"compile", "clGetProgramInfo", 0, "the same"},
+    {"compile", "clFinish", 0, "the same"},
+    {"create", "clFinish", 0, "of a release"},
+    {"interop", "clFinish", 0, "of a release"},
+    {"profile", "clRetainEvent", 0, "a span is missing in the trace"},
+    /* Only the end of a run is looked at: the queue is in-order, and most commands have no event.
+     */
+    {NULL, "clEnqueueWriteBuffer", KILN_LAYER_EVENT, "not the last command"},
+    {"profile", "clEnqueueReadBuffer", KILN_LAYER_EVENT, "not the last command"},
+    {"profile", "clEnqueueNDRangeKernel", KILN_LAYER_EVENT, "not the last command"},
+};
+
+struct way {
+    enum kiln_layer_where where;
+    enum kiln_layer_mode mode;
+    int code;
+};
+
+/* What the child leaves behind; the parent reads it when the child has ended. */
+static struct shared {
+    /* the case under way */
+    int way, work;
+    unsigned long call;
+    bool done;
+    int cases, errors, results, wrong, speechless, swallowed, unusable, leaks, crashes, hangs;
+    struct {
+        char name[48];
+        int count;
+    } quiet[NAMES]; /* failures that went by, by call */
+} * shared;
+
+static struct way ways[32];
+static int way_count;
+static bool is_long, is_single;
+
+/* ---- ways to fail ---- */
+
+static const char *const wheres[] = {
+    [KILN_LAYER_CALL] = "call", [KILN_LAYER_AFTER] = "after", [KILN_LAYER_EVENT] = "event"};
+static const char *const modes[] = {[KILN_LAYER_ONCE] = "once", [KILN_LAYER_FOREVER] = "forever"};
+
+static void list_ways(void)
+{
+    static const struct way short_ways[] = {
+        {KILN_LAYER_CALL, KILN_LAYER_ONCE, -5},
+        {KILN_LAYER_AFTER, KILN_LAYER_ONCE, -4},
+        {KILN_LAYER_EVENT, KILN_LAYER_ONCE, -6},
+        {KILN_LAYER_CALL, KILN_LAYER_FOREVER, -6},
+    };
+    if (!is_long) {
+        memcpy(ways, short_ways, sizeof short_ways);
+        way_count = sizeof short_ways / sizeof *short_ways;
+        return;
+    }
+    for (int where = KILN_LAYER_CALL; where <= KILN_LAYER_EVENT; where++)
+        for (int mode = KILN_LAYER_ONCE; mode <= KILN_LAYER_FOREVER; mode++)
+            for (int code = -4; code >= -6; code--)
+                ways[way_count++] =
+                    (struct way){(enum kiln_layer_where)where, (enum kiln_layer_mode)mode, code};
+}
+
+static void print_case(const char *what)
+{
+    const struct way *way = &ways[shared->way];
+    printf("%s: %s/%s/%s/%d/%lu", what, works[shared->work].name, wheres[way->where],
+           modes[way->mode], way->code, shared->call);
+}
+
+/* ---- one case, in the child ---- */
+
+static void failed_call(char *name, size_t size)
+{
+    const char *line = strstr(layer_snapshot(), "\nfailed=");
+    snprintf(name, size, "%.*s", line ? (int)strcspn(line + 8, "\n") : 0, line ? line + 8 : "");
+}
+
+static void note_quiet(const char *call)
+{
+    int i = 0;
+    while (i < NAMES - 1 && *shared->quiet[i].name && strcmp(shared->quiet[i].name, call))
+        i++;
+    snprintf(shared->quiet[i].name, sizeof shared->quiet[i].name, "%s", call);
+    shared->quiet[i].count++;
+}
+
+static bool is_spared(const char *work, const char *call)
+{
+    int where = (int)ways[shared->way].where;
+    for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
+        if (!strcmp(spared[i].call, call) && (!spared[i].work || !strcmp(spared[i].work, work)) &&
+            (!spared[i].where || spared[i].where == where))
+            return true;
+    return false;
+}
+
+static void finding(int *count, bool found, const char *what, const char *call)
+{
+    bool about_error = count == &shared->unusable || count == &shared->speechless;
+    if (!found)
+        return;
+    ++*count;
+    print_case(what);
+    printf(" (%s)%s%s\n", call, about_error ? ": " : "", about_error ? kiln_last_error() : "");
+    fflush(stdout);
+}
+
+static void judge(const struct trial *trial, const char *call)
+{
+    bool quiet = !trial->failed && !trial->work->silent;
+    shared->errors += trial->failed;
+    shared->results += !trial->failed && !trial->wrong;
+    finding(&shared->wrong, trial->wrong, "wrong result", call);
+    finding(&shared->speechless, trial->speechless, "error without a sentence", call);
+    finding(&shared->swallowed, quiet && !is_spared(trial->work->name, call), "failure swallowed",
+            call);
+    if (quiet)
+        note_quiet(call);
+}
+
+/* False: the call was not reached, so that there was nothing to fail. */
+static bool run_case(struct trial *trial)
+{
+    const struct way *way = &ways[shared->way];
+    char call[48];
+    work_begin(trial);
+    if (trial->failed || trial->wrong) {
+        print_case("could not start");
+        printf(": %s\n", kiln_last_error());
+        exit(99);
+    }
+    layer_reset();
+    layer_fail(shared->call, NULL, way->code, way->mode, way->where);
+    trial->work->act(trial);
+    bool hit = layer_failures() > 0;
+    failed_call(call, sizeof call);
+    layer_reset();
+    if (hit)
+        judge(trial, call);
+    struct trial after = *trial;
+    after.failed = after.wrong = after.speechless = false;
+    work_verify(&after);
+    finding(&shared->unusable, after.failed || after.wrong, "unusable afterwards", call);
+    work_end(&after);
+    finding(&shared->leaks, layer_count("alive") != 0, "left alive", call);
+    shared->cases += hit;
+    return hit;
+}
+
+static void run_work(void)
+{
+    const struct work *work = &works[shared->work];
+    char folder[300];
+    snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->name);
+    for (bool hit = true; hit; shared->call++) {
+        struct trial trial = {
+            .work = work, .folder = folder, .returns = ways[shared->way].where == KILN_LAYER_AFTER};
+        alarm(work->slow ? PATIENCE_SLOW_S : PATIENCE_S);
+        hit = run_case(&trial);
+        alarm(0);
+        if (layer_count("alive") == 0 && !is_single)
+            continue;
+        shared->work += !hit; /* the next case starts from nothing, in another child */
+        shared->call = hit ? shared->call : 0;
+        fflush(stdout);
+        _exit(0);
+    }
+}
+
+static void run_all(void)
+{
+    if (!layer_available())
+        _exit(NOT_RUN);
+    for (; shared->way < way_count; shared->way++, shared->work = 0, shared->call = 1)
+        for (; shared->work < work_count; shared->work++, shared->call = 1)
+            if (is_long || is_single || !works[shared->work].slow)
+                run_work();
+    shared->done = true;
+}
+
+/* ---- children ---- */
+
+/* Answers its exit status; a crash or a hang is noted. */
+static int run_child(void)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        run_all();
+        fflush(stdout);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        exit(99);
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    bool hung = WTERMSIG(status) == SIGALRM;
+    ++*(hung ? &shared->hangs : &shared->crashes);
+    print_case(hung ? "hung" : "crashed");
+    printf(" by signal %d\n", WTERMSIG(status));
+    return 0;
+}
+
+static bool read_case(const char *text)
+{
+    char work[32], where[32], mode[32];
+    if (sscanf(text, "%31[^/]/%31[^/]/%31[^/]/%d/%lu", work, where, mode, &ways[0].code,
+               &shared->call) != 5)
+        return false;
+    ways[0].where = !strcmp(where, "call")    ? KILN_LAYER_CALL
+                    : !strcmp(where, "after") ? KILN_LAYER_AFTER
+                                              : KILN_LAYER_EVENT;
+    ways[0].mode = !strcmp(mode, "once") ? KILN_LAYER_ONCE : KILN_LAYER_FOREVER;
+    while (shared->work < work_count - 1 && strcmp(works[shared->work].name, work))
+        shared->work++;
+    way_count = 1;
+    return is_single = true;
+}
+
+static void prepare(void)
+{
+    char pocl[300];
+    const char *layer = getenv("KILN_TEST_LAYER");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        exit(99);
+    shared->call = 1;
+    if (layer)
+        setenv("OPENCL_LAYERS", layer, 0);
+    snprintf(pocl, sizeof pocl, "%s/pocl", fake_folder());
+    if (!mkdir(pocl, 0700))
+        setenv("POCL_CACHE_DIR", pocl, 1);
+}
+
+static int report(void)
+{
+    for (int i = 0; is_long && i < NAMES && *shared->quiet[i].name; i++)
+        printf("went by, with the right result: %s, %d times\n", shared->quiet[i].name,
+               shared->quiet[i].count);
+    printf("%d calls failed: %d errors returned, %d right results without them; %d wrong results, "
+           "%d errors without a sentence, %d failures swallowed, %d contexts of no use afterwards, "
+           "%d leaks, %d crashes, %d hangs\n",
+           shared->cases, shared->errors, shared->results, shared->wrong, shared->speechless,
+           shared->swallowed, shared->unusable, shared->leaks, shared->crashes, shared->hangs);
+    return shared->wrong || shared->speechless || shared->swallowed || shared->unusable ||
+           shared->leaks || shared->crashes || shared->hangs || (!is_single && !shared->cases);
+}
+
+int main(int argc, char **argv)
+{
+    int status = 0;
+    is_long = campaign_is_long(argc, argv);
+    prepare();
+    if (argc < 2 || is_long || !read_case(argv[1]))
+        list_ways();
+    do {
+        status = run_child();
+        shared->call++;
+    } while (!shared->done && !is_single && !status);
+    if (status == NOT_RUN)
+        puts("the OpenCL layer is not there: set KILN_TEST_LAYER");
+    else if (!status)
+        status = report();
+    fake_end();
+    return status;
+}

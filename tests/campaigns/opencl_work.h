@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work during which OpenCL calls fail: everything that kiln does with a device, in parts that
+ * are short enough to be done once for each of their calls. */
+#ifndef KILN_TESTS_CAMPAIGNS_OPENCL_WORK_H
+#define KILN_TESTS_CAMPAIGNS_OPENCL_WORK_H
+
+#include <stdbool.h>
+
+#include <kiln/kiln.h>
+
+/* One go at one part. */
+struct trial {
+    const struct work *work;
+    const char *folder;    /* of the part's kernel cache */
+    kiln_context *context; /* NULL if the part makes its own, or released it */
+    kiln_batch *batch;     /* NULL, or one that is kept */
+    kiln_buffer *buffers[2];
+    kiln_event *event;
+    bool returns;    /* a call that fails is made first: what it did stays done */
+    bool failed;     /* a call answered an error */
+    bool speechless; /* an error came without a sentence, or with what was asked for */
+    bool wrong;      /* a call answered success, and its result is wrong */
+};
+
+struct work {
+    const char *name;
+    const char *host_memory; /* as $KILN_HOST_MEMORY */
+    bool profile;
+    bool cold;      /* nothing is in the kernel cache; otherwise everything is */
+    bool no_device; /* the part makes and releases its own context */
+    bool silent;    /* the part is releases, which report nothing */
+    bool slow;      /* only in the long form */
+    void (*prepare)(struct trial *trial); /* before calls fail; may be NULL */
+    void (*act)(struct trial *trial);     /* while calls fail */
+};
+
+extern const struct work works[];
+extern const int work_count;
+
+/* Make the context and whatever else the part starts from. */
+void work_begin(struct trial *trial);
+
+/* A batch that has to go well now. */
+void work_verify(struct trial *trial);
+
+/* Release everything. */
+void work_end(struct trial *trial);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check.h"
+
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/batch.h"
+#include "bounds.h"
+
+#define GUARD 64     /* bytes before and after a result */
+#define GARBAGE 0xa5 /* in results before a run, and around them */
+
+/* Memory of the batch under test: one at a time. */
+static struct {
+    KILN__VECTOR(void *) memory;
+    kiln_context *context;
+    double compared, unknown;
+    uint64_t random;
+} check = {.random = 1};
+
+/* ---- context, memory ---- */
+
+kiln_context *check_context(void)
+{
+    if (!check.context)
+        check.context = open_context();
+    return check.context;
+}
+
+void check_close(void)
+{
+    cr_expect(check.unknown <= 0.1 * check.compared, "%g of %g elements had no bound",
+              check.unknown, check.compared);
+    if (check.context)
+        close_context(check.context);
+    check.context = NULL;
+}
+
+kiln_batch *check_begin(void)
+{
+    kiln_batch *batch = kiln_batch_create(check_context());
+    cr_assert(batch, "%s", kiln_last_error());
+    return batch;
+}
+
+void check_end(kiln_batch *batch)
+{
+    kiln_batch_release(batch);
+    for (size_t i = 0; i < check.memory.count; i++)
+        free(check.memory.items[i]);
+    kiln__vector_free(&check.memory);
+}
+
+/* As results are aligned: like malloc()'s, 16 bytes. */
+static void *allocate(size_t bytes)
+{
+    void **place = kiln__vector_push(&check.memory);
+    cr_assert(place);
+    *place = malloc(bytes + 2 * GUARD);
+    cr_assert(*place);
+    memset(*place, GARBAGE, bytes + 2 * GUARD);
+    return (char *)*place + GUARD;
+}
+
+/* ---- values ---- */
+
+void check_seed(uint64_t seed)
+{
+    check.random = seed * 2 + 1;
+}
+
+uint32_t check_random(uint32_t below)
+{
+    check.random = check.random * 6364136223846793005u + 1442695040888963407u;
+    uint64_t number = (check.random >> 33) * below >> 31;
+    return (uint32_t)number;
+}
+
+static bool flushes_denormals(void)
+{
+    cl_device_fp_config config = 0;
+    clGetDeviceInfo(check_context()->runtime.device.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config,
+                    &config, NULL);
+    return !(config & CL_FP_DENORM);
+}
+
+double check_denormal(void)
+{
+    return flushes_denormals() ? FLT_MIN : 0;
+}
+
+static double special_value(kiln_type type)
+{
+    static const float floats[] = {0.0f,
+                                   -0.0f,
+                                   1.0f,
+                                   -1.0f,
+                                   INFINITY,
+                                   -INFINITY,
+                                   NAN,
+                                   FLT_MAX,
+                                   -FLT_MAX,
+                                   FLT_MIN,
+                                   -FLT_MIN,
+                                   0.5f,
+                                   -2.0f,
+                                   88.7f,
+                                   -87.3f,
+                                   1e-10f,
+                                   0x1p-126f,
+                                   16777216.0f,
+                                   0x1.fffffep-2f,
+                                   -0x1p23f,
+                                   3.14159265f,
+                                   0x1p-149f,
+                                   -0x1p-149f,
+                                   0x1.fffffcp-127f,
+                                   -103.5f,
+                                   0x1p-140f};
+    static const double integers[] = {
+        0,     1,      -1,   2, -7, 100, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1,
+        65536, -65536, 46341};
+    static const double bytes[] = {0, 1, 2, 127, 128, 254, 255, 16};
+    uint32_t n = sizeof floats / sizeof *floats - (flushes_denormals() ? 5 : 0);
+    switch (type) {
+    case KILN_F32: return floats[check_random(n)];
+    case KILN_I32: return integers[check_random(sizeof integers / sizeof *integers)];
+    case KILN_U8: return bytes[check_random(sizeof bytes / sizeof *bytes)];
+    }
+    return 0;
+}
+
+static double wide_value(kiln_type type)
+{
+    double sign = check_random(2) ? 1 : -1;
+    if (type == KILN_F32)
+        return sign * ldexp(1 + check_random(1 << 23) * 0x1p-23, (int)check_random(254) - 126);
+    return type == KILN_U8 ? check_random(256) : sign * check_random(INT32_MAX);
+}
+
+static double value_of(kiln_type type, enum check_values values)
+{
+    bool floating = type == KILN_F32;
+    double unit = check_random(1 << 24) * 0x1p-24;
+    switch (values) {
+    case CHECK_PLAIN:
+        return floating ? unit * 8 - 4 : check_random(256) - (type == KILN_U8 ? 0 : 128.0);
+    case CHECK_POSITIVE: return floating ? 0.25 + unit * 3.75 : 1 + check_random(100);
+    case CHECK_WIDE: return wide_value(type);
+    case CHECK_SPECIAL: return check_random(4) ? special_value(type) : value_of(type, CHECK_PLAIN);
+    case CHECK_FEW: return type == KILN_U8 ? check_random(5) : (double)check_random(5) - 2;
+    }
+    return 0;
+}
+
+static size_t count_of(size_t rank, const size_t *dims)
+{
+    size_t count = 1;
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    return count;
+}
+
+kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                        enum check_values values)
+{
+    size_t count = count_of(rank, dims), bytes = kiln_type_size(type);
+    char *data = allocate(count * bytes);
+    for (size_t i = 0; i < count; i++)
+        kiln__type_store(type, value_of(type, values), data + i * bytes);
+    return kiln_upload(batch, type, rank, dims, data);
+}
+
+kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                        const void *data)
+{
+    size_t bytes = count_of(rank, dims) * kiln_type_size(type);
+    void *copy = allocate(bytes);
+    if (bytes)
+        memcpy(copy, data, bytes);
+    return kiln_upload(batch, type, rank, dims, copy);
+}
+
+void *check_read(kiln_batch *batch, kiln_tensor tensor)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, "check_read", "tensor");
+    cr_assert(node, "%s", kiln_batch_error(batch));
+    void *data = allocate(kiln__node_bytes(node));
+    expect_ok(kiln_read(batch, tensor, data, kiln__node_bytes(node)));
+    return data;
+}
+
+/* ---- comparing ---- */
+
+static void show_graph(const kiln_batch *batch)
+{
+    struct kiln__text text = {0};
+    kiln__graph_dump(&batch->graph, &text);
+    if (text.length < 8000)
+        cr_log_warn("%s", text.data);
+    kiln__text_free(&text);
+}
+
+/* A buffer's content is copied, because the batch may overwrite it. */
+static const void *content_of(const kiln_batch *batch, const struct kiln__binding *binding)
+{
+    if (binding->host || !binding->bytes)
+        return binding->host;
+    void *copy = allocate(binding->bytes);
+    cr_assert_eq(clEnqueueReadBuffer(batch->context->runtime.queue, binding->memory, CL_TRUE, 0,
+                                     binding->bytes, copy, 0, NULL, NULL),
+                 0);
+    return copy;
+}
+
+static struct kiln__reference reference_of(const kiln_batch *batch)
+{
+    struct kiln__reference reference;
+    size_t count = batch->bindings.inputs.count;
+    const void **inputs = calloc(count + 1, sizeof *inputs);
+    cr_assert(inputs);
+    for (size_t i = 0; i < count; i++)
+        inputs[i] = content_of(batch, &batch->bindings.inputs.items[i]);
+    cr_assert(kiln__reference_run(&batch->graph, inputs, &reference));
+    free(inputs);
+    return reference;
+}
+
+static bool compare(const kiln_batch *batch, const struct kiln__reference *reference,
+                    const struct bounds *bounds, size_t i, const char *found)
+{
+    uint32_t index = batch->graph.requests.items[i].node;
+    const struct kiln__node *node = &batch->graph.nodes.items[index];
+    size_t wrong = 0, bytes = kiln_type_size((kiln_type)node->type);
+    for (size_t e = 0; e < kiln__node_count(node); e++) {
+        double value = kiln__type_load((kiln_type)node->type, found + e * bytes);
+        double wanted = reference->values[index][e], error = bounds->errors[index][e];
+        check.compared++;
+        check.unknown += isinf(error);
+        if (within_bound(wanted, error, value))
+            continue;
+        if (wrong++ == 0)
+            cr_expect(false, "%%%u %s%s, element %zu: %.9g is not %.9g by %.3g, %.3g is allowed",
+                      index, kiln__node_name(node), kiln__shape_text(&node->shape).text, e, value,
+                      wanted, fabs(value - wanted), error);
+    }
+    if (wrong > 1)
+        cr_log_warn("%zu of %zu elements are wrong", wrong, kiln__node_count(node));
+    return wrong == 0;
+}
+
+static bool is_garbage(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != GARBAGE)
+            return false;
+    return true;
+}
+
+static void spoil_results(const kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->bindings.results.count; i++) {
+        const struct kiln__binding *result = &batch->bindings.results.items[i];
+        if (result->host)
+            memset(result->host, GARBAGE, result->bytes);
+    }
+}
+
+/* What the first run left in host memory. */
+static void **keep_results(const kiln_batch *batch)
+{
+    size_t count = batch->bindings.results.count;
+    void **kept = allocate((count + 1) * sizeof *kept);
+    for (size_t i = 0; i < count; i++) {
+        const struct kiln__binding *result = &batch->bindings.results.items[i];
+        kept[i] = allocate(result->bytes);
+        if (result->host && result->bytes)
+            memcpy(kept[i], result->host, result->bytes);
+    }
+    return kept;
+}
+
+static void run_again(kiln_batch *batch)
+{
+    void **kept = keep_results(batch);
+    spoil_results(batch);
+    run_batch(batch);
+    for (size_t i = 0; i < batch->bindings.results.count; i++) {
+        const struct kiln__binding *result = &batch->bindings.results.items[i];
+        bool same = !result->host || !memcmp(result->host, kept[i], result->bytes);
+        cr_expect(same, "result %zu has other bits in a second run", i);
+    }
+}
+
+static void check_guards(const kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->bindings.results.count; i++) {
+        const struct kiln__binding *result = &batch->bindings.results.items[i];
+        const unsigned char *host = result->host;
+        if (!host)
+            continue;
+        cr_expect(is_garbage(host - GUARD, GUARD), "written before result %zu", i);
+        cr_expect(is_garbage(host + result->bytes, GUARD), "written after result %zu", i);
+    }
+}
+
+void check_run(kiln_batch *batch)
+{
+    struct bounds bounds;
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    struct kiln__reference reference = reference_of(batch);
+    bounds_make(&batch->graph, &reference, check_denormal(), &bounds);
+    spoil_results(batch);
+    run_batch(batch);
+    bool good = true;
+    for (size_t i = 0; i < batch->bindings.results.count; i++) {
+        const struct kiln__binding *result = &batch->bindings.results.items[i];
+        good = compare(batch, &reference, &bounds, i, content_of(batch, result)) && good;
+    }
+    run_again(batch);
+    check_guards(batch);
+    if (!good)
+        show_graph(batch);
+    bounds_free(&bounds);
+    kiln__reference_free(&reference);
+}
+
+void check_tensor(kiln_batch *batch, kiln_tensor tensor)
+{
+    check_read(batch, tensor);
+    check_run(batch);
+    check_end(batch);
+}
+
+/* ---- rows ---- */
+
+kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor *operands)
+{
+#define CALL_1(name) kiln_##name(batch, operands[0])
+#define CALL_2(name) kiln_##name(batch, operands[0], operands[1])
+#define CALL_3(name) kiln_##name(batch, operands[0], operands[1], operands[2])
+    switch (op) {
+#define KILN_OP(name, arity, ...)                                                                  \
+    case KILN__OP_##name:                                                                          \
+        return CALL_##arity(name);
+#define KILN_OP_INTERNAL(name, ...)
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
+    }
+    return (kiln_tensor){0};
+}
+
+kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_t n_axes,
+                            const int *axes, int keep_dims)
+{
+    switch (op) {
+#define KILN_REDUCE(name, ...)                                                                     \
+    case KILN__REDUCE_##name:                                                                      \
+        return kiln_##name(batch, x, n_axes, axes, keep_dims);
+#include "ops/reduce.def"
+#undef KILN_REDUCE
+    }
+    return (kiln_tensor){0};
+}

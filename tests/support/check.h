@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device against the reference. A batch made here owns the memory that goes in and comes out;
+ * check_run() compares everything that was asked for. */
+#ifndef KILN_TESTS_SUPPORT_CHECK_H
+#define KILN_TESTS_SUPPORT_CHECK_H
+
+#include <kiln/elementwise.h>
+#include <kiln/kiln.h>
+#include <kiln/reductions.h>
+
+#include "context.h"
+
+/* A rank and its dimensions, as two arguments. */
+#define DIMS(...) sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), ((size_t[]){__VA_ARGS__})
+#define SCALAR 0, NULL
+
+/* What inputs hold. */
+enum check_values {
+    CHECK_PLAIN,    /* -4 to 4; integers -100 to 100, u8 0 to 255 */
+    CHECK_POSITIVE, /* 0.25 to 4; integers 1 to 100 */
+    CHECK_WIDE,     /* f32 of every exponent and sign, integers of the whole range */
+    CHECK_SPECIAL,  /* infinities, NaN, zeros, denormals, limits among others; integer limits */
+    CHECK_FEW       /* whole numbers of which many are equal */
+};
+
+/* The same context at each call; closed by check_close(), which fails if more than a tenth of what
+ * was compared had no bound. */
+kiln_context *check_context(void);
+void check_close(void);
+
+/* What flushing denormals may change: 0 on a device that has them. */
+double check_denormal(void);
+
+kiln_batch *check_begin(void);
+void check_end(kiln_batch *batch);
+
+/* Inputs: filled, and copied from `data`. */
+kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                        enum check_values values);
+kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                        const void *data);
+
+/* Ask for a tensor. Its memory lives until check_end(). */
+void *check_read(kiln_batch *batch, kiln_tensor tensor);
+
+/* Run twice: every result is within its bound, the second run has the same bits, and nothing
+ * beyond a result has been written. Failures name the element and show the graph. */
+void check_run(kiln_batch *batch);
+
+/* One result of one batch: read, run, end. */
+void check_tensor(kiln_batch *batch, kiln_tensor tensor);
+
+/* Rows by their number. */
+kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor *operands);
+kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_t n_axes,
+                            const int *axes, int keep_dims);
+
+/* A number of a sequence that is the same on every machine. */
+uint32_t check_random(uint32_t below);
+void check_seed(uint64_t seed);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Submissions that are waited for, asked about, told of, and left alone. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <kiln/opencl.h>
+
+#include "support/context.h"
+
+enum { N = 100000, ROUNDS = 40 };
+
+static float values[N], result[N];
+
+/* Enough work that it is likely to be under way when the submission returns. */
+static kiln_batch *record(kiln_context *context, float *place)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, values);
+    for (int i = 0; i < ROUNDS; i++)
+        x = kiln_sub(batch, kiln_constant(batch, KILN_F32, i), x);
+    expect_ok(kiln_read(batch, x, place, sizeof result));
+    return batch;
+}
+
+static void expect_result(const float *place)
+{
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(place[i], values[i] + ROUNDS / 2, "element %d", i);
+}
+
+/* ---- waiting ---- */
+
+Test(events, can_be_waited_for)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    fill(values, N, 1);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_ok(kiln_event_wait(event));
+    expect_result(result);
+    cr_expect_eq(kiln_event_poll(event), KILN_OK);
+    expect_ok(kiln_event_wait(event));
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, can_be_asked)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    kiln_status status;
+    fill(values, N, 2);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    while ((status = kiln_event_poll(event)) == KILN_NOT_READY)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    expect_ok(status);
+    expect_result(result);
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* What the device waits for here is in our hands: nothing depends on how fast anything is. */
+Test(events, are_not_ready_before_the_work_is_done)
+{
+    kiln_context *context = open_context();
+    cl_context cl;
+    cl_command_queue queue;
+    cl_int code;
+    kiln_event *event;
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_context_cl(context, &cl, NULL, &queue));
+    cl_event gate = clCreateUserEvent(cl, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    cr_assert_eq(clEnqueueBarrierWithWaitList(queue, 1, &gate, NULL), CL_SUCCESS);
+    expect_ok(kiln_batch_submit(batch, &event));
+    cr_expect_eq(kiln_event_poll(event), KILN_NOT_READY);
+    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    expect_ok(kiln_event_wait(event));
+    cr_expect_eq(kiln_event_poll(event), KILN_OK);
+    clReleaseEvent(gate);
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, are_not_needed)
+{
+    kiln_context *context = open_context();
+    fill(values, N, 3);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_ok(kiln_context_finish(context));
+    expect_result(result);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* ---- being told ---- */
+
+struct told {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int times;
+    kiln_status status;
+};
+
+static void tell(kiln_status status, void *user)
+{
+    struct told *told = user;
+    pthread_mutex_lock(&told->lock);
+    told->times++;
+    told->status = status;
+    pthread_cond_signal(&told->changed);
+    pthread_mutex_unlock(&told->lock);
+}
+
+static void wait_until_told(struct told *told, int times)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    int late = 0;
+    pthread_mutex_lock(&told->lock);
+    while (told->times < times && !late)
+        late = pthread_cond_timedwait(&told->changed, &told->lock, &until);
+    pthread_mutex_unlock(&told->lock);
+    cr_assert_not(late, "nobody called back");
+}
+
+static struct told told = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                           .changed = PTHREAD_COND_INITIALIZER,
+                           .status = KILN_NOT_READY};
+
+Test(events, call_back_once_before_and_after_completion)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    fill(values, N, 4);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_ok(kiln_event_notify(event, tell, &told));
+    wait_until_told(&told, 1);
+    cr_expect_eq(told.status, KILN_OK);
+    expect_result(result);
+    expect_ok(kiln_event_wait(event));
+    expect_ok(kiln_event_notify(event, tell, &told)); /* now that it has completed */
+    wait_until_told(&told, 2);
+    expect_ok(kiln_context_finish(context));
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    cr_expect_eq(told.times, 2);
+}
+
+Test(events, call_back_after_everybody_let_go)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    fill(values, N, 5);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_ok(kiln_event_notify(event, tell, &told));
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+    wait_until_told(&told, 1);
+    expect_result(result);
+}
+
+/* ---- lives of their own ---- */
+
+Test(events, outlive_their_batch_and_context)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    fill(values, N, 6);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    kiln_batch_release(batch); /* while it runs */
+    kiln_context_release(context);
+    expect_ok(kiln_event_wait(event));
+    expect_result(result);
+    kiln_event_release(event);
+}
+
+Test(events, of_a_batch_that_is_released_while_it_runs)
+{
+    kiln_context *context = open_context();
+    fill(values, N, 7);
+    for (int i = 0; i < 20; i++) {
+        kiln_batch *batch = record(context, result);
+        memset(result, 0, sizeof result);
+        expect_ok(kiln_batch_submit(batch, NULL));
+        kiln_batch_release(batch);
+        expect_ok(kiln_context_finish(context));
+        expect_result(result);
+    }
+    close_context(context);
+}
+
+Test(events, of_runs_that_follow_each_other)
+{
+    enum { RUNS = 10 };
+    kiln_context *context = open_context();
+    kiln_event *events[RUNS];
+    float one = 1, zero = 0;
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_buffer *state = make_buffer(context, 1, &zero);
+    kiln_tensor step = kiln_upload(batch, KILN_F32, 1, (size_t[]){1}, &one);
+    expect_ok(kiln_export(batch, kiln_add(batch, kiln_import(batch, state), step), state));
+    for (int i = 0; i < RUNS; i++)
+        expect_ok(kiln_batch_submit(batch, &events[i]));
+    expect_ok(kiln_event_wait(events[RUNS - 1]));
+    for (int i = 0; i < RUNS; i++) {
+        cr_expect_eq(kiln_event_poll(events[i]), KILN_OK, "an earlier run is not ready");
+        kiln_event_release(events[i]);
+    }
+    expect_buffer(state, 1, (float[]){RUNS});
+    cr_expect_eq(stats_of(context).batches, RUNS);
+    kiln_buffer_release(state);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, of_nothing_complete)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_event *event;
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_ok(kiln_event_wait(event));
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, have_a_cl_event)
+{
+    kiln_context *context = open_context();
+    kiln_event *event;
+    cl_int state = 99;
+    fill(values, N, 8);
+    kiln_batch *batch = record(context, result);
+    expect_ok(kiln_batch_submit(batch, &event));
+    cl_event done = kiln_event_cl(event);
+    cr_assert(done);
+    cr_expect_eq(clWaitForEvents(1, &done), CL_SUCCESS);
+    cr_expect_eq(
+        clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
+        CL_SUCCESS);
+    cr_expect_eq(state, CL_COMPLETE);
+    expect_result(result);
+    cr_expect_null(kiln_event_cl(NULL));
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* ---- misuse ---- */
+
+Test(events, refuse_null)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_event *event;
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_error(kiln_event_wait(NULL), KILN_INVALID_ARGUMENT, "kiln_event_wait: event is NULL");
+    expect_error(kiln_event_poll(NULL), KILN_INVALID_ARGUMENT, "kiln_event_poll: event is NULL");
+    expect_error(kiln_event_notify(NULL, tell, NULL), KILN_INVALID_ARGUMENT,
+                 "kiln_event_notify: event is NULL");
+    expect_error(kiln_event_notify(event, NULL, NULL), KILN_INVALID_ARGUMENT,
+                 "kiln_event_notify: callback is NULL");
+    kiln_event_release(NULL);
+    kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, are_not_made_for_a_failed_batch)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_event *event = (kiln_event *)&told;
+    kiln_exp(batch, (kiln_tensor){0});
+    expect_error(kiln_batch_submit(batch, &event), KILN_INVALID_HANDLE,
+                 "kiln_exp: operand a is the empty tensor");
+    cr_expect_null(event);
+    cr_expect_eq(stats_of(context).batches, 0u);
+    kiln_batch_release(batch);
+    close_context(context);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kiln tells about its work: explanations, traces, log lines. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/context.h"
+#include "support/graph.h"
+
+enum { N = 64 };
+
+static float values[N * N], result[N * N];
+
+/* A chain, a reduction with what follows it, a product; one value is dropped. */
+static kiln_batch *record(kiln_context *context)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){N, N}, values);
+    kiln_tensor y = kiln_exp(batch, kiln_scale(batch, x, 0.5));
+    kiln_tensor mean = kiln_mean(batch, y, 1, (int[]){1}, 1);
+    kiln_log(batch, x);
+    kiln_tensor product = kiln_matmul(batch, kiln_div(batch, y, mean), x);
+    expect_ok(kiln_read(batch, product, result, sizeof result));
+    return batch;
+}
+
+/* The content of a file, which the caller frees; NULL if there is none. */
+static char *content_of(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *content = file ? calloc(1, 1 << 20) : NULL;
+    if (!content)
+        return NULL;
+    content[fread(content, 1, (1 << 20) - 1, file)] = 0;
+    fclose(file);
+    return content;
+}
+
+/* A name in the test's own folder. */
+static const char *path_of(const char *name)
+{
+    static char path[512];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/kiln-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
+    return path;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    while ((text = strstr(text, part))) {
+        text += strlen(part);
+        count++;
+    }
+    return count;
+}
+
+/* ---- explanations ---- */
+
+/* In this order, each once. */
+static void expect_stages(const char *text)
+{
+    static const char *const stages[] = {
+        "== recorded ==", "== passes ==", "== graph ==", "== values ==",
+        "== groups ==",   "== memory ==", "== steps ==", "== kernels =="};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        cr_expect_eq(count_of(text, stages[i]), 1u, "%s", stages[i]);
+        at = at ? strstr(at, stages[i]) : NULL;
+        cr_expect(at, "%s is missing or out of order", stages[i]);
+    }
+}
+
+Test(explain, shows_every_stage)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = record(context);
+    char *text;
+    expect_ok(kiln_batch_explain(batch, &text));
+    expect_stages(text);
+    cr_expect(strstr(text, "log: dropped, nobody asks for it"));
+    cr_expect(strstr(text, "never written"));
+    cr_expect(strstr(text, "bytes of memory traffic"));
+    cr_expect(strstr(text, "void kiln_"), "no kernel text");
+    cr_expect_eq(stats_of(context).launches, 0u, "explaining runs the batch");
+    kiln_free(text);
+    run_batch(batch);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* Up to what depends on how kernels are shaped. */
+Test(explain, reads_well)
+{
+    kiln_batch *batch = record(imagined_cpu());
+    struct kiln__text golden = {0};
+    char *text, *end;
+    expect_ok(kiln_batch_explain(batch, &text));
+    end = strstr(text, "== memory ==");
+    cr_assert(end);
+    kiln__text_add_bytes(&golden, text, (size_t)(end - text));
+    expect_golden("explain", &golden);
+    kiln_free(text);
+    kiln_batch_release(batch);
+}
+
+Test(explain, appends_every_new_plan_to_the_file_of_the_environment)
+{
+    const char *path = path_of("explain");
+    setenv("KILN_EXPLAIN", path, 1);
+    kiln_context *context = open_context();
+    for (int i = 0; i < 2; i++) {
+        kiln_batch *batch = record(context);
+        run_batch(batch);
+        run_batch(batch);
+        kiln_batch_release(batch);
+    }
+    expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+    char *text = content_of(path);
+    cr_assert(text);
+    cr_expect_eq(count_of(text, "== recorded =="), 2u, "two plans were made");
+    cr_expect_eq(count_of(text, "= matmul"), 2u); /* as recorded, and after the passes */
+    free(text);
+    unlink(path);
+}
+
+Test(explain, that_cannot_be_written_harms_nothing)
+{
+    setenv("KILN_EXPLAIN", "/nowhere/at/all", 1);
+    kiln_context *context = open_context();
+    expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+}
+
+/* ---- traces ---- */
+
+/* The spans of a trace that are complete events, by name; checks each one. */
+static size_t count_spans(const json_t *root, const char *name)
+{
+    size_t count = 0, index;
+    json_t *event;
+    json_array_foreach(json_object_get(root, "traceEvents"), index, event)
+    {
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        const char *found = json_string_value(json_object_get(event, "name"));
+        cr_assert(phase && found);
+        if (strcmp(phase, "X"))
+            continue;
+        cr_expect_geq(json_number_value(json_object_get(event, "dur")), 0);
+        cr_expect_gt(json_number_value(json_object_get(event, "ts")), 0);
+        cr_expect(json_is_integer(json_object_get(event, "pid")));
+        cr_expect(json_is_integer(json_object_get(event, "tid")));
+        count += !name || !strncmp(found, name, strlen(name));
+    }
+    return count;
+}
+
+static void check_trace(const char *path, size_t launches, size_t uploads, size_t downloads)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root, "%s: %s", path, error.text);
+    size_t spans = count_spans(root, NULL);
+    cr_expect_eq(count_spans(root, "upload"), uploads);
+    cr_expect_eq(count_spans(root, "download"), downloads);
+    cr_expect_eq(spans - count_spans(root, "upload") - count_spans(root, "download") -
+                     count_spans(root, "map") - count_spans(root, "copy"),
+                 launches, "%zu spans", spans);
+    json_decref(root);
+    unlink(path);
+}
+
+static kiln_context *open_separate(kiln_context_options options)
+{
+    options.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    return open_context_with(&options);
+}
+
+Test(trace, has_a_span_for_every_command)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    const char *path = path_of("trace.json");
+    setenv("KILN_TRACE", path, 1);
+    kiln_context *context = open_separate(options);
+    kiln_batch *batch = record(context);
+    run_batch(batch);
+    run_batch(batch);
+    kiln_context_stats stats = stats_of(context);
+    kiln_batch_release(batch);
+    cr_expect_null(content_of(path), "written before the context's end");
+    close_context(context);
+    cr_expect_gt(stats.launches, 0u);
+    check_trace(path, stats.launches, stats.uploads, stats.downloads);
+}
+
+Test(trace, goes_where_the_options_say)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.trace = path_of("option.json");
+    setenv("KILN_TRACE", "/nowhere/at/all", 1);
+    kiln_context *context = open_separate(options);
+    expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+    check_trace(options.trace, 1, 1, 1);
+}
+
+/* More spans than are kept unread, and a file that cannot be written. */
+Test(trace, survives_many_spans_and_a_bad_path)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.trace = "/nowhere/at/all";
+    kiln_context *context = open_separate(options);
+    for (int i = 0; i < 150; i++)
+        expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+    cr_expect(strstr(kiln_last_error(), "/nowhere/at/all"), "%s", kiln_last_error());
+}
+
+Test(trace, of_spans_for_nobody)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.profile = 1;
+    kiln_context *context = open_separate(options);
+    expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+}
+
+/* ---- log ---- */
+
+/* What goes to standard error while `work` runs; the caller frees it. */
+static char *said_during(void (*work)(void))
+{
+    const char *path = path_of("stderr");
+    fflush(stderr);
+    int kept = dup(2), file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    cr_assert(kept >= 0 && file >= 0);
+    dup2(file, 2);
+    work();
+    fflush(stderr);
+    dup2(kept, 2);
+    close(kept);
+    close(file);
+    char *said = content_of(path);
+    unlink(path);
+    cr_assert(said);
+    return said;
+}
+
+static void fail_once(void)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_exp(batch, (kiln_tensor){0});
+    kiln_batch_release(batch);
+}
+
+Test(log, is_silent_unless_asked)
+{
+    unsetenv("KILN_LOG");
+    char *said = said_during(fail_once);
+    cr_expect_str_empty(said, "%s", said);
+    free(said);
+}
+
+Test(log, says_errors_when_asked)
+{
+    setenv("KILN_LOG", "error", 1);
+    char *said = said_during(fail_once);
+    cr_expect_str_eq(said, "kiln: error: kiln_exp: operand a is the empty tensor\n", "%s", said);
+    free(said);
+}
+
+Test(log, of_an_unknown_level_is_silent)
+{
+    setenv("KILN_LOG", "loud", 1);
+    char *said = said_during(fail_once);
+    cr_expect_str_empty(said, "%s", said);
+    free(said);
+}

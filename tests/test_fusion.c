@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which operations become one kernel, and why a value goes to memory. Nothing here needs a
+ * device. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/context.h"
+#include "support/graph.h"
+
+static void check_fusion(const char *name, kiln_batch *batch)
+{
+    struct kiln__text text = {0};
+    fusion_text(batch, &text);
+    expect_golden(name, &text);
+    kiln_batch_release(batch);
+}
+
+static size_t count_groups(kiln_batch *batch)
+{
+    struct kiln__fusion fusion = fusion_of(batch);
+    size_t count = fusion.groups.count;
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+    return count;
+}
+
+static kiln_tensor sum_rows(kiln_batch *batch, kiln_tensor x)
+{
+    return kiln_sum(batch, x, 1, (int[]){1}, 0);
+}
+
+/* ---- one kernel ---- */
+
+Test(fusion, makes_one_kernel_of_a_chain)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), row = imagine_vector(batch, 8);
+    kiln_tensor y = kiln_add(batch, kiln_scale(batch, kiln_relu(batch, x), 2), row);
+    ask(batch, kiln_cast(batch, y, KILN_U8));
+    check_fusion("fusion_chain", batch);
+}
+
+Test(fusion, puts_a_chain_into_the_reduction_that_follows)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), y = imagine_matrix(batch, 4, 8);
+    ask(batch, sum_rows(batch, kiln_square(batch, kiln_sub(batch, x, y))));
+    check_fusion("fusion_prologue", batch);
+}
+
+Test(fusion, puts_what_follows_a_reduction_into_it)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), bias = imagine_vector(batch, 4);
+    kiln_tensor norm = kiln_sqrt(batch, sum_rows(batch, kiln_square(batch, x)));
+    ask(batch, kiln_add(batch, norm, bias));
+    check_fusion("fusion_epilogue", batch);
+}
+
+Test(fusion, stores_several_results_from_one_kernel)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = imagine_vector(batch, 8);
+    ask(batch, kiln_add(batch, x, y));
+    ask(batch, kiln_sub(batch, x, y));
+    ask(batch, kiln_exp(batch, kiln_sub(batch, x, y)));
+    check_fusion("fusion_outputs", batch);
+}
+
+Test(fusion, stores_a_value_and_what_is_made_of_it)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_tanh(batch, imagine_vector(batch, 8));
+    ask(batch, x);
+    ask(batch, kiln_square(batch, x));
+    check_fusion("fusion_along", batch);
+}
+
+/* Both arms and their meeting are one kernel, and the shared value is computed once in it. */
+Test(fusion, closes_a_diamond)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_exp(batch, imagine_vector(batch, 8));
+    ask(batch, kiln_mul(batch, kiln_neg(batch, x), kiln_relu(batch, x)));
+    check_fusion("fusion_diamond", batch);
+}
+
+Test(fusion, uses_a_value_twice_but_loads_it_once)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8);
+    ask(batch, kiln_mul(batch, x, kiln_add(batch, x, kiln_mul(batch, x, x))));
+    check_fusion("fusion_once", batch);
+}
+
+Test(fusion, loads_through_transposes_slices_and_broadcasts)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), row = imagine_vector(batch, 4);
+    kiln_tensor part =
+        kiln_slice(batch, x, (int64_t[]){0, 7}, (int64_t[]){4, -1}, (int64_t[]){1, -1});
+    ask(batch, kiln_add(batch, kiln_transpose(batch, part, NULL), row));
+    check_fusion("fusion_views", batch);
+}
+
+/* ---- several kernels, and why ---- */
+
+Test(fusion, stores_what_is_expensive_and_shared)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8);
+    kiln_tensor e = kiln_exp(batch, kiln_tanh(batch, x));
+    ask(batch, sum_rows(batch, e));
+    ask(batch, kiln_sum(batch, e, 1, (int[]){0}, 0));
+    check_fusion("fusion_shared", batch);
+}
+
+Test(fusion, computes_what_is_cheap_again)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8);
+    kiln_tensor n = kiln_neg(batch, x);
+    ask(batch, sum_rows(batch, n));
+    ask(batch, kiln_sum(batch, n, 1, (int[]){0}, 0));
+    check_fusion("fusion_cheap", batch);
+}
+
+Test(fusion, stores_what_a_broadcast_would_repeat)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 64, 64), row = imagine_vector(batch, 64);
+    ask(batch, kiln_mul(batch, x, kiln_sigmoid(batch, row)));
+    check_fusion("fusion_repeated", batch);
+}
+
+Test(fusion, cuts_softmax_at_its_reductions)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8);
+    kiln_tensor top = kiln_max(batch, x, 1, (int[]){1}, 1);
+    kiln_tensor e = kiln_exp(batch, kiln_sub(batch, x, top));
+    ask(batch, kiln_div(batch, e, kiln_sum(batch, e, 1, (int[]){1}, 1)));
+    check_fusion("fusion_softmax", batch);
+}
+
+Test(fusion, stores_what_strides_cannot_say)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor turned = kiln_transpose(batch, imagine_matrix(batch, 4, 8), NULL);
+    ask(batch, kiln_neg(batch, kiln_reshape(batch, turned, 1, (size_t[]){32})));
+    check_fusion("fusion_moved", batch);
+}
+
+Test(fusion, stores_operands_of_products_and_reads_transposed_ones_in_place)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_matrix(batch, 16, 8);
+    kiln_tensor y = kiln_matmul_transposed(batch, kiln_relu(batch, x), 0, w, 1);
+    ask(batch, kiln_add(batch, y, imagine_vector(batch, 16)));
+    check_fusion("fusion_product", batch);
+}
+
+/* ---- limits ---- */
+
+Test(fusion, cuts_long_chains)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = x;
+    for (int i = 0; i < 300; i++)
+        y = kiln_add(batch, y, kiln_constant(batch, KILN_F32, i));
+    ask(batch, y);
+    struct kiln__fusion fusion = fusion_of(batch);
+    cr_expect_geq(fusion.groups.count, 2u);
+    cr_expect_leq(fusion.groups.count, 8u);
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        cr_expect_leq(fusion.groups.items[i].steps.count, 160u);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
+Test(fusion, keeps_to_the_arguments_that_a_kernel_may_have)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor sum = imagine_vector(batch, 8);
+    for (int i = 0; i < 60; i++)
+        sum = kiln_add(batch, sum, imagine_vector(batch, 8));
+    ask(batch, sum);
+    struct kiln__fusion fusion = fusion_of(batch);
+    cr_expect_geq(fusion.groups.count, 3u);
+    for (size_t i = 0; i < fusion.groups.count; i++) {
+        const struct kiln__group *group = &fusion.groups.items[i];
+        cr_expect_leq(group->accesses.count + group->stores.count, 28u);
+    }
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
+Test(fusion, keeps_to_the_limits_with_many_results)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8);
+    for (int i = 0; i < 60; i++)
+        ask(batch, kiln_add(batch, x, kiln_constant(batch, KILN_F32, i)));
+    struct kiln__fusion fusion = fusion_of(batch);
+    size_t stores = 0;
+    cr_expect_leq(fusion.groups.count, 4u, "results of one input are not kept together");
+    for (size_t i = 0; i < fusion.groups.count; i++) {
+        const struct kiln__group *group = &fusion.groups.items[i];
+        cr_expect_leq(group->accesses.count + group->stores.count, 28u);
+        stores += group->stores.count;
+    }
+    cr_expect_eq(stores, 60u);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
+/* ---- nothing to do ---- */
+
+Test(fusion, makes_no_kernel_of_inputs_that_are_read)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8);
+    ask(batch, x);
+    ask(batch, kiln_reshape(batch, x, 2, (size_t[]){2, 4}));
+    cr_expect_eq(count_groups(batch), 0u);
+}
+
+/* Every value that goes to memory is made by exactly one group, after all that it loads. */
+Test(fusion, orders_groups_by_what_they_load)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16);
+    for (int i = 0; i < 30; i++) {
+        kiln_tensor rows = kiln_mean(batch, x, 1, (int[]){i % 2}, 1);
+        x = kiln_matmul(batch, kiln_tanh(batch, kiln_sub(batch, x, rows)),
+                        kiln_transpose(batch, x, NULL));
+        if (i % 7 == 0)
+            ask(batch, kiln_sum(batch, x, 0, NULL, 0));
+    }
+    ask(batch, x);
+    struct kiln__fusion fusion = fusion_of(batch);
+    size_t *maker = calloc(fusion.graph.nodes.count, sizeof *maker);
+    cr_assert(maker);
+    for (size_t g = 0; g < fusion.groups.count; g++) {
+        const struct kiln__group *group = &fusion.groups.items[g];
+        for (size_t i = 0; i < group->accesses.count; i++) {
+            uint32_t node = group->accesses.items[i].node;
+            bool input = kiln__node_is_input(&fusion.graph.nodes.items[node]);
+            cr_assert(input || maker[node] != 0, "group %zu loads %u too early", g, node);
+        }
+        for (size_t i = 0; i < group->stores.count; i++)
+            cr_assert_eq(maker[group->stores.items[i].node]++, 0u);
+    }
+    for (size_t i = 0; i < fusion.graph.requests.count; i++)
+        cr_expect_eq(maker[fusion.graph.requests.items[i].node], 1u);
+    free(maker);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The caller's memory in every form: at odd addresses, overlapping, of no bytes, read and written
+ * in one batch. The results are the same however the device reaches it. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/context.h"
+
+enum { N = 1000 };
+
+/* "shared" is what PoCL does by itself; "mapped" what drivers need that copy behind the scenes. */
+static const char *const modes[] = {"shared", "mapped", "separate"};
+
+/* Run a test in each mode, whatever the environment says. */
+#define EACH_MODE(context)                                                                         \
+    for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++)                             \
+        for (kiln_context *context = open_mode(mode); context; context = done(context))
+
+static kiln_context *open_mode(size_t mode)
+{
+    setenv("KILN_HOST_MEMORY", modes[mode], 1);
+    return open_context();
+}
+
+static kiln_context *done(kiln_context *context)
+{
+    close_context(context);
+    return NULL;
+}
+
+static kiln_tensor upload(kiln_batch *batch, const void *data)
+{
+    return kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, data);
+}
+
+Test(host_memory, may_lie_at_any_address)
+{
+    static char from[4 * N + 8], to[4 * N + 8];
+    float values[N], results[N];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(values, N, (unsigned)mode);
+        memset(to, 77, sizeof to);
+        memcpy(from + 1, values, sizeof values);
+        expect_ok(kiln_read(batch, kiln_neg(batch, upload(batch, from + 1)), to + 3, 4 * N));
+        for (int run = 0; run < 3; run++) {
+            run_batch(batch);
+            memcpy(results, to + 3, sizeof results);
+            for (int i = 0; i < N; i++)
+                cr_assert_eq(results[i], -values[i], "%s: element %d", modes[mode], i);
+            cr_assert(to[2] == 77 && to[4 * N + 3] == 77, "%s: written beside", modes[mode]);
+        }
+        kiln_batch_release(batch);
+    }
+}
+
+/* Aligned for f32 but not for a vector of them. */
+Test(host_memory, may_lie_at_any_element)
+{
+    static _Alignas(128) float from[N + 40], to[N + 40];
+    EACH_MODE(context)
+    {
+        for (int at = 1; at < 32; at *= 2) {
+            kiln_batch *batch = kiln_batch_create(context);
+            fill(from, N + 40, (unsigned)at);
+            memset(to, 0, sizeof to);
+            expect_ok(
+                kiln_read(batch, kiln_neg(batch, upload(batch, from + at)), to + at + 1, 4 * N));
+            run_batch(batch);
+            for (int i = 0; i < N; i++)
+                cr_assert_eq(to[at + 1 + i], -from[at + i], "%s: at %d", modes[mode], at);
+            cr_assert(to[at] == 0 && to[at + 1 + N] == 0, "%s: written beside", modes[mode]);
+            kiln_batch_release(batch);
+        }
+    }
+}
+
+Test(host_memory, may_be_uploaded_and_read_into_by_one_batch)
+{
+    static float place[N + 1], before[N + 1];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor x = upload(batch, place);
+        kiln_tensor turned =
+            kiln_slice(batch, x, (int64_t[]){N - 1}, (int64_t[]){-1}, (int64_t[]){-1});
+        expect_ok(kiln_read(batch, kiln_neg(batch, turned), place, 4 * N));
+        for (int run = 0; run < 3; run++) {
+            fill(place, N, (unsigned)run);
+            memcpy(before, place, sizeof before);
+            run_batch(batch);
+            for (int i = 0; i < N; i++)
+                cr_assert_eq(place[i], -before[N - 1 - i], "%s: run %d", modes[mode], run);
+        }
+        kiln_batch_release(batch);
+    }
+}
+
+Test(host_memory, may_overlap_what_is_uploaded)
+{
+    static float place[2 * N], before[2 * N];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(place, 2 * N, 5);
+        memcpy(before, place, sizeof before);
+        expect_ok(kiln_read(batch, kiln_neg(batch, upload(batch, place)), place + N / 2, 4 * N));
+        run_batch(batch);
+        for (int i = 0; i < N; i++)
+            cr_assert_eq(place[N / 2 + i], -before[i], "%s: element %d", modes[mode], i);
+        kiln_batch_release(batch);
+    }
+}
+
+/* The part that both write holds one of the two; each element comes whole. */
+Test(host_memory, may_take_two_results_that_overlap)
+{
+    static float values[N], place[2 * N];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(values, N, 6);
+        kiln_tensor x = upload(batch, values);
+        expect_ok(kiln_read(batch, kiln_neg(batch, x), place, 4 * N));
+        expect_ok(kiln_read(batch, kiln_square(batch, x), place + N / 2, 4 * N));
+        run_batch(batch);
+        for (int i = 0; i < N / 2; i++) {
+            float first = -values[N / 2 + i], second = values[i] * values[i];
+            cr_assert_eq(place[i], -values[i], "%s", modes[mode]);
+            cr_assert(place[N / 2 + i] == first || place[N / 2 + i] == second, "%s", modes[mode]);
+            cr_assert_eq(place[N + i], values[N / 2 + i] * values[N / 2 + i], "%s", modes[mode]);
+        }
+        kiln_batch_release(batch);
+    }
+}
+
+/* The first result is there before the second one's input is looked at. */
+Test(host_memory, may_be_overwritten_only_after_its_last_use)
+{
+    static float first[N], second[N], before[N], copy[N], squares[N];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(first, N, 1);
+        fill(second, N, 2);
+        memcpy(before, second, sizeof before);
+        kiln_tensor negative = kiln_neg(batch, upload(batch, first));
+        expect_ok(kiln_read(batch, negative, copy, sizeof copy));
+        expect_ok(kiln_read(batch, negative, second, sizeof second));
+        expect_ok(
+            kiln_read(batch, kiln_square(batch, upload(batch, second)), squares, sizeof squares));
+        run_batch(batch);
+        for (int i = 0; i < N; i++) {
+            cr_assert_eq(second[i], -first[i], "%s", modes[mode]);
+            cr_assert_eq(copy[i], -first[i], "%s", modes[mode]);
+            cr_assert_eq(squares[i], before[i] * before[i], "%s", modes[mode]);
+        }
+        kiln_batch_release(batch);
+    }
+}
+
+Test(host_memory, may_be_uploaded_twice)
+{
+    static float values[N], result[N];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(values, N, 8);
+        kiln_tensor x = upload(batch, values), y = upload(batch, values);
+        expect_ok(kiln_read(batch, kiln_mul(batch, x, y), result, sizeof result));
+        run_batch(batch);
+        for (int i = 0; i < N; i++)
+            cr_assert_eq(result[i], values[i] * values[i], "%s", modes[mode]);
+        kiln_batch_release(batch);
+    }
+}
+
+Test(host_memory, of_no_bytes_may_be_null)
+{
+    static const size_t none[] = {0, 3};
+    float sums[3] = {7, 7, 7};
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor x = kiln_upload(batch, KILN_F32, 2, none, NULL);
+        kiln_tensor y = kiln_exp(batch, x);
+        expect_ok(kiln_read(batch, y, NULL, 0));
+        expect_ok(kiln_read(batch, x, NULL, 0));
+        expect_ok(kiln_read(batch, kiln_sum(batch, y, 1, (int[]){0}, 0), sums, sizeof sums));
+        run_batch(batch);
+        cr_expect(sums[0] == 0 && sums[1] == 0 && sums[2] == 0, "%s", modes[mode]);
+        kiln_batch_release(batch);
+    }
+}
+
+Test(host_memory, may_move_while_the_batch_stays)
+{
+    enum { PLACES = 4 };
+    static float values[PLACES][N + 1], results[PLACES][N + 1];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor x = upload(batch, values[0]), y = kiln_neg(batch, x);
+        expect_ok(kiln_read(batch, y, results[0], 4 * N));
+        for (int run = 0; run < 3 * PLACES; run++) {
+            int at = run % PLACES;
+            fill(values[at], N, (unsigned)run);
+            expect_ok(kiln_rebind_upload(batch, x, values[at]));
+            expect_ok(kiln_rebind_read(batch, y, results[at]));
+            run_batch(batch);
+            for (int i = 0; i < N; i++)
+                cr_assert_eq(results[at][i], -values[at][i], "%s: run %d", modes[mode], run);
+        }
+        kiln_batch_release(batch);
+    }
+}
+
+/* Small types in vectors of many. */
+Test(host_memory, of_bytes_may_lie_at_any_address)
+{
+    static uint8_t from[N + 64], to[N + 64];
+    EACH_MODE(context)
+    {
+        kiln_batch *batch = kiln_batch_create(context);
+        for (int i = 0; i < N + 64; i++)
+            from[i] = (uint8_t)(i * 7);
+        kiln_tensor x = kiln_upload(batch, KILN_U8, 1, (size_t[]){N}, from + 13);
+        kiln_tensor y = kiln_maximum(batch, x, kiln_constant(batch, KILN_U8, 100));
+        expect_ok(kiln_read(batch, y, to + 3, N));
+        run_batch(batch);
+        for (int i = 0; i < N; i++)
+            cr_assert_eq(to[3 + i], from[13 + i] > 100 ? from[13 + i] : 100, "%s", modes[mode]);
+        kiln_batch_release(batch);
+    }
+}
+
+Test(host_memory, of_an_unknown_kind_is_an_error)
+{
+    kiln_context *context;
+    size_t devices = 0;
+    if (kiln_device_count(&devices) || !devices)
+        cr_skip("no OpenCL device here");
+    setenv("KILN_HOST_MEMORY", "sharde", 1);
+    expect_error(kiln_context_create(NULL, &context), KILN_INVALID_ARGUMENT,
+                 "kiln_context_create: KILN_HOST_MEMORY is \"sharde\", not \"shared\" or "
+                 "\"separate\"");
+    cr_expect_null(context);
+}

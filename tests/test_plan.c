@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps, memory and kernel texts of plans, for devices that are only imagined. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "support/context.h"
+#include "support/graph.h"
+
+/* ---- memory ---- */
+
+static unsigned seed = 12345;
+
+static unsigned any(unsigned below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * below >> 32);
+}
+
+/* Steps that use slots at random; what is planned from real batches is only part of that. */
+static struct kiln__plan random_plan(unsigned slots, unsigned steps)
+{
+    struct kiln__plan plan = {0};
+    for (unsigned i = 0; i < slots; i++) {
+        struct kiln__slot *slot = kiln__vector_push(&plan.slots);
+        cr_assert(slot);
+        slot->bytes = any(8) ? 1 + any(100000) : 0;
+        slot->place = any(6) ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
+    }
+    for (unsigned i = 0; i < steps; i++) {
+        struct kiln__plan_step *step = kiln__vector_push(&plan.steps);
+        cr_assert(step);
+        step->kind = any(2) ? KILN__STEP_UPLOAD : KILN__STEP_LAUNCH;
+        step->slot = any(slots);
+        if (step->kind != KILN__STEP_LAUNCH)
+            continue;
+        struct kiln__launch *launch = kiln__vector_push(&plan.launches);
+        cr_assert(launch);
+        step->launch = (uint32_t)(plan.launches.count - 1);
+        for (unsigned k = any(5); k > 0; k--)
+            cr_assert(kiln__launch_memory(launch, any(slots)));
+    }
+    return plan;
+}
+
+static bool uses_at(const struct kiln__plan *plan, uint32_t slot, size_t number)
+{
+    const struct kiln__plan_step *step = &plan->steps.items[number];
+    if (step->kind != KILN__STEP_LAUNCH)
+        return step->slot == slot;
+    const struct kiln__launch *launch = &plan->launches.items[step->launch];
+    for (size_t k = 0; k < launch->arguments.count; k++)
+        if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
+            launch->arguments.items[k].slot == slot)
+            return true;
+    return false;
+}
+
+/* First and last use, found again by other means; false if there is none. */
+static bool lifetime(const struct kiln__plan *plan, uint32_t slot, size_t *first, size_t *last)
+{
+    bool used = false;
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        if (!uses_at(plan, slot, i))
+            continue;
+        *first = used ? *first : i;
+        *last = i;
+        used = true;
+    }
+    return used && plan->slots.items[slot].bytes &&
+           plan->slots.items[slot].place == KILN__PLACE_ARENA;
+}
+
+static void check_pair(const struct kiln__plan *plan, uint32_t a, uint32_t b)
+{
+    size_t a_first, a_last, b_first, b_last;
+    const struct kiln__slot *x = &plan->slots.items[a], *y = &plan->slots.items[b];
+    if (!lifetime(plan, a, &a_first, &a_last) || !lifetime(plan, b, &b_first, &b_last) ||
+        a_first > b_last || b_first > a_last)
+        return;
+    cr_assert(x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset,
+              "slots %u and %u overlap in steps %zu to %zu and %zu to %zu", a, b, a_first, a_last,
+              b_first, b_last);
+}
+
+/* The most that is alive in one step: nothing can do with less. */
+static size_t least_bytes(const struct kiln__plan *plan)
+{
+    size_t most = 0;
+    for (size_t step = 0; step < plan->steps.count; step++) {
+        size_t alive = 0, first, last;
+        for (uint32_t i = 0; i < plan->slots.count; i++)
+            if (lifetime(plan, i, &first, &last) && first <= step && step <= last)
+                alive += plan->slots.items[i].bytes;
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+static void check_memory(const struct kiln__plan *plan)
+{
+    size_t end = 0, all = 0, first, last;
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        if (!lifetime(plan, i, &first, &last))
+            continue;
+        cr_assert_eq(slot->offset % 256, 0u);
+        end = slot->offset + slot->bytes > end ? slot->offset + slot->bytes : end;
+        all += slot->bytes;
+        for (uint32_t k = 0; k < i; k++)
+            check_pair(plan, i, k);
+    }
+    cr_expect_geq(plan->arena_bytes, end);
+    cr_expect_geq(plan->arena_bytes, least_bytes(plan));
+    cr_expect_leq(plan->arena_bytes, plan->unshared_bytes + 256);
+    cr_expect_geq(plan->unshared_bytes, all);
+    cr_expect_leq(plan->unshared_bytes, all + 256 * plan->slots.count);
+}
+
+Test(plan_memory, never_overlaps_while_it_is_alive)
+{
+    size_t arena = 0, unshared = 0;
+    for (int round = 0; round < 300; round++) {
+        struct kiln__plan plan = random_plan(1 + any(25), any(60));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        check_memory(&plan);
+        arena += plan.arena_bytes;
+        unshared += plan.unshared_bytes;
+        kiln__plan_free(&plan);
+    }
+    cr_expect_lt(arena, unshared, "nothing shares memory");
+}
+
+Test(plan_memory, is_given_back_along_a_chain)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 256, 256);
+    for (int i = 0; i < 20; i++)
+        x = kiln_matmul(batch, x, x);
+    ask(batch, x);
+    struct kiln__plan plan = plan_of(batch, false);
+    check_memory(&plan);
+    cr_expect_geq(plan.unshared_bytes, 21u * 256 * 256 * 4);
+    cr_expect_leq(plan.arena_bytes, 4u * 256 * 256 * 4 + 65536);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+Test(plan_memory, is_a_little_even_for_a_kernel_without_elements)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 3, 0);
+    ask(batch, kiln_sum(batch, x, 1, (int[]){1}, 0));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_expect_gt(plan.arena_bytes, 0u);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+/* ---- steps ---- */
+
+/* u: upload, k: kernel, d: download, c: copy. */
+static void expect_steps(kiln_batch *batch, bool shared, const char *wanted)
+{
+    char found[64] = "";
+    struct kiln__plan plan = plan_of(batch, shared);
+    cr_assert_lt(plan.steps.count, sizeof found);
+    for (size_t i = 0; i < plan.steps.count; i++)
+        found[i] = "ukdc"[plan.steps.items[i].kind];
+    cr_expect_str_eq(found, wanted, "%s instead of %s", found, wanted);
+    check_memory(&plan);
+    kiln__plan_free(&plan);
+}
+
+Test(plan_steps, bring_inputs_late_and_results_early)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = imagine_vector(batch, 9);
+    ask(batch, kiln_neg(batch, x));
+    ask(batch, kiln_neg(batch, y));
+    expect_steps(batch, false, "ukdukd");
+    expect_steps(batch, true, "kk");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, work_in_the_callers_memory_once_per_value)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = kiln_exp(batch, x);
+    ask(batch, y);
+    ask(batch, y);
+    ask(batch, kiln_reshape(batch, y, 2, (size_t[]){2, 4}));
+    expect_steps(batch, false, "ukddd");
+    expect_steps(batch, true, "kdd");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, copy_inputs_that_are_asked_for)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8);
+    ask(batch, x);
+    expect_steps(batch, false, "ud");
+    expect_steps(batch, true, "d");
+    ask(batch, kiln_neg(batch, x));
+    expect_steps(batch, false, "ukdd");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, do_nothing_for_no_elements)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 0);
+    ask(batch, x);
+    expect_steps(batch, false, "");
+    expect_steps(batch, true, "");
+    kiln_batch_release(batch);
+}
+
+/* ---- kernel texts ---- */
+
+/* Structures of one kernel; `n` and `m` are only sizes, `value` only a number. */
+typedef kiln_tensor structure(kiln_batch *batch, size_t n, size_t m, double value);
+
+#define STRUCTURE(name, expression)                                                                \
+    static kiln_tensor name(kiln_batch *batch, size_t n, size_t m, double value)                   \
+    {                                                                                              \
+        kiln_tensor x = imagine_matrix(batch, n, m), y = imagine_matrix(batch, n, m);              \
+        kiln_tensor row = imagine_vector(batch, m);                                                \
+        (void)y, (void)row, (void)value;                                                           \
+        return expression;                                                                         \
+    }                                                                                              \
+    structure name
+
+STRUCTURE(adds, kiln_add(batch, x, y));
+STRUCTURE(adds_row, kiln_add(batch, x, row));
+STRUCTURE(subtracts, kiln_sub(batch, x, y));
+STRUCTURE(squares, kiln_mul(batch, x, x));
+STRUCTURE(scales, kiln_scale(batch, x, value));
+STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), kiln_transpose(batch, y, NULL)));
+STRUCTURE(turns_one, kiln_add(batch, kiln_transpose(batch, x, NULL),
+                              kiln_reshape(batch, y, 2, (size_t[]){m, n})));
+STRUCTURE(casts, kiln_cast(batch, x, KILN_I32));
+STRUCTURE(casts_bytes, kiln_cast(batch, x, KILN_U8));
+STRUCTURE(sums_rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(sums_columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
+STRUCTURE(finds_rows, kiln_argmax(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(tops_rows, kiln_max(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(norms_rows, kiln_sqrt(batch, kiln_sum(batch, kiln_square(batch, x), 1, (int[]){1}, 0)));
+
+static structure *const structures[] = {
+    adds,  adds_row,    subtracts, squares,      scales,     turns,     turns_one,
+    casts, casts_bytes, sums_rows, sums_columns, finds_rows, tops_rows, norms_rows,
+};
+enum { STRUCTURES = sizeof structures / sizeof *structures };
+
+/* The name and the text of a kernel: the first, where a long reduction takes two. */
+struct kernel {
+    struct kiln__text name, source;
+    size_t arguments;
+    bool wide;
+};
+
+static struct kernel kernel_of(kiln_context *context, structure *record, size_t n, size_t m,
+                               double value)
+{
+    struct kernel kernel = {.arguments = 0};
+    kiln_batch *batch = kiln_batch_create(context);
+    ask(batch, record(batch, n, m, value));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_assert_geq(plan.launches.count, 1u);
+    const struct kiln__launch *launch = &plan.launches.items[0];
+    kiln__codegen_name(&plan, launch, &kernel.name);
+    kiln__codegen_source(&plan, launch, &kernel.source);
+    kernel.arguments = launch->arguments.count;
+    kernel.wide = launch->form.wide;
+    for (size_t i = 0; i < launch->arguments.count; i++)
+        cr_expect_neq(launch->arguments.items[i].kind, KILN__ARGUMENT_OFFSET);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return kernel;
+}
+
+static bool same_text(const struct kiln__text *a, const struct kiln__text *b)
+{
+    return a->length == b->length && !memcmp(a->data, b->data, a->length);
+}
+
+static void free_kernel(struct kernel *kernel)
+{
+    kiln__text_free(&kernel->name);
+    kiln__text_free(&kernel->source);
+}
+
+static void expect_same_kernel(kiln_context *context, structure *record, size_t n, size_t m)
+{
+    struct kernel a = kernel_of(context, record, 160, 320, 2.5);
+    struct kernel b = kernel_of(context, record, n, m, -7);
+    cr_expect(same_text(&a.name, &b.name), "another name for %zu x %zu", n, m);
+    cr_expect(same_text(&a.source, &b.source), "another text for %zu x %zu", n, m);
+    free_kernel(&a);
+    free_kernel(&b);
+}
+
+Test(kernels, do_not_depend_on_sizes_and_numbers)
+{
+    for (size_t i = 0; i < STRUCTURES; i++) {
+        expect_same_kernel(imagined_cpu(), structures[i], 320, 480);
+        expect_same_kernel(imagined_cpu(), structures[i], 480, 1600);
+        expect_same_kernel(imagined_gpu(), structures[i], 320, 480);
+    }
+}
+
+/* Names are what kernels are found by: equal names must mean equal texts, and the reverse. */
+Test(kernels, have_one_name_for_one_text)
+{
+    enum { SIZES = 4, KERNELS = STRUCTURES * SIZES * 2 };
+    static const size_t sizes[SIZES][2] = {{160, 320}, {7, 13}, {1, 5000}, {100000, 3}};
+    static struct kernel kernels[KERNELS];
+    for (size_t i = 0; i < KERNELS; i++)
+        kernels[i] = kernel_of(i % 2 ? imagined_cpu() : imagined_gpu(), structures[i / 2 / SIZES],
+                               sizes[i / 2 % SIZES][0], sizes[i / 2 % SIZES][1], 3);
+    for (size_t i = 0; i < KERNELS; i++)
+        for (size_t k = 0; k < i; k++) {
+            bool names = same_text(&kernels[i].name, &kernels[k].name);
+            bool texts = same_text(&kernels[i].source, &kernels[k].source);
+            cr_assert(!names || texts, "kernels %zu and %zu share a name, not a text", k, i);
+        }
+    for (size_t i = 0; i < KERNELS; i++)
+        free_kernel(&kernels[i]);
+}
+
+Test(kernels, differ_where_their_work_differs)
+{
+    for (size_t i = 0; i < STRUCTURES; i++)
+        for (size_t k = 0; k < i; k++) {
+            struct kernel a = kernel_of(imagined_cpu(), structures[i], 160, 320, 2);
+            struct kernel b = kernel_of(imagined_cpu(), structures[k], 160, 320, 2);
+            cr_assert_not(same_text(&a.name, &b.name), "%zu and %zu", i, k);
+            cr_assert_not(same_text(&a.source, &b.source), "%zu and %zu", i, k);
+            free_kernel(&a);
+            free_kernel(&b);
+        }
+}
+
+/* Commas of the kernel's parameter list, plus one. */
+static size_t count_parameters(const char *source)
+{
+    const char *at = strstr(source, "void kiln_");
+    at = at ? strchr(at, '(') : NULL;
+    cr_assert(at, "%s", source);
+    size_t count = 1;
+    for (; *at != ')'; at++)
+        count += *at == ',';
+    return count;
+}
+
+Test(kernels, take_as_many_arguments_as_launches_set)
+{
+    for (size_t i = 0; i < 2 * STRUCTURES; i++) {
+        structure *record = structures[i / 2];
+        struct kernel kernel =
+            kernel_of(i % 2 ? imagined_cpu() : imagined_gpu(), record, 160, 320, 2);
+        cr_expect_eq(count_parameters(kernel.source.data), kernel.arguments, "structure %zu: %s",
+                     i / 2, kernel.source.data);
+        free_kernel(&kernel);
+    }
+}
+
+/* ---- large sizes ---- */
+
+static kiln_tensor sums_many(kiln_batch *batch, size_t n, size_t m, double value)
+{
+    kiln_tensor x = kiln_broadcast(batch, imagine_matrix(batch, 1, m), 2, (size_t[]){n, m});
+    (void)value;
+    return kiln_sum(batch, x, 1, (int[]){0}, 0);
+}
+
+Test(kernels, index_with_64_bits_only_where_they_must)
+{
+    struct kernel narrow = kernel_of(imagined_gpu(), sums_many, 1 << 10, 1 << 10, 0);
+    struct kernel wide = kernel_of(imagined_gpu(), sums_many, (size_t)1 << 31, 1 << 10, 0);
+    cr_expect_not(narrow.wide);
+    cr_expect(wide.wide);
+    cr_expect_not(same_text(&narrow.name, &wide.name));
+    cr_expect(strstr(wide.source.data, "long"));
+    free_kernel(&narrow);
+    free_kernel(&wide);
+}
