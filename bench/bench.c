@@ -195,12 +195,12 @@ float *bench_floats(size_t count, unsigned seed)
     return values;
 }
 
-bool bench_close(const char *way, size_t count, const float *got, const double *want,
+bool bench_close(const char *what, size_t count, const float *got, const double *want,
                  double absolute, double relative)
 {
     for (size_t i = 0; i < count; i++)
         if (!(fabs(got[i] - want[i]) <= absolute + relative * fabs(want[i]))) {
-            fprintf(stderr, "%s: element %zu is %.9g, not %.9g\n", way, i, got[i], want[i]);
+            fprintf(stderr, "%s: element %zu is %.9g, not %.9g\n", what, i, got[i], want[i]);
             return false;
         }
     return true;

@@ -96,7 +96,7 @@ void *bench_memory(size_t bytes);                    /* aligned, touched; lasts 
 float *bench_floats(size_t count, unsigned seed);    /* the same with values in [-2, 2) */
 
 /* Whether |got - want| <= absolute + relative |want| for every element; else names the first. */
-bool bench_close(const char *way, size_t count, const float *got, const double *want,
+bool bench_close(const char *what, size_t count, const float *got, const double *want,
                  double absolute, double relative);
 
 #endif

@@ -105,7 +105,8 @@ static bool check_side(void *user)
 
 static bool check_host(void *user)
 {
-    return is_right(user);
+    (void)user;
+    return is_right("OpenBLAS");
 }
 
 /* ---- ways ---- */
@@ -194,11 +195,11 @@ static void add_sides(struct bench_row *row)
 static void add_peers(struct bench_row *row, const struct shape *shape)
 {
     if (peer_has_openblas()) {
-        bench_way(row, "OpenBLAS", run_openblas, check_host, "OpenBLAS")->spins = true;
+        bench_way(row, "OpenBLAS", run_openblas, check_host, NULL)->spins = true;
         bench_at_least(row, "kiln", "OpenBLAS", shape->of_openblas);
     }
     if (peer_has_openblas() && shape->product.m == 1) {
-        bench_way(row, "OpenBLAS sgemv", run_openblas_row, check_host, "sgemv")->spins = true;
+        bench_way(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL)->spins = true;
         bench_at_least(row, "kiln", "OpenBLAS sgemv", shape->of_sgemv);
     }
     if (peer_has_clblast() && row->amount <= MOST_CLBLAST) {

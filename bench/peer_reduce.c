@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { STRIP = 512 }; /* columns whose sums stay in the first cache */
+
 static float sum_of(size_t n, const float *x)
 {
     float sum = 0;
@@ -89,19 +91,33 @@ void peer_sum_rows(const size_t *dims, const float *x, void *y)
 }
 
 /* Each thread owns a strip of columns and walks it row by row. */
-void peer_sum_columns(const size_t *dims, const float *x, void *y)
+static void sum_wide_columns(size_t rows, size_t columns, const float *x, float *y)
 {
-    enum { STRIP = 512 };
-    size_t columns = dims[1];
 #pragma omp parallel for
     for (size_t from = 0; from < columns; from += STRIP) {
         size_t count = columns - from < STRIP ? columns - from : STRIP;
         float sums[STRIP] = {0};
-        for (size_t row = 0; row < dims[0]; row++)
+        for (size_t row = 0; row < rows; row++)
             for (size_t i = 0; i < count; i++)
                 sums[i] += x[row * columns + from + i];
-        memcpy((float *)y + from, sums, count * sizeof *sums);
+        memcpy(y + from, sums, count * sizeof *sums);
     }
+}
+
+/* Each thread owns a part of the rows. */
+static void sum_narrow_columns(size_t rows, size_t columns, const float *x, float *y)
+{
+    float sums[STRIP] = {0};
+#pragma omp parallel for reduction(+ : sums[:columns])
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < columns; i++)
+            sums[i] += x[row * columns + i];
+    memcpy(y, sums, columns * sizeof *sums);
+}
+
+void peer_sum_columns(const size_t *dims, const float *x, void *y)
+{
+    (dims[1] > STRIP ? sum_wide_columns : sum_narrow_columns)(dims[0], dims[1], x, y);
 }
 
 void peer_max_rows(const size_t *dims, const float *x, void *y)

@@ -101,12 +101,18 @@ static void point_at(const char *variable, const char *name, enum cache cache)
     setenv(variable, path, 1);
 }
 
+static void remove_own_folder(void)
+{
+    remove_folder(folder);
+}
+
 static void make_folder(void)
 {
     const char *parent = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/kiln-bench-XXXXXX", parent && *parent ? parent : "/tmp");
     if (!mkdtemp(folder))
         bench_fail("%s cannot be made", folder);
+    atexit(remove_own_folder);
 }
 
 /* ---- parent ---- */
@@ -116,12 +122,12 @@ static struct times spawn_child(void)
     struct times times;
     int ends[2], status = -1;
     pid_t child;
-    char called[40], output[16];
+    char name[] = "start", option[] = "--child", called[40], output[16];
     if (pipe(ends))
         bench_fail("no pipe");
     snprintf(called, sizeof called, "%.9f", bench_now());
     snprintf(output, sizeof output, "%d", ends[1]);
-    char *argv[] = {"start", "--child", called, output, NULL};
+    char *argv[] = {name, option, called, output, NULL};
     if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, argv, environ))
         bench_fail("no child process");
     close(ends[1]);
@@ -202,6 +208,5 @@ int main(int argc, char **argv)
     bench_compare(&row, "warm", "only the driver's cache warm");
     if (bench_wants(row.name))
         bench_measure(&row);
-    remove_folder(folder);
     return bench_end(context);
 }

@@ -314,8 +314,10 @@ Test(cache_catalog, a_length_that_lies_is_an_error)
 Test(cache_catalog, only_regular_files_are_exported_to)
 {
     char path[512];
-    cr_expect_eq(kiln_cache_export(fake_folder(), "/dev/null", NULL), KILN_IO_ERROR);
-    expect_sentence("/dev/null is not written: it is no regular file");
+    snprintf(path, sizeof path, "%s/fifo", fake_folder());
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_eq(kiln_cache_export(fake_folder(), path, NULL), KILN_IO_ERROR);
+    expect_sentence("fifo is not written: it is no regular file");
     snprintf(path, sizeof path, "%s/no/such/folder", fake_folder());
     cr_expect_eq(kiln_cache_export(fake_folder(), path, NULL), KILN_IO_ERROR);
     expect_sentence("could not be written");

@@ -23,8 +23,6 @@
 #define EXIT_NOT_RUNNABLE 126
 #define EXIT_NOT_FOUND 127
 
-extern char **environ;
-
 struct request {
     const char *output; /* NULL: standard output */
     char **program;     /* with its arguments, NULL-terminated */

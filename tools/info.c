@@ -83,8 +83,10 @@ static const char *bytes(uint64_t value)
     char *text = texts[next++ % 4];
     double scaled = (double)value;
     size_t unit = 0;
-    for (; scaled >= 1024; scaled /= 1024)
+    while (scaled >= 1024) {
+        scaled /= 1024;
         unit++;
+    }
     snprintf(text, sizeof *texts, "%.*f %s", unit && scaled < 10 ? 1 : 0, scaled, units[unit]);
     return text;
 }

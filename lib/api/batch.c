@@ -38,7 +38,7 @@ static cl_int await(const kiln_context *context, cl_event event)
 {
     cl_int code = clWaitForEvents(1, &event);
     if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-        clFinish(context->runtime.queue);
+        kiln__cl_finish(context->runtime.queue);
     return code;
 }
 

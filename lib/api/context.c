@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/context.h"
 #include "cache/gate.h"
+#include "runtime/clblast.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +116,7 @@ static void destroy(kiln_context *context)
     struct kiln__runtime *runtime = &context->runtime;
     bool child = runtime->process != getpid();
     if (runtime->queue && !child)
-        clFinish(runtime->queue);
+        kiln__cl_finish(runtime->queue);
     /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
     if (!child) {
         kiln__plans_destroy(context->plans);
@@ -125,6 +126,8 @@ static void destroy(kiln_context *context)
         kiln__trace_destroy(runtime->trace, NULL);
         kiln__staging_destroy(runtime->staging);
         kiln__pool_destroy(runtime->pool);
+        if (runtime->uses_clblast)
+            kiln__clblast_end();
         if (runtime->queue)
             clReleaseCommandQueue(runtime->queue);
         if (runtime->context)
@@ -244,12 +247,13 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
 {
     kiln_context_options options;
     bool profiles = true;
+    if (result)
+        *result = NULL;
     if (!result || !cl || !device)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_create_cl: %s is NULL",
                           !result ? "context"
                           : !cl   ? "cl"
                                   : "device");
-    *result = NULL;
     kiln_status status = read_options(given, &options);
     if (!status)
         status = kiln__device_check_process(NULL);
@@ -311,7 +315,7 @@ kiln_status kiln_context_finish(kiln_context *context)
     if (!context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_finish: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
-    cl_int code = status ? CL_SUCCESS : clFinish(context->runtime.queue);
+    cl_int code = status ? CL_SUCCESS : kiln__cl_finish(context->runtime.queue);
     return code ? kiln__cl_fail(NULL, "clFinish", code) : status;
 }
 

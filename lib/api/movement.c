@@ -96,8 +96,9 @@ kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size_t *axes)
  * bounds come first: beyond them differences overflow. */
 static int64_t count_slice(int64_t start_at, int64_t stop, int64_t step, size_t extent)
 {
-    if (step == 0 || start_at < 0 || start_at > (int64_t)extent || stop < -1 ||
-        stop > (int64_t)extent)
+    if (step == 0)
+        return -1;
+    if (start_at < 0 || start_at > (int64_t)extent || stop < -1 || stop > (int64_t)extent)
         return -1;
     int64_t span = step > 0 ? stop - start_at : start_at - stop;
     if (span <= 0)

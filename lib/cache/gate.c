@@ -84,14 +84,13 @@ static void wait_for_pause(void)
 }
 
 /* The next queue to finish, retained, or NULL: `*done` of them are. */
-static cl_command_queue next_queue(size_t *done)
+static cl_int next_queue(size_t *done, cl_command_queue *queue)
 {
     pthread_mutex_lock(&mutex);
-    cl_command_queue queue = *done < queues.count ? queues.items[(*done)++] : NULL;
-    if (queue && clRetainCommandQueue(queue))
-        queue = NULL;
+    *queue = *done < queues.count ? queues.items[(*done)++] : NULL;
+    cl_int code = *queue ? clRetainCommandQueue(*queue) : CL_SUCCESS;
     pthread_mutex_unlock(&mutex);
-    return queue;
+    return code;
 }
 
 cl_int kiln__gate_close(void)
@@ -108,9 +107,11 @@ cl_int kiln__gate_close(void)
         pthread_cond_wait(&changed, &mutex);
     pthread_mutex_unlock(&mutex);
     /* A queue that is removed meanwhile has been finished by its context. */
-    while (!code && (queue = next_queue(&done))) {
+    while (!(code = next_queue(&done, &queue)) && queue) {
         code = clFinish(queue);
         clReleaseCommandQueue(queue);
+        if (code)
+            break;
     }
     return code;
 }

@@ -15,8 +15,7 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     uint8_t head[4] = {launch->source, group->kind, group->op, (uint8_t)group->stores.count};
     kiln__text_add_bytes(name, head, sizeof head);
     kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
-    kiln__text_add_bytes(name, group->steps.items,
-                         group->steps.count * sizeof *group->steps.items);
+    kiln__text_add_bytes(name, group->steps.items, group->steps.count * sizeof *group->steps.items);
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
         kiln__text_add_bytes(name, &store->step, sizeof store->step);
@@ -33,11 +32,14 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
         name_group(plan, launch, name);
 }
 
-static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                       bool brief, struct kiln__text *source)
+static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
+                       struct kiln__text *source)
 {
     struct kiln__emit emit = {
-        .text = source, .plan = plan, .form = &launch->form, .brief = brief,
+        .text = source,
+        .plan = plan,
+        .form = &launch->form,
+        .brief = brief,
         .group = &plan->fusion.groups.items[launch->group],
     };
     emit.index = launch->form.wide ? "long" : "int";

@@ -272,11 +272,18 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
         emit_gather(emit, k, type.text, width, base, at);
 }
 
+/* Not every driver saturates NaN to 0, as the standard advises. */
 static void emit_convert(const struct kiln__emit *emit, const struct kiln__step *step,
-                         const char *value, const char *type)
+                         const char *value, const char *type, unsigned width)
 {
+    kiln_type from = (kiln_type)emit->group->steps.items[step->args[0]].type;
     bool saturates = !kiln__type_row((kiln_type)step->type)->floating;
-    kiln__text_add(emit->text, "convert_%s%s(%s)", type, saturates ? "_sat" : "", value);
+    if (saturates && kiln__type_row(from)->floating)
+        kiln__text_add(emit->text, "convert_%s_sat(%s(%s != %s, (%s)(0), %s))", type,
+                       width > 1 ? "PICK_VECTOR" : "PICK", value, value,
+                       kiln__emit_type(from, width).text, value);
+    else
+        kiln__text_add(emit->text, "convert_%s%s(%s)", type, saturates ? "_sat" : "", value);
 }
 
 static void emit_step(const struct kiln__emit *emit, const char *indent, unsigned index,
@@ -295,7 +302,7 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
         kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0], operand[1],
                               operand[2], (kiln_type)step->type, width);
         break;
-    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text); break;
+    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text, width); break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
     }
     kiln__text_add(emit->text, ";\n");

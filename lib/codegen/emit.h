@@ -4,8 +4,8 @@
  * kernel   = prelude signature '{' ranges visit '}'
  * visit    = bases (load | apply)* (store | combine)
  *
- * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k> memory
- * and offset of store k; c<k> scalars; v<k> the value of step k; d<d> dimensions. */
+ * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k>
+ * memory and offset of store k; c<k> scalars; v<k> the value of step k; d<d> dimensions. */
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 
@@ -44,8 +44,8 @@ void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first
 
 /* Declare the values of steps `from` to `to` - 1, `width` elements each, with loads at
  * `<base><access>` plus `at` elements along the vector's dimension. */
-void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from,
-                      unsigned to, unsigned width, const char *base, const char *at);
+void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from, unsigned to,
+                      unsigned width, const char *base, const char *at);
 
 /* Whether step `step` is among the accesses that steps `from` to `to` - 1 load. */
 bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to);

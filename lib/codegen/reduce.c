@@ -59,11 +59,11 @@ static void emit_rows(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "    }\n");
 }
 
-/* Vectors of results side by side: the wider, the longer the runs that are read of each row. */
+/* Vectors of results side by side: several make longer runs of each row that is read. */
 static unsigned choose_column_vectors(const struct kiln__emit *emit)
 {
     bool short_body = emit->group->reduced_step <= 6;
-    return !short_body ? 1 : kiln__emit_row(emit)->indexed ? 4 : 8;
+    return short_body ? 4 : 1;
 }
 
 /* `vectors` times `width` results side by side. */

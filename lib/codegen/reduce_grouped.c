@@ -61,19 +61,17 @@ static void emit_tree(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "    scratch[item] = " KILN__TOTAL_VALUE ";\n");
     if (indexed)
         kiln__text_add(emit->text, "    places[item] = " KILN__TOTAL_POSITION ";\n");
-    kiln__text_add(emit->text,
-                   "    barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "    for (int other = (int)lanes / 2; other; other /= 2) {\n"
-                   "        if (lane < other) {\n");
-    kiln__emit_merge(emit, "            ", "scratch[item]", "places[item]",
-                     "scratch[item + other]", "places[item + other]");
-    kiln__text_add(emit->text,
-                   "        }\n"
-                   "        barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "    }\n"
-                   "    if (lane != 0 || p >= n)\n"
-                   "        return;\n"
-                   "    " KILN__TOTAL_VALUE " = scratch[item];\n");
+    kiln__text_add(emit->text, "    barrier(CLK_LOCAL_MEM_FENCE);\n"
+                               "    for (int other = (int)lanes / 2; other; other /= 2) {\n"
+                               "        if (lane < other) {\n");
+    kiln__emit_merge(emit, "            ", "scratch[item]", "places[item]", "scratch[item + other]",
+                     "places[item + other]");
+    kiln__text_add(emit->text, "        }\n"
+                               "        barrier(CLK_LOCAL_MEM_FENCE);\n"
+                               "    }\n"
+                               "    if (lane != 0 || p >= n)\n"
+                               "        return;\n"
+                               "    " KILN__TOTAL_VALUE " = scratch[item];\n");
     if (indexed)
         kiln__text_add(emit->text, "    " KILN__TOTAL_POSITION " = places[item];\n");
 }

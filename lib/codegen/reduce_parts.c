@@ -112,8 +112,8 @@ static void emit_choose(const struct kiln__emit *emit, const char *indent, unsig
                        kiln__type_row(type)->bytes == 1 ? "char" : "int", width);
     kiln__emit_expression(emit, kiln__emit_row(emit)->combine, a, value, NULL, type, width);
     if (width == 1)
-        kiln__text_add(emit->text, ") {\n%s    a%u = %s;\n%s    j%u = (int)(%s);\n%s}\n", indent,
-                       u, value, indent, u, position, indent);
+        kiln__text_add(emit->text, ") {\n%s    a%u = %s;\n%s    j%u = (int)(%s);\n%s}\n", indent, u,
+                       value, indent, u, position, indent);
     else
         kiln__text_add(emit->text,
                        ";\n%sa%u = select(a%u, %s, chosen);\n"
@@ -223,8 +223,9 @@ void kiln__emit_element(const struct kiln__emit *emit, const char *indent, unsig
 
 void kiln__emit_positions(char *text, size_t size, const char *from, unsigned width)
 {
-    int used = width > 1 ? snprintf(text, size, "((int%u)((int)(%s)) + (int%u)(", width, from, width)
-                         : snprintf(text, size, "(%s", from);
+    int used = width > 1
+                   ? snprintf(text, size, "((int%u)((int)(%s)) + (int%u)(", width, from, width)
+                   : snprintf(text, size, "(%s", from);
     for (unsigned lane = 0; width > 1 && lane < width; lane++)
         used += snprintf(text + used, size - (size_t)used, "%s%u", lane ? ", " : "", lane);
     snprintf(text + used, size - (size_t)used, width > 1 ? "))" : ")");
@@ -266,8 +267,8 @@ void kiln__emit_fold(const struct kiln__emit *emit, const char *indent, unsigned
     for (unsigned half = width / 2; half; half /= 2) {
         snprintf(low, sizeof low, "%s.lo", from);
         snprintf(high, sizeof high, "%s.hi", from);
-        kiln__text_add(emit->text, "%sconst %s half%u = ", indent,
-                       kiln__emit_type(type, half).text, half);
+        kiln__text_add(emit->text, "%sconst %s half%u = ", indent, kiln__emit_type(type, half).text,
+                       half);
         kiln__emit_expression(emit, row->combine, low, high, NULL, type, half);
         kiln__text_add(emit->text, ";\n");
         snprintf(from, sizeof from, "half%u", half);

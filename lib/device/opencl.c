@@ -107,3 +107,13 @@ kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int co
     return kiln__fail(error, kiln__cl_status(code), "%s answered %s (%d)", call,
                       kiln__cl_name(code), (int)code);
 }
+
+cl_int kiln__cl_finish(cl_command_queue queue)
+{
+    cl_event end;
+    if (!clEnqueueMarkerWithWaitList(queue, 0, NULL, &end)) {
+        clWaitForEvents(1, &end);
+        clReleaseEvent(end);
+    }
+    return clFinish(queue);
+}

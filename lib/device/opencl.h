@@ -18,6 +18,9 @@ const char *kiln__cl_name(cl_int code);
  * TOO_LARGE (CL_INVALID_BUFFER_SIZE) or DEVICE_ERROR. */
 kiln_status kiln__cl_status(cl_int code);
 
+/* clFinish(), but also on Mesa's rusticl, whose clFinish() does not wait for what was flushed. */
+cl_int kiln__cl_finish(cl_command_queue queue);
+
 /* Record "<call> answered CL_... (-5)". Returns the status of the error that stands. */
 kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int code);
 

@@ -123,7 +123,8 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
             result[kept] = (double)place;
         }
     }
-    double n = results ? (double)(kiln__node_count(input) / results) : 0;
+    size_t reduced = results ? kiln__node_count(input) / results : 0;
+    double n = (double)reduced;
     for (size_t i = 0; i < results && !row->indexed; i++)
         result[i] = wrap(node, row->host_finish(result[i], n));
     free(best);

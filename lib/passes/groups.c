@@ -333,11 +333,11 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
     }
     struct kiln__access access = access_to(
         fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
-    for (uint16_t i = 0; i < builder->group->steps.count; i++) {
+    for (size_t i = 0; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
         if (step->kind == KILN__STEP_LOAD &&
             same_access(&builder->group->accesses.items[step->index], &access)) {
-            remember(builder, index, i);
+            remember(builder, index, (uint16_t)i);
             return;
         }
     }

@@ -6,6 +6,20 @@
 #ifdef HAVE_CLBLAST
 
 #include <clblast_c.h>
+#include <stdatomic.h>
+
+static atomic_uint users;
+
+void kiln__clblast_begin(void)
+{
+    atomic_fetch_add(&users, 1);
+}
+
+void kiln__clblast_end(void)
+{
+    if (atomic_fetch_sub(&users, 1) == 1)
+        CLBlastClearCache();
+}
 
 static size_t size_at(const struct kiln__launch *launch, enum kiln__clblast_argument position)
 {
@@ -51,6 +65,14 @@ kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__lau
 }
 
 #else
+
+void kiln__clblast_begin(void)
+{
+}
+
+void kiln__clblast_end(void)
+{
+}
 
 kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
                                   const cl_mem *memory, cl_event *event, struct kiln__error *error)

@@ -12,4 +12,9 @@
 kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
                                   const cl_mem *memory, cl_event *event, struct kiln__error *error);
 
+/* CLBlast keeps programs for each OpenCL context that it has worked in. A runtime counts itself in
+ * before its first product and out at its end; with the last one CLBlast lets go of all. */
+void kiln__clblast_begin(void);
+void kiln__clblast_end(void);
+
 #endif

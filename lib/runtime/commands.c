@@ -186,6 +186,8 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
     const struct kiln__launch *launch = &commands->ready->plan->launches.items[index];
     cl_event own, *event = next_event(commands, &own);
     if (launch->source == KILN__SOURCE_CLBLAST) {
+        if (!atomic_exchange(&runtime->uses_clblast, true))
+            kiln__clblast_begin();
         kiln_status status =
             kiln__clblast_enqueue(runtime->queue, launch, commands->ready->memory, event, error);
         if (status)

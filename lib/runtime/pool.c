@@ -124,7 +124,7 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bin, memory, &first))
         return KILN_OK;
-    clFinish(pool->queue);
+    kiln__cl_finish(pool->queue);
     kiln__pool_trim(pool);
     return add_block(pool, bin, memory, error);
 }

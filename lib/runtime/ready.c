@@ -102,10 +102,10 @@ static bool list_uses(struct kiln__ready *ready)
 }
 
 kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                               struct kiln__ready **result, struct kiln__error *error)
+                               struct kiln__ready **made, struct kiln__error *error)
 {
     struct kiln__ready *ready = calloc(1, sizeof *ready);
-    *result = NULL;
+    *made = NULL;
     if (ready) {
         ready->runtime = runtime;
         ready->plan = plan;
@@ -124,7 +124,7 @@ kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln_
     if (status)
         kiln__ready_destroy(ready);
     else
-        *result = ready;
+        *made = ready;
     return status;
 }
 
@@ -214,7 +214,7 @@ kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bi
     if (!status)
         status = kiln__commands_enqueue(&commands, error);
     if (status) {
-        clFinish(runtime->queue);
+        kiln__cl_finish(runtime->queue);
         if (*done)
             clReleaseEvent(*done);
         *done = NULL;

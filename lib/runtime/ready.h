@@ -13,7 +13,7 @@ struct kiln__ready; /* used by one thread at a time */
 /* Look up or compile the programs of `plan`, which must outlive it.
  * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                               struct kiln__ready **ready, struct kiln__error *error);
+                               struct kiln__ready **made, struct kiln__error *error);
 void kiln__ready_destroy(struct kiln__ready *ready);
 
 /* Forget the memory of the last run: a set of kernels that waits pins none. */

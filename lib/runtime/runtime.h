@@ -35,6 +35,7 @@ struct kiln__runtime {
     struct kiln__staging *staging;
     struct kiln__trace *trace; /* NULL: nobody asked for spans */
     struct kiln__counters counters;
+    atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */
 };
 

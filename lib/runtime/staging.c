@@ -46,7 +46,7 @@ void kiln__staging_destroy(struct kiln__staging *staging)
             clReleaseEvent(staging->pieces[i].busy);
     if (staging->mapped) {
         clEnqueueUnmapMemObject(staging->queue, staging->pinned, staging->mapped, 0, NULL, NULL);
-        clFinish(staging->queue);
+        kiln__cl_finish(staging->queue);
     }
     if (staging->pinned)
         clReleaseMemObject(staging->pinned);

@@ -37,14 +37,14 @@ static const struct {
     {NULL, "clGetPlatformInfo", 0, "the device is left out, or has another key in the cache"},
     {NULL, "clGetDeviceIDs", 0, "the platform is left out"},
     {NULL, "clGetDeviceInfo", 0, "the device is left out, or has another key in the cache"},
-    {"compile", "clRetainEvent", 0, "the program is not stored on disk"},
-    {"compile", "clWaitForEvents", 0, "the same"},
-    {"compile", "clGetEventInfo", 0, "the same"},
-    {"compile", "clGetProgramInfo", 0, "the same"},
+    {NULL, "clRetainEvent", 0, "the program is not stored on disk; a span is missing"},
+    {NULL, "clWaitForEvents", 0, "of the thread that stores: the program is not stored"},
+    {NULL, "clGetEventInfo", 0, "the same"},
+    {NULL, "clGetProgramInfo", 0, "the same"},
+    {"compile", "clRetainCommandQueue", 0, "the same"},
     {"compile", "clFinish", 0, "the same"},
     {"create", "clFinish", 0, "of a release"},
     {"interop", "clFinish", 0, "of a release"},
-    {"profile", "clRetainEvent", 0, "a span is missing in the trace"},
     /* Only the end of a run is looked at: the queue is in-order, and most commands have no event.
      */
     {NULL, "clEnqueueWriteBuffer", KILN_LAYER_EVENT, "not the last command"},
@@ -188,11 +188,25 @@ static bool run_case(struct trial *trial)
     return hit;
 }
 
+/* Once without a failure, so that every kernel is in the caches of kiln and of the driver. */
+static void warm_up(const struct work *work, const char *folder)
+{
+    struct trial trial = {.work = work, .folder = folder};
+    if (work->no_device || !access(folder, F_OK))
+        return;
+    alarm(PATIENCE_SLOW_S);
+    work_begin(&trial);
+    work->act(&trial);
+    work_verify(&trial);
+    work_end(&trial);
+}
+
 static void run_work(void)
 {
     const struct work *work = &works[shared->work];
     char folder[300];
     snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->name);
+    warm_up(work, folder);
     for (bool hit = true; hit; shared->call++) {
         struct trial trial = {
             .work = work, .folder = folder, .returns = ways[shared->way].where == KILN_LAYER_AFTER};
@@ -208,13 +222,22 @@ static void run_work(void)
     }
 }
 
+/* A slow part is left to the long form, and even there fails in one way only. */
+static bool is_due(const struct work *work)
+{
+    const struct way *way = &ways[shared->way];
+    bool is_first =
+        way->where == KILN_LAYER_CALL && way->mode == KILN_LAYER_ONCE && way->code == -5;
+    return !work->slow || is_single || (is_long && is_first);
+}
+
 static void run_all(void)
 {
     if (!layer_available())
         _exit(NOT_RUN);
     for (; shared->way < way_count; shared->way++, shared->work = 0, shared->call = 1)
         for (; shared->work < work_count; shared->work++, shared->call = 1)
-            if (is_long || is_single || !works[shared->work].slow)
+            if (is_due(&works[shared->work]))
                 run_work();
     shared->done = true;
 }

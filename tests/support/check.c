@@ -283,8 +283,9 @@ static void **keep_results(const kiln_batch *batch)
     return kept;
 }
 
-static void run_again(kiln_batch *batch)
+static bool run_again(kiln_batch *batch)
 {
+    bool good = true;
     void **kept = keep_results(batch);
     spoil_results(batch);
     run_batch(batch);
@@ -292,22 +293,28 @@ static void run_again(kiln_batch *batch)
         const struct kiln__binding *result = &batch->bindings.results.items[i];
         bool same = !result->host || !memcmp(result->host, kept[i], result->bytes);
         cr_expect(same, "result %zu has other bits in a second run", i);
+        good = good && same;
     }
+    return good;
 }
 
-static void check_guards(const kiln_batch *batch)
+static bool guards_are_whole(const kiln_batch *batch)
 {
+    bool good = true;
     for (size_t i = 0; i < batch->bindings.results.count; i++) {
         const struct kiln__binding *result = &batch->bindings.results.items[i];
         const unsigned char *host = result->host;
         if (!host)
             continue;
-        cr_expect(is_garbage(host - GUARD, GUARD), "written before result %zu", i);
-        cr_expect(is_garbage(host + result->bytes, GUARD), "written after result %zu", i);
+        bool before = is_garbage(host - GUARD, GUARD);
+        bool after = is_garbage(host + result->bytes, GUARD);
+        cr_expect(before && after, "written around result %zu", i);
+        good = good && before && after;
     }
+    return good;
 }
 
-void check_run(kiln_batch *batch)
+bool check_run(kiln_batch *batch)
 {
     struct bounds bounds;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
@@ -320,12 +327,13 @@ void check_run(kiln_batch *batch)
         const struct kiln__binding *result = &batch->bindings.results.items[i];
         good = compare(batch, &reference, &bounds, i, content_of(batch, result)) && good;
     }
-    run_again(batch);
-    check_guards(batch);
+    good = run_again(batch) && good;
+    good = guards_are_whole(batch) && good;
     if (!good)
         show_graph(batch);
     bounds_free(&bounds);
     kiln__reference_free(&reference);
+    return good;
 }
 
 void check_tensor(kiln_batch *batch, kiln_tensor tensor)

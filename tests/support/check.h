@@ -4,6 +4,8 @@
 #ifndef KILN_TESTS_SUPPORT_CHECK_H
 #define KILN_TESTS_SUPPORT_CHECK_H
 
+#include <stdbool.h>
+
 #include <kiln/elementwise.h>
 #include <kiln/kiln.h>
 #include <kiln/reductions.h>
@@ -44,8 +46,8 @@ kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const si
 void *check_read(kiln_batch *batch, kiln_tensor tensor);
 
 /* Run twice: every result is within its bound, the second run has the same bits, and nothing
- * beyond a result has been written. Failures name the element and show the graph. */
-void check_run(kiln_batch *batch);
+ * beyond a result has been written. Failures name the element and show the graph; false then. */
+bool check_run(kiln_batch *batch);
 
 /* One result of one batch: read, run, end. */
 void check_tensor(kiln_batch *batch, kiln_tensor tensor);

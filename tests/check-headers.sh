@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every public header compiles alone, as strict C11 and as C++11, and a program that uses them
+# compiles as both. $srcdir is the source tree; $CC, $CXX and $OPENCL_CFLAGS may be set.
+set -u
+source=${srcdir:-.}
+folder=$(mktemp -d) || exit 99
+trap 'rm -rf "$folder"' EXIT
+status=0
+
+# compile LANGUAGE FILE: with the words of $compiler
+compile() {
+  # shellcheck disable=SC2086
+  $compiler -Wall -Wextra -Wpedantic -Werror -Iinclude -I"$source/include" ${OPENCL_CFLAGS-} \
+    -fsyntax-only -x "$1" "$2" || {
+    echo "$1: ${header:-$2} does not compile"
+    status=1
+  }
+}
+
+# compile_all LANGUAGE: twice each, for its guards
+compile_all() {
+  count=0
+  for path in "$source"/include/kiln/*.h include/kiln/*.h; do
+    [ -f "$path" ] || continue
+    header=kiln/${path##*/}
+    printf '#include <%s>\n#include <%s>\ntypedef int not_empty;\n' "$header" "$header" \
+      >"$folder/alone"
+    compile "$1" "$folder/alone"
+    count=$((count + 1))
+  done
+  header=
+  compile "$1" "$source/tests/headers.cc"
+  echo "$1: $count headers"
+}
+
+compiler="${CC:-cc} -std=c11"
+compile_all c
+for candidate in "${CXX-}" c++ g++ clang++; do
+  if [ -n "$candidate" ] && command -v "${candidate%% *}" >/dev/null; then
+    compiler="$candidate -std=c++11"
+    compile_all c++
+    exit $status
+  fi
+done
+echo "no C++ compiler"
+exit $status

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: every implementation over edge sizes, transposes, batches, views; the bound is
+ * gamma_k * sum |a||b|, and products of whole numbers are exact. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/batch.h"
+#include "support/check.h"
+
+/* ---- known answers ---- */
+
+static void expect_product(kiln_batch *b, kiln_tensor y, size_t count, const float *wanted)
+{
+    float *found = check_read(b, y);
+    check_run(b);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(found[i], wanted[i], "element %zu is %g, not %g", i, found[i], wanted[i]);
+    check_end(b);
+}
+
+static const float left[] = {1, 2, 3, 4, 5, 6}, right[] = {7, 8, 9, 10, 11, 12};
+
+Test(matmul, known_answers)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_given(b, KILN_F32, DIMS(2, 3), left);
+    kiln_tensor y = check_given(b, KILN_F32, DIMS(3, 2), right);
+    expect_product(b, kiln_matmul(b, x, y), 4, (float[]){58, 64, 139, 154});
+
+    b = check_begin(); /* x y', of which both are 2 by 3 */
+    x = check_given(b, KILN_F32, DIMS(2, 3), left);
+    y = check_given(b, KILN_F32, DIMS(2, 3), right);
+    expect_product(b, kiln_matmul_transposed(b, x, 0, y, 1), 4, (float[]){50, 68, 122, 167});
+
+    b = check_begin(); /* x' y */
+    x = check_given(b, KILN_F32, DIMS(2, 3), left);
+    y = check_given(b, KILN_F32, DIMS(2, 3), right);
+    expect_product(b, kiln_matmul_transposed(b, x, 1, y, 0), 9,
+                   (float[]){47, 52, 57, 64, 71, 78, 81, 90, 99});
+
+    b = check_begin(); /* row times matrix, matrix times column */
+    x = check_given(b, KILN_F32, DIMS(3), left);
+    y = check_given(b, KILN_F32, DIMS(3, 2), right);
+    expect_product(b, kiln_matmul(b, x, y), 2, (float[]){58, 64});
+    b = check_begin();
+    x = check_given(b, KILN_F32, DIMS(2, 3), left);
+    y = check_given(b, KILN_F32, DIMS(3), right);
+    expect_product(b, kiln_matmul(b, x, y), 2, (float[]){50, 122});
+
+    b = check_begin();
+    x = check_given(b, KILN_F32, DIMS(6), left);
+    y = check_given(b, KILN_F32, DIMS(6), right);
+    check_read(b, kiln_dot(b, x, y));
+    expect_product(b, kiln_matmul(b, x, y), 1, (float[]){217});
+    check_close();
+}
+
+/* ---- shapes of the result ---- */
+
+Test(matmul, shapes)
+{
+    static const struct {
+        size_t a_rank, a[4], b_rank, b[4], rank, dims[4];
+    } rows[] = {
+        {2, {3, 5}, 2, {5, 7}, 2, {3, 7}},
+        {1, {5}, 2, {5, 7}, 1, {7}},
+        {2, {3, 5}, 1, {5}, 1, {3}},
+        {1, {5}, 1, {5}, 0, {0}},
+        {3, {4, 3, 5}, 2, {5, 7}, 3, {4, 3, 7}},
+        {2, {3, 5}, 3, {4, 5, 7}, 3, {4, 3, 7}},
+        {3, {4, 3, 5}, 3, {4, 5, 7}, 3, {4, 3, 7}},
+        {3, {1, 3, 5}, 3, {4, 5, 7}, 3, {4, 3, 7}},
+        {4, {2, 1, 3, 5}, 3, {6, 5, 7}, 4, {2, 6, 3, 7}},
+        {4, {2, 6, 3, 5}, 4, {2, 1, 5, 7}, 4, {2, 6, 3, 7}},
+        {3, {4, 3, 5}, 1, {5}, 2, {4, 3}},
+        {1, {5}, 3, {4, 5, 7}, 2, {4, 7}},
+        {3, {0, 3, 5}, 2, {5, 7}, 3, {0, 3, 7}},
+        {3, {0, 3, 5}, 3, {1, 5, 7}, 3, {0, 3, 7}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t rank, dims[KILN_MAX_RANK];
+        kiln_batch *b = check_begin();
+        kiln_tensor y =
+            kiln_matmul(b, check_input(b, KILN_F32, rows[i].a_rank, rows[i].a, CHECK_FEW),
+                        check_input(b, KILN_F32, rows[i].b_rank, rows[i].b, CHECK_FEW));
+        expect_ok(kiln_tensor_shape(b, y, NULL, &rank, dims));
+        cr_expect_eq(rank, rows[i].rank, "row %zu", i);
+        cr_expect(!memcmp(dims, rows[i].dims, rank * sizeof *dims), "row %zu", i);
+        check_tensor(b, y);
+    }
+    check_close();
+}
+
+Test(matmul, operands_are_checked)
+{
+    static const struct {
+        size_t a_rank, a[3], b_rank, b[3];
+    } rows[] = {{2, {3, 5}, 2, {4, 7}},
+                {1, {5}, 1, {4}},
+                {0, {0}, 1, {4}},
+                {3, {2, 3, 5}, 3, {3, 5, 7}},
+                {2, {3, 5}, 1, {4}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kiln_batch *b = check_begin();
+        kiln_matmul(b, check_input(b, KILN_F32, rows[i].a_rank, rows[i].a, CHECK_FEW),
+                    check_input(b, KILN_F32, rows[i].b_rank, rows[i].b, CHECK_FEW));
+        cr_expect_lt(kiln_batch_status(b), 0, "row %zu", i);
+        check_end(b);
+    }
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_I32, DIMS(3, 3), CHECK_FEW);
+    kiln_matmul(b, x, x);
+    cr_expect_eq(kiln_batch_status(b), KILN_TYPE_MISMATCH);
+    check_end(b);
+    check_close();
+}
+
+/* ---- every implementation ---- */
+
+/* A context that prefers one implementation; as check_context(), but not kept. */
+static void prefer(const char *name)
+{
+    setenv("KILN_MATMUL", name, 1);
+    check_context();
+}
+
+static void multiply(size_t m, size_t n, size_t k, int transposes, enum check_values values)
+{
+    kiln_batch *b = check_begin();
+    int ta = transposes & 1, tb = transposes >> 1;
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(ta ? k : m, ta ? m : k), values);
+    kiln_tensor y = check_input(b, KILN_F32, DIMS(tb ? n : k, tb ? k : n), values);
+    check_tensor(b, kiln_matmul_transposed(b, x, ta, y, tb));
+}
+
+static void edge_sizes(void)
+{
+    static const size_t sizes[][3] = {
+        {1, 1, 1},     {1, 17, 5},    {17, 1, 5},    {3, 5, 0},    {0, 5, 3},    {5, 0, 3},
+        {2, 3, 1},     {7, 15, 16},   {8, 16, 17},   {9, 31, 33},  {16, 16, 16}, {31, 33, 65},
+        {64, 64, 64},  {65, 63, 130}, {129, 65, 40}, {5, 200, 3},  {200, 5, 3},  {1, 1009, 64},
+        {1009, 1, 64}, {4, 100, 257}, {100, 4, 257}, {1, 1, 1009}, {6, 64, 256}, {12, 128, 512}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int transposes = 0; transposes < 4; transposes++)
+            multiply(sizes[i][0], sizes[i][1], sizes[i][2], transposes, CHECK_FEW);
+    multiply(67, 97, 301, 0, CHECK_PLAIN);
+    multiply(67, 97, 301, 3, CHECK_PLAIN);
+    multiply(260, 140, 520, 0, CHECK_PLAIN);
+    multiply(33, 18, 50, 0, CHECK_SPECIAL);
+}
+
+/* Batches of matrices, some of which are the same one. */
+static void batches(void)
+{
+    static const size_t pairs[][2][4] = {
+        {{3, 2, 17, 9}, {3, 2, 9, 33}},  {{3, 2, 17, 9}, {1, 1, 9, 33}},
+        {{1, 2, 5, 9}, {3, 1, 9, 16}},   {{1, 1, 17, 9}, {3, 2, 9, 33}},
+        {{5, 1, 1, 64}, {5, 1, 64, 40}}, {{5, 1, 40, 64}, {5, 1, 64, 1}},
+        {{2, 1, 4, 0}, {2, 1, 0, 6}}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, 4, pairs[i][0], CHECK_FEW);
+        kiln_tensor y = check_input(b, KILN_F32, 4, pairs[i][1], CHECK_FEW);
+        check_read(b, kiln_matmul(b, x, y));
+        check_read(b, kiln_matmul_transposed(b, kiln_transpose(b, x, NULL), 1,
+                                             kiln_transpose(b, y, NULL), 1));
+        check_run(b);
+        check_end(b);
+    }
+}
+
+/* Operands in memory that is not their own. */
+static void views(void)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(40, 50), CHECK_FEW);
+    kiln_tensor y = check_input(b, KILN_F32, DIMS(60, 70), CHECK_FEW);
+    kiln_tensor corner = kiln_slice(b, x, (int64_t[]){3, 5}, (int64_t[]){36, 36}, NULL);
+    kiln_tensor inner = kiln_slice(b, y, (int64_t[]){7, 9}, (int64_t[]){38, 62}, NULL);
+    kiln_tensor skipped =
+        kiln_slice(b, y, (int64_t[]){0, 0}, (int64_t[]){60, 62}, (int64_t[]){2, 2});
+    kiln_tensor backward =
+        kiln_slice(b, x, (int64_t[]){39, 29}, (int64_t[]){-1, -1}, (int64_t[]){-1, -1});
+    kiln_tensor row = kiln_slice(b, x, (int64_t[]){4, 0}, (int64_t[]){5, 50}, NULL);
+    kiln_tensor column = kiln_slice(b, x, (int64_t[]){0, 4}, (int64_t[]){40, 5}, NULL);
+    check_read(b, kiln_matmul(b, corner, inner));
+    check_read(b, kiln_matmul_transposed(b, inner, 1, corner, 1));
+    check_read(b, kiln_matmul(b, backward, skipped));
+    check_read(b, kiln_matmul(b, column, row));
+    check_read(b, kiln_matmul(b, kiln_broadcast(b, row, DIMS(9, 50)), kiln_transpose(b, x, NULL)));
+    check_read(b, kiln_matmul(b, kiln_broadcast(b, corner, DIMS(2, 33, 31)), inner));
+    check_read(b, kiln_dot(b, kiln_reshape(b, column, DIMS(40)),
+                           kiln_slice(b, kiln_reshape(b, row, DIMS(50)), (int64_t[]){45},
+                                      (int64_t[]){5}, (int64_t[]){-1})));
+    check_run(b);
+    check_end(b);
+}
+
+/* What is computed before and after a product. */
+static void neighbours(void)
+{
+    static const size_t sizes[][3] = {
+        {33, 65, 40}, {1, 70, 64}, {70, 1, 64}, {5, 9, 0}, {4, 16, 300}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, DIMS(m, k), CHECK_FEW);
+        kiln_tensor w = check_input(b, KILN_F32, DIMS(n, k), CHECK_FEW);
+        kiln_tensor bias = check_input(b, KILN_F32, DIMS(n), CHECK_FEW);
+        kiln_tensor rest = check_input(b, KILN_F32, DIMS(m, n), CHECK_FEW);
+        kiln_tensor product = kiln_matmul_transposed(b, kiln_relu(b, x), 0, w, 1);
+        kiln_tensor layer = kiln_relu(b, kiln_add(b, product, bias));
+        check_read(b, kiln_sub(b, kiln_scale(b, layer, 0.5), rest));
+        check_read(b, product);
+        kiln_tensor second = kiln_matmul(b, kiln_transpose(b, layer, NULL), rest);
+        check_read(b, kiln_sum(b, second, 1, (int[]){0}, 0));
+        check_run(b);
+        check_end(b);
+    }
+}
+
+static void everything_with(const char *name, bool of_cpus)
+{
+    prefer(name);
+    if (of_cpus && !check_context()->runtime.device.traits->chunked)
+        cr_skip("not for this device");
+    edge_sizes();
+    batches();
+    views();
+    neighbours();
+    check_close();
+}
+
+Test(matmul, chosen_by_the_heuristic)
+{
+    everything_with("", false);
+}
+Test(matmul, dots)
+{
+    everything_with("dots", true);
+}
+Test(matmul, skinny)
+{
+    everything_with("skinny", true);
+}
+Test(matmul, small)
+{
+    everything_with("small", true);
+}
+Test(matmul, packed)
+{
+    everything_with("packed", true);
+}
+Test(matmul, tiled)
+{
+    everything_with("tiled", false);
+}
+
+/* It compiles for seconds where a cache has nothing yet. */
+Test(matmul, clblast)
+{
+    prefer("clblast");
+    multiply(33, 18, 50, 0, CHECK_FEW);
+    multiply(17, 40, 9, 3, CHECK_FEW);
+    multiply(3, 5, 0, 0, CHECK_FEW);
+    views();
+    check_close();
+}
+
+/* ---- dot ---- */
+
+Test(matmul, dots_of_every_type)
+{
+    static const size_t sizes[] = {0, 1, 15, 64, 1009, 100003};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned type = KILN_F32; type <= KILN_I32; type++) {
+            kiln_batch *b = check_begin();
+            kiln_tensor x = check_input(b, (kiln_type)type, DIMS(sizes[i]), CHECK_PLAIN);
+            kiln_tensor y = check_input(b, (kiln_type)type, DIMS(sizes[i]), CHECK_PLAIN);
+            check_tensor(b, kiln_dot(b, x, y));
+        }
+    }
+    check_close();
+}
