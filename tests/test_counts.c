@@ -291,3 +291,23 @@ Test(counts, everything_is_released_after_an_error)
     expect_recovery("clEnqueueReadBuffer", KILN_OUT_OF_DEVICE_MEMORY);
     expect_recovery("clWaitForEvents", KILN_DEVICE_ERROR);
 }
+
+/* The caller's memory is borrowed until the run has ended, however that is found out. */
+Test(counts, a_wait_that_fails_is_made_up_for)
+{
+    kiln_context *context = open_counted(KILN_HOST_MEMORY_SHARED);
+    kiln_batch *batch = record_three(context);
+    kiln_event *event;
+    run_batch(batch);
+    cr_assert(layer_fail_next("clWaitForEvents", -5, KILN_LAYER_CALL));
+    cr_expect_eq(kiln_batch_execute(batch), KILN_DEVICE_ERROR);
+    cr_expect_eq(layer_count("clFinish"), 1u);
+    layer_reset();
+    cr_assert(layer_fail_next("clRetainEvent", -5, KILN_LAYER_CALL));
+    cr_expect_eq(kiln_batch_submit(batch, &event), KILN_OUT_OF_DEVICE_MEMORY);
+    cr_expect_null(event);
+    cr_expect_eq(layer_count("clWaitForEvents"), 1u);
+    layer_reset();
+    kiln_batch_release(batch);
+    close_counted(context);
+}

@@ -293,8 +293,9 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
     char operand[3][16];
     for (unsigned k = 0; k < 3; k++)
-        snprintf(operand[k], sizeof operand[k], "v%u", step->args[k]);
-    kiln__text_add(emit->text, "%sconst %s v%u = ", indent, type.text, index);
+        snprintf(operand[k], sizeof operand[k], "%c%u", emit->twin ? 'w' : 'v', step->args[k]);
+    kiln__text_add(emit->text, "%sconst %s %c%u = ", indent, type.text, emit->twin ? 'w' : 'v',
+                   index);
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
     case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;

@@ -18,6 +18,7 @@ struct kiln__emit {
     const struct kiln__form *form;
     const char *index; /* type of indices */
     bool brief;        /* for reading: library texts are named, not put in */
+    bool twin;         /* values are named w<k>: a second body beside the first */
 };
 
 /* A type's name in OpenCL C: "float", "float16". */

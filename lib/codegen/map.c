@@ -63,20 +63,59 @@ static void emit_nontemporal(const struct kiln__emit *emit, const char *indent,
                    indent, indent, value, vector.text, place, indent);
 }
 
-static void emit_body(const struct kiln__emit *emit, const char *indent, unsigned width,
-                      const char *at)
+static void emit_results(const struct kiln__emit *emit, const char *indent, unsigned width,
+                         const char *at)
 {
     const struct kiln__group *group = emit->group;
-    kiln__emit_steps(emit, indent, 0, (unsigned)group->steps.count, width, "b", at);
     for (size_t k = 0; k < group->stores.count; k++) {
         char place[64], value[16];
         kiln_type type = (kiln_type)group->steps.items[group->stores.items[k].step].type;
         snprintf(place, sizeof place, "y%zu + q%zu + p + %s", k, k, at);
-        snprintf(value, sizeof value, "v%u", group->stores.items[k].step);
+        snprintf(value, sizeof value, "%c%u", emit->twin ? 'w' : 'v', group->stores.items[k].step);
         if (emit->form->streams && width > 1)
             emit_nontemporal(emit, indent, kiln__emit_type(type, width), place, value);
         kiln__emit_store(emit, indent, type, width, place, value);
     }
+}
+
+static void emit_body(const struct kiln__emit *emit, const char *indent, unsigned width,
+                      const char *at)
+{
+    kiln__emit_steps(emit, indent, 0, (unsigned)emit->group->steps.count, width, "b", at);
+    emit_results(emit, indent, width, at);
+}
+
+/* What a step costs at least where two vectors are worth computing side by side. */
+#define COSTLY 8
+
+/* Functions are long chains in which each operation waits for the one before: two vectors, step by
+ * step beside each other, wait together. */
+static bool has_costly_step(const struct kiln__group *group)
+{
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY && kiln__elementwise_rows[step->op].cost >= COSTLY)
+            return true;
+    }
+    return false;
+}
+
+static void emit_pairs(const struct kiln__emit *emit)
+{
+    struct kiln__emit twin = *emit;
+    unsigned width = emit->form->vector;
+    char at[32];
+    twin.twin = true;
+    snprintf(at, sizeof at, "(i + %u)", width);
+    kiln__text_add(emit->text, "            for (; i + %u <= count; i += %u) {\n", 2 * width,
+                   2 * width);
+    for (unsigned i = 0; i < emit->group->steps.count; i++) {
+        kiln__emit_steps(emit, "                ", i, i + 1, width, "b", "i");
+        kiln__emit_steps(&twin, "                ", i, i + 1, width, "b", at);
+    }
+    emit_results(emit, "                ", width, "i");
+    emit_results(&twin, "                ", width, at);
+    kiln__text_add(emit->text, "            }\n");
 }
 
 /* Vectors, and single elements after them; before them too where a streaming store needs them to
@@ -94,12 +133,12 @@ static void emit_run(const struct kiln__emit *emit)
                    emit->form->streams ? "min(head, count)" : "0");
     kiln__text_add(emit->text, "        for (;;) {\n            for (; i < stop; i++) {\n");
     emit_body(emit, "                ", 1, "i");
-    kiln__text_add(emit->text,
-                   "            }\n"
-                   "            if (i == count)\n"
-                   "                break;\n"
-                   "            for (; i + %u <= count; i += %u) {\n",
-                   width, width);
+    kiln__text_add(emit->text, "            }\n"
+                               "            if (i == count)\n"
+                               "                break;\n");
+    if (width > 1 && has_costly_step(emit->group))
+        emit_pairs(emit);
+    kiln__text_add(emit->text, "            for (; i + %u <= count; i += %u) {\n", width, width);
     emit_body(emit, "                ", width, "i");
     kiln__text_add(emit->text, "            }\n"
                                "            stop = count;\n"
