@@ -308,7 +308,7 @@ static void expect_known(const struct known *known, size_t count, kiln_type type
         const struct known *row = &known[i % count];
         double found = kiln__type_load(type, (char *)answers + i * size);
         cr_expect(is_right(row, type, found),
-                  "%s %s of %.9g and %.9g is %.9g, not %.15g (lane %zu)", kiln_type_name(type),
+                  "%s %s of %.10g and %.10g is %.10g, not %.15g (lane %zu)", kiln_type_name(type),
                   kiln__elementwise_rows[row->op].name, row->a, row->b, found, row->answer, i);
     }
     check_end(batch);

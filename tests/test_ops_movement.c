@@ -96,6 +96,31 @@ Test(ops_movement, sliced)
     check_close();
 }
 
+/* Starts and steps of one view are counted in those of the view below. */
+Test(ops_movement, views_of_views)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = counted(b, DIMS(20));
+    kiln_tensor y = kiln_slice(b, x, (int64_t[]){18}, (int64_t[]){1}, (int64_t[]){-3});
+    y = kiln_slice(b, y, (int64_t[]){1}, (int64_t[]){6}, (int64_t[]){2}); /* of 18 15 12 9 6 3 */
+    EXPECT_ELEMENTS(b, y, 15, 9, 3);
+
+    b = check_begin();
+    x = counted(b, DIMS(4, 6));
+    y = kiln_slice(b, x, (int64_t[]){3, 1}, (int64_t[]){-1, 6}, (int64_t[]){-1, 2});
+    y = kiln_slice(b, kiln_transpose(b, y, NULL), (int64_t[]){2, 1}, (int64_t[]){0, 4},
+                   (int64_t[]){-1, 2});
+    expect_shape(b, y, DIMS(2, 2));
+    EXPECT_ELEMENTS(b, y, 17, 5, 15, 3);
+
+    b = check_begin();
+    x = counted(b, DIMS(3, 1));
+    y = kiln_slice(b, kiln_broadcast(b, x, DIMS(3, 5)), (int64_t[]){2, 3}, (int64_t[]){-1, 5},
+                   (int64_t[]){-2, 1});
+    EXPECT_ELEMENTS(b, y, 2, 2, 0, 0);
+    check_close();
+}
+
 Test(ops_movement, sliced_to_nothing)
 {
     static const int64_t cuts[][3] = {{2, 2, 1}, {3, 1, 1}, {1, 3, -1}, {5, 5, 1}, {0, 0, -1}};
@@ -228,6 +253,9 @@ Test(ops_movement, reshapes_of_slices)
     kiln_tensor part =
         kiln_slice(b, x, (int64_t[]){7, 1, 0}, (int64_t[]){-1, 9, 10}, (int64_t[]){-2, 1, 1});
     kiln_tensor wide = kiln_broadcast(b, kiln_reshape(b, part, DIMS(4, 1, 80)), DIMS(4, 3, 80));
+    kiln_tensor gaps = kiln_slice(b, x, (int64_t[]){1, 0, 2}, (int64_t[]){8, 8, 7}, NULL);
+    check_read(b, kiln_reshape(b, gaps, DIMS(56, 5)));
+    check_read(b, kiln_neg(b, kiln_reshape(b, gaps, DIMS(7, 2, 20))));
     check_read(b, kiln_reshape(b, part, DIMS(4, 80)));
     check_read(b, kiln_reshape(b, part, DIMS(32, 10)));
     check_read(b, kiln_reshape(b, wide, DIMS(12, 80)));

@@ -197,6 +197,25 @@ Test(ops_shapes, views_are_fused)
     check_close();
 }
 
+/* Views of one tensor that only differ in where they start, in one kernel. */
+Test(ops_shapes, neighbours_of_an_element)
+{
+    static const size_t sizes[] = {1, 16, 1009};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t n = (int64_t)sizes[i];
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, KILN_F32, DIMS(sizes[i] + 2), CHECK_PLAIN), part[3];
+        for (int64_t k = 0; k < 3; k++)
+            part[k] = kiln_slice(batch, x, &k, (int64_t[]){k + n}, NULL);
+        check_read(batch, kiln_neg(batch, part[0]));
+        check_read(batch, kiln_neg(batch, part[1]));
+        check_read(batch, kiln_add(batch, kiln_sub(batch, part[2], part[1]), part[0]));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 /* ---- graphs ---- */
 
 Test(ops_shapes, several_results_of_one_kernel)

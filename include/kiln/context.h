@@ -74,7 +74,8 @@ typedef struct kiln_context_stats {
 /** Make a context. `options` may be NULL.
  *  Owner: the caller, until kiln_context_release(). Threads: any; the context itself may be used
  *  by many threads at once. Errors: NO_DEVICE, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
- *  INVALID_ARGUMENT; kiln_last_error() has the sentence and *context is NULL. */
+ *  INVALID_ARGUMENT, FORKED in a child of a process that has used a device (drivers do not survive
+ *  a fork); kiln_last_error() has the sentence and *context is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_create(const kiln_context_options *options,
                                                          kiln_context **context);
 
@@ -101,11 +102,11 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *
                                                             kiln_context_stats *stats);
 
 /** Wait until kernels compiled so far are in the disk cache (they are stored in the background,
- *  after their first launch). Threads: any. Errors: INVALID_ARGUMENT. */
+ *  after their first launch). Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
 /** Give idle memory of the buffer pool back to the device. Threads: any.
- *  Errors: INVALID_ARGUMENT. */
+ *  Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 
 #ifdef __cplusplus

@@ -19,7 +19,8 @@ extern "C" {
 /** Make a context over OpenCL objects of the caller. `queue` must be in-order; NULL: kiln makes
  *  one. `options` may be NULL; its device is not looked at.
  *  Owner: kiln retains the objects and releases them with the context. Threads: any.
- *  Errors: INVALID_ARGUMENT (device not of the context, queue out of order), DEVICE_ERROR. */
+ *  Errors: INVALID_ARGUMENT (device not of the context, queue out of order), DEVICE_ERROR,
+ *  FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device,
                                                             cl_command_queue queue,
                                                             const kiln_context_options *options,

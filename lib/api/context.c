@@ -10,9 +10,6 @@
 #include <kiln/opencl.h>
 #include <kiln/version.h>
 
-/* Device memory that the pool may keep idle. */
-#define IDLE_SHARE 8
-
 const char *kiln_version(void)
 {
     return KILN_VERSION;
@@ -98,8 +95,8 @@ static kiln_status make_parts(const kiln_context_options *options, kiln_context 
                                                &runtime->programs, NULL);
     if (status)
         return status;
-    runtime->pool = kiln__pool_create(runtime->context, runtime->queue,
-                                      runtime->device.info.memory / IDLE_SHARE);
+    runtime->pool =
+        kiln__pool_create(runtime->context, runtime->queue, runtime->device.info.memory);
     runtime->staging = kiln__staging_create(runtime->context, runtime->queue);
     runtime->trace = profile ? kiln__trace_create(trace, runtime->device.info.name) : NULL;
     context->matmul = matmul ? strdup(matmul) : NULL;

@@ -10,6 +10,9 @@
 /* Smaller ones are rounded up to this. */
 #define SMALLEST 4096
 
+/* Of the device's memory, what may lie idle: one in so many bytes. */
+#define IDLE_SHARE 8
+
 struct block {
     cl_mem memory;
     size_t bytes;
@@ -19,21 +22,21 @@ struct block {
 struct kiln__pool {
     cl_context context;
     cl_command_queue queue;
-    uint64_t idle_limit;
+    uint64_t device_memory;
     pthread_mutex_t lock; /* guards what follows; no OpenCL call that can wait is made under it */
     KILN__VECTOR(struct block) blocks;
     uint64_t bytes, idle;
 };
 
 struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
-                                     uint64_t idle_limit)
+                                     uint64_t device_memory)
 {
     struct kiln__pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
     pool->context = context;
     pool->queue = queue;
-    pool->idle_limit = idle_limit;
+    pool->device_memory = device_memory;
     pthread_mutex_init(&pool->lock, NULL);
     return pool;
 }
@@ -91,11 +94,14 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
     pool->blocks.count = kept;
 }
 
+/* Some drivers promise any amount and fail at the first use, so what cannot be is refused here. */
 static kiln_status add_block(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                              struct kiln__error *error)
 {
-    cl_int code;
-    *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    cl_int code = CL_INVALID_BUFFER_SIZE;
+    *memory = NULL;
+    if (bytes <= pool->device_memory)
+        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (code)
         return kiln__fail(error, kiln__cl_status(code),
                           "kiln: no %zu bytes of device memory (%s); the pool holds %" PRIu64,
@@ -142,8 +148,8 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
         pool->idle += block->bytes;
         break;
     }
-    if (pool->idle > pool->idle_limit)
-        release_idle(pool, pool->idle_limit);
+    if (pool->idle > pool->device_memory / IDLE_SHARE)
+        release_idle(pool, pool->device_memory / IDLE_SHARE);
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -12,9 +12,10 @@
 
 struct kiln__pool; /* safe to use from many threads */
 
-/* `idle_limit`: bytes that may lie idle. Errors: NULL without memory. */
+/* `device_memory`: bytes that the device has; an eighth of them may lie idle.
+ * Errors: NULL without memory. */
 struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
-                                     uint64_t idle_limit);
+                                     uint64_t device_memory);
 void kiln__pool_destroy(struct kiln__pool *pool);
 
 /* Memory of at least `bytes` bytes. When the device has no more, idle memory is released and the

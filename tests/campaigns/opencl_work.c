@@ -31,6 +31,7 @@ static bool good(struct trial *trial, kiln_status status)
 {
     if (!status)
         return true;
+    trial->status = trial->failed ? trial->status : status;
     trial->failed = true;
     trial->speechless |= status > 0 || !*kiln_last_error();
     return false;
@@ -44,6 +45,14 @@ static bool made(struct trial *trial, kiln_status status, const void *object)
     memcpy(&handed, object, sizeof handed);
     trial->speechless |= is_good != (handed != NULL);
     return is_good && handed;
+}
+
+static kiln_batch *begin_batch(struct trial *trial, kiln_context *context)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    if (!batch)
+        good(trial, KILN_OUT_OF_HOST_MEMORY);
+    return batch;
 }
 
 static bool recorded(struct trial *trial, const kiln_batch *batch)
@@ -75,7 +84,7 @@ struct mixed {
 static kiln_batch *record_mixed(struct trial *trial, struct mixed *mixed)
 {
     static const int axis = 1;
-    kiln_batch *batch = kiln_batch_create(trial->context);
+    kiln_batch *batch = begin_batch(trial, trial->context);
     if (!batch)
         return NULL;
     mixed->x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, x);
@@ -140,7 +149,7 @@ static void act_mixed(struct trial *trial)
 
 static void act_map(struct trial *trial)
 {
-    kiln_batch *batch = kiln_batch_create(trial->context);
+    kiln_batch *batch = begin_batch(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * N}, x);
     kiln_read(batch, kiln_relu(batch, values), y, sizeof y);
     clear_results();
@@ -193,7 +202,7 @@ static void act_again(struct trial *trial)
 
 static void act_detached(struct trial *trial)
 {
-    kiln_batch *batch = kiln_batch_create(trial->context);
+    kiln_batch *batch = begin_batch(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * K}, place);
     kiln_tensor few = kiln_slice(batch, values, (int64_t[]){0}, (int64_t[]){M * N}, NULL);
     kiln_read(batch, kiln_neg(batch, values), place, sizeof place); /* over its own operand */
@@ -213,7 +222,7 @@ static void act_detached(struct trial *trial)
 
 static void act_empty(struct trial *trial)
 {
-    kiln_batch *batch = kiln_batch_create(trial->context);
+    kiln_batch *batch = begin_batch(trial, trial->context);
     good(trial, kiln_batch_execute(batch));
     good(trial, kiln_batch_reset(batch));
     kiln_batch_release(batch);
@@ -257,7 +266,7 @@ static void act_create(struct trial *trial)
 
 static void use_foreign(struct trial *trial, kiln_context *context, kiln_buffer *buffer)
 {
-    kiln_batch *batch = kiln_batch_create(context);
+    kiln_batch *batch = begin_batch(trial, context);
     kiln_read(batch, kiln_import(batch, buffer), doubled, sizeof doubled);
     clear_results();
     if (recorded(trial, batch) && good(trial, kiln_batch_execute(batch)))
@@ -352,7 +361,7 @@ static void prepare_release(struct trial *trial)
 
 static void prepare_store(struct trial *trial)
 {
-    kiln_batch *batch = kiln_batch_create(trial->context);
+    kiln_batch *batch = begin_batch(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * N}, x);
     kiln_read(batch, kiln_relu(batch, values), y, sizeof y);
     good(trial, kiln_batch_execute(batch));

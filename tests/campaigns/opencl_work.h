@@ -16,8 +16,9 @@ struct trial {
     kiln_batch *batch;     /* NULL, or one that is kept */
     kiln_buffer *buffers[2];
     kiln_event *event;
-    bool returns;    /* a call that fails is made first: what it did stays done */
-    bool failed;     /* a call answered an error */
+    bool returns; /* a call that fails is made first: what it did stays done */
+    bool failed;  /* a call answered an error, the first one this: */
+    kiln_status status;
     bool speechless; /* an error came without a sentence, or with what was asked for */
     bool wrong;      /* a call answered success, and its result is wrong */
 };
