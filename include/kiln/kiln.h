@@ -13,8 +13,10 @@
 #include <kiln/context.h>
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
+#include <kiln/movement.h>
 #include <kiln/now.h>
 #include <kiln/operations.h>
+#include <kiln/product.h>
 #include <kiln/reductions.h>
 #include <kiln/status.h>
 #include <kiln/types.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations that are table rows, and casts. */
 #include <kiln/elementwise.h>
+#include <kiln/movement.h>
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
