@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/bounds.h"
 #include "ops/ops.h"
-#include "support/bounds.h"
 #include "support/check.h"
 
 #define CHUNK ((size_t)1 << 20)
@@ -34,9 +34,9 @@ static double error_of(double wanted, float found)
     double distance = fabs(found - wanted);
     if (distance <= 2 * check_denormal())
         return 0;
-    if (isinf(found) && within_bound(wanted, 0, found))
+    if (isinf(found) && kiln__bounds_allow(wanted, 0, found))
         return 0;
-    return isnan(distance) || isinf(distance) ? INFINITY : distance / float_ulp(wanted);
+    return isnan(distance) || isinf(distance) ? INFINITY : distance / kiln__float_ulp(wanted);
 }
 
 static void judge(unsigned op, size_t count, const float *x, const float *y, struct worst *worst)

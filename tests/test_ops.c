@@ -5,8 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "graph/bounds.h"
 #include "ops/ops.h"
-#include "support/bounds.h"
 #include "support/check.h"
 
 static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
@@ -280,11 +280,11 @@ static const struct {
 static bool is_right(const struct known *known, kiln_type type, double found)
 {
     double ulp = kiln__elementwise_rows[known->op].max_ulp;
-    double error = type == KILN_F32 ? ulp * float_ulp(known->answer) + check_denormal() : 0;
+    double error = type == KILN_F32 ? ulp * kiln__float_ulp(known->answer) + check_denormal() : 0;
     error += type == KILN_F32 && isfinite(known->answer) ? 1e-14 * fabs(known->answer) : 0;
     if (known->answer == 0 && found == 0)
         return type != KILN_F32 || signbit(found) == signbit(known->answer);
-    return within_bound(known->answer, error, found);
+    return kiln__bounds_allow(known->answer, error, found);
 }
 
 #define LANES 53 /* whole vectors and a rest of every width */

@@ -9,6 +9,7 @@ struct evaluator {
     const struct kiln__graph *graph;
     const void *const *inputs;
     double **values;
+    bool *failed; /* without memory */
 };
 
 static const struct kiln__node *input_of(const struct evaluator *e, const struct kiln__node *node,
@@ -109,6 +110,7 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     const double *values = e->values[node->input[0]];
     size_t results = kiln__node_count(node), index[KILN_MAX_RANK], kept, place;
     double *best = calloc(results + 1, sizeof *best);
+    *e->failed = *e->failed || !best;
     for (size_t i = 0; best && i < results; i++) {
         best[i] = kiln__identity_value((enum kiln__identity)row->identity, (kiln_type)input->type);
         result[i] = row->indexed ? 0 : best[i];
@@ -195,7 +197,8 @@ bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inp
     for (size_t i = count; done && i-- > 0;)
         for (unsigned k = 0; needed[i] && k < graph->nodes.items[i].n_inputs; k++)
             needed[graph->nodes.items[i].input[k]] = true;
-    struct evaluator evaluator = {graph, inputs, reference->values};
+    bool failed = false;
+    struct evaluator evaluator = {graph, inputs, reference->values, &failed};
     for (size_t i = 0; done && i < count; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
         if (!needed[i])
@@ -204,11 +207,23 @@ bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inp
         done = reference->values[i];
         if (done)
             evaluators[node->kind](&evaluator, node, reference->values[i]);
+        done = done && !failed;
     }
     free(needed);
     if (!done)
         kiln__reference_free(reference);
     return done;
+}
+
+bool kiln__reference_node(const struct kiln__graph *graph, uint32_t index,
+                          const void *const *inputs, const struct kiln__reference *given,
+                          double *result)
+{
+    bool failed = false;
+    struct evaluator evaluator = {graph, inputs, given->values, &failed};
+    const struct kiln__node *node = &graph->nodes.items[index];
+    evaluators[node->kind](&evaluator, node, result);
+    return !failed;
 }
 
 void kiln__reference_free(struct kiln__reference *reference)

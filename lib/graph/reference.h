@@ -16,6 +16,12 @@ struct kiln__reference {
  * that. False without memory. */
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,
                          struct kiln__reference *reference);
+
+/* Evaluate one node from the values of its operands in `given`; `result` has room for its elements.
+ * False without memory. */
+bool kiln__reference_node(const struct kiln__graph *graph, uint32_t index,
+                          const void *const *inputs, const struct kiln__reference *given,
+                          double *result);
 void kiln__reference_free(struct kiln__reference *reference);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/batch.h"
-#include "bounds.h"
+#include "graph/bounds.h"
 
 #define GUARD 64     /* bytes before and after a result */
 #define GARBAGE 0xa5 /* in results before a run, and around them */
@@ -230,7 +230,7 @@ static struct kiln__reference reference_of(const kiln_batch *batch)
 }
 
 static bool compare(const kiln_batch *batch, const struct kiln__reference *reference,
-                    const struct bounds *bounds, size_t i, const char *found)
+                    const struct kiln__bounds *bounds, size_t i, const char *found)
 {
     uint32_t index = batch->graph.requests.items[i].node;
     const struct kiln__node *node = &batch->graph.nodes.items[index];
@@ -240,7 +240,7 @@ static bool compare(const kiln_batch *batch, const struct kiln__reference *refer
         double wanted = reference->values[index][e], error = bounds->errors[index][e];
         check.compared++;
         check.unknown += isinf(error);
-        if (within_bound(wanted, error, value))
+        if (kiln__bounds_allow(wanted, error, value))
             continue;
         if (wrong++ == 0)
             cr_expect(false, "%%%u %s%s, element %zu: %.9g is not %.9g by %.3g, %.3g is allowed",
@@ -316,10 +316,10 @@ static bool guards_are_whole(const kiln_batch *batch)
 
 bool check_run(kiln_batch *batch)
 {
-    struct bounds bounds;
+    struct kiln__bounds bounds;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
     struct kiln__reference reference = reference_of(batch);
-    bounds_make(&batch->graph, &reference, check_denormal(), &bounds);
+    cr_assert(kiln__bounds_make(&batch->graph, &reference, check_denormal(), &bounds));
     spoil_results(batch);
     run_batch(batch);
     bool good = true;
@@ -331,7 +331,7 @@ bool check_run(kiln_batch *batch)
     good = guards_are_whole(batch) && good;
     if (!good)
         show_graph(batch);
-    bounds_free(&bounds);
+    kiln__bounds_free(&bounds);
     kiln__reference_free(&reference);
     return good;
 }

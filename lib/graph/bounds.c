@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bounds.h"
+#include "graph/bounds.h"
 
-#include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 #define UNIT 0x1p-24
 #define OVERFLOW 0x1.ffffffp127 /* from here on a number rounds to infinity */
 
-double float_ulp(double value)
+double kiln__float_ulp(double value)
 {
     int exponent;
     if (!isfinite(value) || value == 0)
@@ -24,6 +23,7 @@ struct walk {
     const struct kiln__reference *reference;
     double **errors;
     double denormal;
+    bool *failed; /* without memory */
 };
 
 /* An operand: its node, values and errors. */
@@ -110,7 +110,7 @@ static double elementwise_error(const struct walk *walk, const struct kiln__node
     }
     if (isinf(centre) || isnan(centre) || (moved == 0 && row->max_ulp <= 0.5 && is_exact(centre)))
         return moved;
-    return moved + row->max_ulp * float_ulp(fabs(centre) + moved) + walk->denormal;
+    return moved + row->max_ulp * kiln__float_ulp(fabs(centre) + moved) + walk->denormal;
 }
 
 static void bound_elementwise(const struct walk *walk, const struct kiln__node *node,
@@ -147,7 +147,7 @@ static void bound_cast(const struct walk *walk, const struct kiln__node *node, d
         if (isinf(error))
             result[i] = INFINITY;
         else if (is_floating(node))
-            result[i] = error + (fabs(value) > 0x1p24 ? 0.5 * float_ulp(value) : 0);
+            result[i] = error + (fabs(value) > 0x1p24 ? 0.5 * kiln__float_ulp(value) : 0);
         else if (error > 0)
             result[i] = fmax(kiln__type_round(type, value + error) - kiln__type_round(type, value),
                              kiln__type_round(type, value) - kiln__type_round(type, value - error));
@@ -205,7 +205,7 @@ static double reduced_error(const struct walk *walk, const struct kiln__node *no
     double error = summed_error(walk, total);
     if (node->op != KILN__REDUCE_mean || total->endless || total->n == 0)
         return error;
-    return error / total->n + 3 * float_ulp(total->magnitude / total->n) + walk->denormal;
+    return error / total->n + 3 * kiln__float_ulp(total->magnitude / total->n) + walk->denormal;
 }
 
 /* The index of the result that element `index` goes to, and its place among the reduced. */
@@ -229,8 +229,8 @@ static void bound_reduce(const struct walk *walk, const struct kiln__node *node,
     size_t count = kiln__node_count(x.node), results = kiln__node_count(node);
     size_t index[KILN_MAX_RANK], place;
     struct total *totals = calloc(results + 1, sizeof *totals);
-    cr_assert(totals);
-    for (int round = 0; round < 2; round++) {
+    *walk->failed = *walk->failed || !totals;
+    for (int round = 0; totals && round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
             unravel(&x.node->shape, i, index);
             struct total *total = &totals[reduced_number(node, &x.node->shape, index, &place)];
@@ -243,7 +243,7 @@ static void bound_reduce(const struct walk *walk, const struct kiln__node *node,
                 total->chosen = x.values[i];
         }
     }
-    for (size_t i = 0; i < results; i++)
+    for (size_t i = 0; totals && i < results; i++)
         result[i] = reduced_error(walk, node, &totals[i]);
     free(totals);
 }
@@ -346,33 +346,66 @@ static void mark_overflow(const struct walk *walk, uint32_t index)
             walk->errors[index][i] = INFINITY;
 }
 
-void bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
-                 double denormal, struct bounds *bounds)
+bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
+                       double denormal, struct kiln__bounds *bounds)
 {
     *bounds =
-        (struct bounds){calloc(reference->count + 1, sizeof(double *)), reference->count, denormal};
-    cr_assert(bounds->errors);
-    struct walk walk = {graph, reference, bounds->errors, denormal};
-    for (uint32_t i = 0; i < reference->count; i++) {
+        (struct kiln__bounds){calloc(reference->count + 1, sizeof(double *)), reference->count};
+    bool failed = !bounds->errors;
+    struct walk walk = {graph, reference, bounds->errors, denormal, &failed};
+    for (uint32_t i = 0; i < reference->count && !failed; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
         if (!reference->values[i])
             continue;
         bounds->errors[i] = malloc((kiln__node_count(node) + 1) * sizeof(double));
-        cr_assert(bounds->errors[i]);
+        failed = !bounds->errors[i];
+        if (failed)
+            break;
         rules[node->kind](&walk, node, bounds->errors[i]);
         mark_overflow(&walk, i);
     }
+    if (failed)
+        kiln__bounds_free(bounds);
+    return !failed;
 }
 
-void bounds_free(struct bounds *bounds)
+/* As many zeros as the largest operand has elements. */
+static double *no_errors(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    for (size_t i = 0; i < bounds->count; i++)
+    size_t most = 0;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        size_t count = kiln__node_count(&graph->nodes.items[node->input[k]]);
+        most = count > most ? count : most;
+    }
+    return calloc(most + 1, sizeof(double));
+}
+
+bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
+                       const struct kiln__reference *given, double denormal, double *result)
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    double **errors = calloc(graph->nodes.count + 1, sizeof *errors);
+    double *zeros = no_errors(graph, node);
+    bool failed = !errors || !zeros;
+    struct walk walk = {graph, given, errors, denormal, &failed};
+    for (unsigned k = 0; k < node->n_inputs && !failed; k++)
+        errors[node->input[k]] = zeros;
+    if (!failed)
+        rules[node->kind](&walk, node, result);
+    free(zeros);
+    free(errors);
+    return !failed;
+}
+
+void kiln__bounds_free(struct kiln__bounds *bounds)
+{
+    for (size_t i = 0; bounds->errors && i < bounds->count; i++)
         free(bounds->errors[i]);
     free(bounds->errors);
-    *bounds = (struct bounds){0};
+    *bounds = (struct kiln__bounds){0};
 }
 
-bool within_bound(double wanted, double error, double found)
+bool kiln__bounds_allow(double wanted, double error, double found)
 {
     if (isinf(error))
         return true;
