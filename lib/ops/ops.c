@@ -22,7 +22,7 @@ static double kiln__host_gelu(double a)
     return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));
 }
 
-#define KILN_OP(name, arity, text, types, cost, ulp, device, expression)                           \
+#define KILN_OP(name, arity, text, types, cost, ulp, device, expression, ...)                      \
     static double host_##name(double a, double b, double c, bool integer)                          \
     {                                                                                              \
         (void)b, (void)c, (void)integer;                                                           \
@@ -34,7 +34,7 @@ static double kiln__host_gelu(double a)
 #undef KILN_OP
 
 const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
-#define KILN_OP(name, arity, text, types, cost, ulp, device, expression)                           \
+#define KILN_OP(name, arity, text, types, cost, ulp, device, expression, ...)                      \
     {#name, arity, KILN__##types, cost, ulp, #device, host_##name},
 #define KILN_OP_INTERNAL KILN_OP
 #include "ops/elementwise.def"
@@ -44,7 +44,8 @@ const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
 
 /* ---- reductions ---- */
 
-#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end)     \
+#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end,     \
+                    ...)                                                                           \
     static double host_combine_##name(double a, double b)                                          \
     {                                                                                              \
         return host;                                                                               \
@@ -60,7 +61,8 @@ const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
 #define PLAIN false
 #define INDEXED true
 const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
-#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end)     \
+#define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end,     \
+                    ...)                                                                           \
     {#name,                                                                                        \
      kind,                                                                                         \
      empty,                                                                                        \
