@@ -47,6 +47,7 @@ KILN_API kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank,
                                  const void *data);
 
 /** A tensor from a buffer of the same context; its content is the one before this batch runs.
+ *  Importing a buffer again gives the same tensor.
  *  Owner: the batch holds the buffer. Threads: one at a time.
  *  Errors (sticky): INVALID_ARGUMENT for NULL or another context's buffer. */
 KILN_API kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer);
@@ -64,7 +65,9 @@ KILN_API kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double val
 KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes);
 
 /** Ask for a result to be left in a buffer of the same type and shape. The buffer may be imported
- *  by this very batch: imports see its content before the run.
+ *  by this very batch: imports see its content before the run. An elementwise update of it then
+ *  happens in place, without further memory, unless something still needs the old content later;
+ *  else the result is copied there at the end of the run.
  *  Owner: the batch holds the buffer. Threads: one at a time.
  *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH. */
 KILN_API kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer);

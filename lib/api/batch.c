@@ -149,10 +149,37 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
 
 /* ---- running ---- */
 
+/* 1 + the one input in the memory of result `index`, which is the first there; 0: none such. */
+static uint32_t find_replaced(const struct kiln__bindings *bindings, size_t index)
+{
+    cl_mem memory = bindings->results.items[index].memory;
+    uint32_t found = 0;
+    for (size_t i = 0; i < index; i++)
+        if (bindings->results.items[i].memory == memory)
+            return 0;
+    for (uint32_t i = 0; i < bindings->inputs.count; i++) {
+        if (bindings->inputs.items[i].memory != memory)
+            continue;
+        if (found)
+            return 0;
+        found = i + 1;
+    }
+    return found;
+}
+
+/* Which buffers are updated is part of a batch's structure; planning relies on it. */
+static void name_replaced(kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->graph.requests.count; i++)
+        if (batch->graph.requests.items[i].kind == KILN__EXPORT)
+            batch->graph.requests.items[i].replaces = find_replaced(&batch->bindings, i);
+}
+
 static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
 {
     if (batch->loan.known)
         return KILN_OK;
+    name_replaced(batch);
     return kiln__plans_borrow(batch->context->plans, &batch->graph, &batch->loan, error);
 }
 
@@ -360,6 +387,8 @@ kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
     kiln_status status = check_question(batch, result, "text", "kiln_batch_explain");
     if (result)
         *result = NULL;
+    if (!status)
+        name_replaced(batch);
     if (!status)
         status = kiln__plans_explain(batch->context->plans, &batch->graph, &text, NULL);
     if (!status)

@@ -38,7 +38,7 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
         if (slot->place == KILN__PLACE_ARENA)
             kiln__text_add(text, " from byte %zu", slot->offset);
         else
-            kiln__text_add(text, " #%u", slot->binding);
+            kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
         if (slot->first <= slot->last)
             kiln__text_add(text, ", steps %u to %u", slot->first, slot->last);
         kiln__text_add(text, "\n");

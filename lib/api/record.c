@@ -87,10 +87,26 @@ static struct kiln__binding buffer_binding(const kiln_buffer *buffer)
         .memory = buffer->memory, .bytes = buffer->bytes, .item = kiln_type_size(buffer->type)};
 }
 
+/* The tensor that stands for the buffer already, or none. */
+static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffer)
+{
+    for (uint32_t i = 0; i < batch->graph.nodes.count; i++) {
+        const struct kiln__node *node = &batch->graph.nodes.items[i];
+        if (node->kind == KILN__IMPORT &&
+            batch->bindings.inputs.items[node->binding].memory == buffer->memory &&
+            node->type == (uint8_t)buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
+            return (kiln_tensor){(uint64_t)batch->serial << 32 | (i + 1)};
+    }
+    return none;
+}
+
 kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
 {
     if (!kiln__batch_is_open(batch, __func__) || !hold(batch, buffer, __func__))
         return none;
+    kiln_tensor known = find_import(batch, buffer);
+    if (known.id)
+        return known;
     struct kiln__node node = {
         .kind = KILN__IMPORT, .type = (uint8_t)buffer->type, .shape = buffer->shape};
     struct kiln__binding binding = buffer_binding(buffer);
@@ -122,7 +138,7 @@ static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tens
     struct kiln__binding *bound = place ? kiln__vector_push(&batch->bindings.results) : NULL;
     if (!bound)
         return kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
-    *place = (struct kiln__request){kiln__tensor_index(tensor), kind};
+    *place = (struct kiln__request){.node = kiln__tensor_index(tensor), .kind = kind};
     *bound = *binding;
     batch->bindings.checked = false;
     return KILN_OK;

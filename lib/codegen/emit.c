@@ -168,8 +168,10 @@ void kiln__emit_accesses(const struct kiln__emit *emit)
 {
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
         kiln_type type = node_type(emit, emit->group->accesses.items[k].node);
-        kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu, const %s o%zu",
-                       kiln__type_row(type)->device, k, emit->index, k);
+        if (!emit->form->updates[k])
+            kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu",
+                           kiln__type_row(type)->device, k);
+        kiln__text_add(emit->text, ", const %s o%zu", emit->index, k);
         for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
             kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
     }
@@ -192,6 +194,16 @@ void kiln__emit_scalars(const struct kiln__emit *emit)
                            kiln__type_row((kiln_type)step->type)->floating ? "float" : "int",
                            step->index);
     }
+}
+
+void kiln__emit_updated(const struct kiln__emit *emit)
+{
+    for (size_t k = 0; k < emit->group->accesses.count; k++)
+        if (emit->form->updates[k])
+            kiln__text_add(
+                emit->text, "    global const %s *x%zu = y%u;\n",
+                kiln__type_row(node_type(emit, emit->group->accesses.items[k].node))->device, k,
+                emit->form->updates[k] - 1u);
 }
 
 /* ---- positions ---- */

@@ -35,6 +35,9 @@ void kiln__emit_accesses(const struct kiln__emit *emit);
 void kiln__emit_stores(const struct kiln__emit *emit);
 void kiln__emit_scalars(const struct kiln__emit *emit);
 
+/* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
+void kiln__emit_updated(const struct kiln__emit *emit);
+
 /* Declare `c<first>` to `c<end - 1>`, the coordinates of element `of` of the dimensions `first` to
  * `end`. */
 void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, const char *of,

@@ -33,6 +33,7 @@ static void emit_signature(const struct kiln__emit *emit)
     kiln__emit_stores(emit);
     kiln__emit_scalars(emit);
     kiln__text_add(emit->text, ")\n{\n");
+    kiln__emit_updated(emit);
 }
 
 /* Where element p is, for each access and store. */

@@ -48,6 +48,7 @@ void kiln__emit_reduce_signature(const struct kiln__emit *emit, const char *para
         kiln__emit_stores(emit);
     kiln__emit_scalars(emit);
     kiln__text_add(emit->text, ")\n{\n");
+    kiln__emit_updated(emit);
 }
 
 /* The accumulator's start as a constant expression. */

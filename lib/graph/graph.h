@@ -55,7 +55,8 @@ enum kiln__request_kind { KILN__READ, KILN__EXPORT };
 /* A result that was asked for; its number is its binding among the batch's results. */
 struct kiln__request {
     uint32_t node;
-    uint32_t kind; /* enum kiln__request_kind */
+    uint32_t kind;     /* enum kiln__request_kind */
+    uint32_t replaces; /* EXPORT: 1 + the input that is the same buffer; 0: none, or several */
 };
 
 struct kiln__graph {

@@ -65,6 +65,7 @@ struct kiln__form {
     uint8_t stage;       /* reduce: enum kiln__stage */
     uint8_t value_type;  /* reduce: kiln_type of the values */
     uint8_t along[32];   /* per access: enum kiln__along */
+    uint8_t updates[32]; /* per access: 1 + the store that overwrites what it reads; 0: none */
 };
 
 #define KILN__MOST_ACCESSES 32

@@ -54,6 +54,32 @@ void kiln__launch_line(const struct kiln__traits *traits, size_t items, struct k
     launch->global[0] = kiln__divide_up(items, launch->local[0]) * launch->local[0];
 }
 
+static uint8_t find_update(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__access *access)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[access->node];
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__slot *slot =
+            &plan->slots.items[plan->slot_of[group->stores.items[i].node]];
+        if (slot->in_place && node->kind == KILN__IMPORT &&
+            graph->requests.items[slot->binding].replaces == node->binding + 1)
+            return (uint8_t)(i + 1);
+    }
+    return 0;
+}
+
+bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form)
+{
+    bool any = false;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        form->updates[i] = find_update(plan, group, &group->accesses.items[i]);
+        any = any || form->updates[i];
+    }
+    return any;
+}
+
 bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch,
                          size_t access)
@@ -61,8 +87,8 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t slot = plan->slot_of[from->node];
     size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[from->node].type);
-    bool done =
-        kiln__launch_memory(launch, slot) && kiln__launch_offset(launch, slot, from->offset, item);
+    bool done = (launch->form.updates[access] || kiln__launch_memory(launch, slot)) &&
+                kiln__launch_offset(launch, slot, from->offset, item);
     if (launch->form.along[access] == KILN__LINEAR)
         return done;
     for (uint32_t d = 0; d < space->rank; d++)

@@ -26,7 +26,12 @@ size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t 
 void kiln__launch_line(const struct kiln__traits *traits, size_t items,
                        struct kiln__launch *launch);
 
-/* Memory, offset and strides of one access: the strides that its form leaves open. */
+/* Say which accesses read what a store of the same group overwrites; true if any does. */
+bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form);
+
+/* Memory (that of a store is not named again), offset and strides of one access: the strides that
+ * its form leaves open. */
 bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch,
                          size_t access);

@@ -63,7 +63,9 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     kiln__form_start(plan, group, space, form);
-    form->across = choose_across(traits, space, group->accesses.count);
+    /* The last blocks of tiles overlap, which is one update too many. */
+    if (!kiln__form_updates(plan, group, form))
+        form->across = choose_across(traits, space, group->accesses.count);
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = (uint8_t)choose_along(space, i, form->across);
     form->vector = choose_vector(traits, space, form, group->accesses.count);

@@ -133,6 +133,8 @@ static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct ki
     struct cut own = *cut;
     shape_form(plan, group, space, &launch.form);
     launch.form.stage = (uint8_t)stage;
+    if (stage != KILN__STAGE_PARTIAL)
+        kiln__form_updates(plan, group, &launch.form);
     if (stage == KILN__STAGE_FINAL) {
         launch.form.direction = KILN__ALONG_ROWS;
         if (!launch.form.chunked)

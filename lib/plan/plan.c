@@ -36,6 +36,8 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
 static size_t direct_request(const struct kiln__plan *plan, uint32_t node)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
+    if (plan->takes_over[node])
+        return plan->takes_over[node] - 1;
     for (size_t i = 0; i < graph->requests.count; i++) {
         const struct kiln__request *request = &graph->requests.items[i];
         if (request->node == node && (request->kind == KILN__EXPORT || plan->options.shared))
@@ -55,6 +57,7 @@ static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t inde
         size_t request = direct_request(plan, index);
         slot.place = request == SIZE_MAX ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
         slot.binding = request == SIZE_MAX ? 0 : (uint32_t)request;
+        slot.in_place = plan->takes_over[index] != 0;
     }
     return slot;
 }
@@ -151,7 +154,8 @@ static bool make_steps(struct kiln__plan *plan)
     bool *uploaded = calloc(plan->fusion.graph.nodes.count + 1, sizeof *uploaded);
     bool done = uploaded != NULL;
     for (uint32_t i = 0; done && i < plan->fusion.groups.count; i++)
-        done = add_uploads(plan, &plan->fusion.groups.items[i], uploaded) && lower_group(plan, i);
+        done = add_uploads(plan, &plan->fusion.groups.items[plan->order[i]], uploaded) &&
+               lower_group(plan, plan->order[i]);
     done = done && deliver_inputs(plan, uploaded);
     free(uploaded);
     return done;
@@ -181,7 +185,8 @@ kiln_status kiln__plan_make(struct kiln__graph *graph, const struct kiln__plan_o
     *plan = (struct kiln__plan){.options = *options};
     bool done = kiln__fuse(graph, &plan->fusion);
     plan->slot_of = done ? malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t)) : NULL;
-    done = plan->slot_of && place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan);
+    done = plan->slot_of && kiln__plan_in_place(plan) && place_nodes(plan) && make_steps(plan) &&
+           kiln__plan_assign_memory(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -200,5 +205,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     kiln__fusion_free(&plan->fusion);
     kiln__text_free(&plan->passes_log);
     free(plan->slot_of);
-    plan->slot_of = NULL;
+    free(plan->takes_over);
+    free(plan->order);
+    plan->slot_of = plan->takes_over = plan->order = NULL;
 }

@@ -19,6 +19,7 @@ struct kiln__slot {
     uint32_t node; /* KILN__SCRATCH: working memory of one launch */
     uint8_t place; /* enum kiln__place */
     uint32_t binding;
+    bool in_place; /* a result in the buffer that an input is read from */
     size_t bytes;
     size_t offset;        /* of an arena slot, in bytes */
     uint32_t first, last; /* steps between which its content matters */
@@ -51,7 +52,9 @@ struct kiln__plan {
     KILN__VECTOR(struct kiln__slot) slots;
     KILN__VECTOR(struct kiln__launch) launches;
     KILN__VECTOR(struct kiln__plan_step) steps;
-    uint32_t *slot_of; /* per node: its slot, or KILN__NO_SLOT */
+    uint32_t *slot_of;    /* per node: its slot, or KILN__NO_SLOT */
+    uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
+    uint32_t *order;      /* groups, as they run */
     size_t arena_bytes;
     uint64_t unshared_bytes;      /* what the arena would take if nothing shared memory */
     struct kiln__text passes_log; /* only if explanations are wanted */
@@ -67,6 +70,10 @@ void kiln__plan_free(struct kiln__plan *plan);
 
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
+
+/* Decide which results are computed in the buffer of an input, and the order that allows it
+ * (in_place.c). */
+bool kiln__plan_in_place(struct kiln__plan *plan);
 
 /* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);

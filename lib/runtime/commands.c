@@ -100,7 +100,10 @@ kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__e
         struct kiln__binding *binding = is_input
                                             ? &commands->bindings->inputs.items[slot->binding]
                                             : &commands->bindings->results.items[slot->binding];
-        status = place_binding(commands, binding, is_input, &ready->memory[i], error);
+        if (slot->in_place)
+            ready->memory[i] = binding->memory;
+        else
+            status = place_binding(commands, binding, is_input, &ready->memory[i], error);
     }
     return status ? status : hold_deliveries(commands, error);
 }
