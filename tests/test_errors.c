@@ -354,6 +354,31 @@ Test(errors, every_elementwise_operation_checks_its_batch_and_handles)
     kiln_batch_release(batch);
 }
 
+Test(errors, normalizations_name_their_call_and_operand)
+{
+    MISUSE(KILN_INVALID_HANDLE, "kiln_softmax: operand x " EMPTY,
+           kiln_softmax(s.batch, empty, AXES(1)));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_log_softmax: operand x is i32, and only f32 is taken; cast it",
+           kiln_log_softmax(s.batch, s.i, AXES(1)));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_logsumexp: axis 2 is not one of the dimensions of shape [4,8]",
+           kiln_logsumexp(s.batch, s.x, AXES(2), 0));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_norm: axes is NULL", kiln_norm(s.batch, s.x, 1, NULL, 0));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_variance: the correction is -1, and must be finite and not negative",
+           kiln_variance(s.batch, s.x, AXES(1), -1, 0));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_rms_norm: epsilon is nan, and must be finite and not negative",
+           kiln_rms_norm(s.batch, s.x, empty, AXES(1), NAN));
+    MISUSE(KILN_INVALID_HANDLE, "kiln_layer_norm: operand scale " OTHER,
+           kiln_layer_norm(s.batch, s.x, s.other, empty, AXES(1), 0));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_layer_norm: operand shift is u8, and only f32 is taken",
+           kiln_layer_norm(s.batch, s.x, s.v, s.u, AXES(1), 0));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_rms_norm: operand scale of shape [4,8] does not broadcast to x of shape [8]",
+           kiln_rms_norm(s.batch, s.v, s.x, AXES(0), 0));
+}
+
 Test(errors, every_reduction_checks_its_batch_handle_and_axes)
 {
     kiln_batch *batch = imagined_batch();

@@ -14,6 +14,7 @@
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
+#include <kiln/normalization.h>
 #include <kiln/now.h>
 #include <kiln/operations.h>
 #include <kiln/product.h>

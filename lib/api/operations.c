@@ -5,7 +5,7 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
-#include "api/batch.h"
+#include "api/operations.h"
 
 static const kiln_tensor none = {0};
 
@@ -20,8 +20,8 @@ static void refuse_shapes(kiln_batch *batch, const char *call, const struct kiln
                matches ? "broadcast to too many elements" : "do not broadcast");
 }
 
-static kiln_tensor record_elementwise(kiln_batch *batch, enum kiln__elementwise op,
-                                      const char *call, const kiln_tensor *operands)
+kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise op, const char *call,
+                                     const kiln_tensor *operands)
 {
     static const char *const names[3] = {"a", "b", "c"};
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
@@ -52,17 +52,18 @@ static kiln_tensor record_elementwise(kiln_batch *batch, enum kiln__elementwise 
 #define DEFINE_1(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a)                                      \
     {                                                                                              \
-        return record_elementwise(batch, KILN__OP_##name, __func__, &a);                           \
+        return kiln__record_elementwise(batch, KILN__OP_##name, __func__, &a);                     \
     }
 #define DEFINE_2(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b)                       \
     {                                                                                              \
-        return record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b});        \
+        return kiln__record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b});  \
     }
 #define DEFINE_3(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor c)        \
     {                                                                                              \
-        return record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b, c});     \
+        return kiln__record_elementwise(batch, KILN__OP_##name, __func__,                          \
+                                        (kiln_tensor[]){a, b, c});                                 \
     }
 #define KILN_OP(name, arity, ...) DEFINE_##arity(name)
 #define KILN_OP_INTERNAL(name, ...)
@@ -103,9 +104,8 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
 
 /* ---- reductions ---- */
 
-/* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */
-static bool read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
-                      size_t n_axes, const int *axes, uint64_t *mask)
+bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
+                     size_t n_axes, const int *axes, uint64_t *mask)
 {
     *mask = n_axes ? 0 : (UINT64_C(1) << shape->rank) - 1;
     if (n_axes && !axes)
@@ -161,15 +161,15 @@ static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *ro
     return !batch->error.status;
 }
 
-static kiln_tensor record_reduction(kiln_batch *batch, enum kiln__reduction op, const char *call,
-                                    kiln_tensor x, size_t n_axes, const int *axes, int keep_dims)
+kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, const char *call,
+                                   kiln_tensor x, size_t n_axes, const int *axes, int keep_dims)
 {
     const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
     const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
     struct kiln__node node = {.kind = KILN__REDUCE, .op = (uint8_t)op, .n_inputs = 1};
     struct kiln__shape kept;
     uint64_t axes_mask;
-    if (!input || !read_axes(batch, call, &input->shape, n_axes, axes, &axes_mask))
+    if (!input || !kiln__read_axes(batch, call, &input->shape, n_axes, axes, &axes_mask))
         return none;
     node.axes = axes_mask;
     size_t reduced = reduced_shapes(&input->shape, axes_mask, &node.shape, &kept);
@@ -186,7 +186,8 @@ static kiln_tensor record_reduction(kiln_batch *batch, enum kiln__reduction op, 
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,      \
                             int keep_dims)                                                         \
     {                                                                                              \
-        return record_reduction(batch, KILN__REDUCE_##name, __func__, x, n_axes, axes, keep_dims); \
+        return kiln__record_reduction(batch, KILN__REDUCE_##name, __func__, x, n_axes, axes,       \
+                                      keep_dims);                                                  \
     }
 #include "ops/reduce.def"
 #undef KILN_REDUCE

@@ -54,9 +54,9 @@ void kiln__emit_reduce_signature(const struct kiln__emit *emit, const char *para
 /* The accumulator's start as a constant expression. */
 static const char *identity_text(const struct kiln__emit *emit)
 {
-    static const char *const floating[] = {"0", "-INFINITY", "INFINITY"};
-    static const char *const integer[] = {"0", "INT_MIN", "INT_MAX"};
-    static const char *const byte[] = {"0", "0", "UCHAR_MAX"};
+    static const char *const floating[] = {"0", "1", "-INFINITY", "INFINITY"};
+    static const char *const integer[] = {"0", "1", "INT_MIN", "INT_MAX"};
+    static const char *const byte[] = {"0", "1", "0", "UCHAR_MAX"};
     const struct kiln__type_row *type = kiln__type_row(kiln__emit_accumulator(emit));
     enum kiln__identity identity = (enum kiln__identity)kiln__emit_row(emit)->identity;
     return type->floating     ? floating[identity]

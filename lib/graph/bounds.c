@@ -161,9 +161,10 @@ static void bound_cast(const struct walk *walk, const struct kiln__node *node, d
 /* What the elements of one result, or the products of one dot product, amount to. */
 struct total {
     double n, magnitude, error, largest_error, chosen;
-    bool endless;  /* an infinity or NaN is among them */
-    bool broken;   /* not all are whole numbers without an error */
-    bool doubtful; /* of a position: another one might be chosen */
+    double product, moved, most, least; /* its size, with errors, and the partial ones' range */
+    bool endless;                       /* an infinity or NaN is among them */
+    bool broken;                        /* not all are whole numbers without an error */
+    bool doubtful;                      /* of a position: another one might be chosen */
 };
 
 static void add_up(struct total *total, double value, double error)
@@ -176,6 +177,24 @@ static void add_up(struct total *total, double value, double error)
         total->magnitude += fabs(value);
     else
         total->endless = true;
+    double moved = fabs(value) + error;
+    total->product *= fabs(value);
+    total->moved *= moved;
+    total->most *= fmax(moved, 1);
+    total->least *= fmin(fmax(moved - 2 * error, 0), 1);
+}
+
+/* Of a product in any order: none of its partial ones may overflow or underflow. */
+static double multiplied_error(const struct kiln__node *node, const struct total *total)
+{
+    if (!is_floating(node))
+        return total->error > 0 || total->most > 0x1p53 ? INFINITY : 0;
+    if (total->most > FLT_MAX || isnan(total->most) ||
+        (total->product > 0 && total->least < FLT_MIN))
+        return INFINITY;
+    if (total->endless || (!total->broken && total->most <= 0x1p24))
+        return 0;
+    return total->moved - total->product + total->n * UNIT / (1 - total->n * UNIT) * total->moved;
 }
 
 /* Of a sum of floats in any order. Small whole numbers add up exactly. */
@@ -198,6 +217,8 @@ static double reduced_error(const struct walk *walk, const struct kiln__node *no
         return INFINITY;
     if (row->indexed)
         return total->doubtful ? INFINITY : 0;
+    if (node->op == KILN__REDUCE_product)
+        return multiplied_error(node, total);
     if (row->identity != KILN__IDENTITY_0)
         return total->largest_error;
     if (!is_floating(node))
@@ -230,6 +251,8 @@ static void bound_reduce(const struct walk *walk, const struct kiln__node *node,
     size_t index[KILN_MAX_RANK], place;
     struct total *totals = calloc(results + 1, sizeof *totals);
     *walk->failed = *walk->failed || !totals;
+    for (size_t i = 0; totals && i < results; i++)
+        totals[i].product = totals[i].moved = totals[i].most = totals[i].least = 1;
     for (int round = 0; totals && round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
             unravel(&x.node->shape, i, index);

@@ -80,8 +80,8 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
 {
-    /* Only a sum outgrows its values. */
-    return type == KILN_U8 && row->identity == KILN__IDENTITY_0 ? KILN_I32 : type;
+    /* Sums and products outgrow their values. */
+    return type == KILN_U8 && row->identity <= KILN__IDENTITY_1 ? KILN_I32 : type;
 }
 
 kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type)
@@ -94,6 +94,7 @@ double kiln__identity_value(enum kiln__identity identity, kiln_type type)
     const struct kiln__type_row *row = kiln__type_row(type);
     switch (identity) {
     case KILN__IDENTITY_0: return 0;
+    case KILN__IDENTITY_1: return 1;
     case KILN__IDENTITY_LOWEST: return row->floating ? -INFINITY : row->lowest;
     case KILN__IDENTITY_HIGHEST: return row->floating ? INFINITY : row->highest;
     }

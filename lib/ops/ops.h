@@ -65,7 +65,12 @@ enum kiln__reduction {
     KILN__REDUCE_COUNT
 };
 
-enum kiln__identity { KILN__IDENTITY_0, KILN__IDENTITY_LOWEST, KILN__IDENTITY_HIGHEST };
+enum kiln__identity {
+    KILN__IDENTITY_0,
+    KILN__IDENTITY_1,
+    KILN__IDENTITY_LOWEST,
+    KILN__IDENTITY_HIGHEST
+};
 
 struct kiln__reduce_row {
     const char *name;

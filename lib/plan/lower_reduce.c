@@ -36,14 +36,25 @@ static void cut_segments(const struct kiln__traits *traits, enum kiln__direction
     cut->segments = cut->length ? kiln__divide_up(reduced, cut->length) : 1;
 }
 
-/* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. */
+/* Whether an access moves in one of the dimensions from `first` to `end`. */
+static bool moves(const struct kiln__space *space, size_t access, uint32_t first, uint32_t end)
+{
+    for (uint32_t d = first; d < end; d++)
+        if (space->stride[access][d] != 0 && space->dims[d] > 1)
+            return true;
+    return false;
+}
+
+/* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
+ * has one element per result or per reduced element is small beside the others. */
 static enum kiln__direction choose_direction(const struct kiln__group *group,
                                              const struct kiln__space *space)
 {
     unsigned rows = 0, columns = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
-        rows += space->stride[i][space->rank - 1] == 1;
-        columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1;
+        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept);
+        columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
+                   moves(space, i, space->kept, space->rank);
     }
     return columns > rows ? KILN__ALONG_COLUMNS : KILN__ALONG_ROWS;
 }

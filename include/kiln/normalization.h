@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Normalisation and what statistics are made of: several reductions and maps over the same
+ *  elements, recorded as plain operations that run as one kernel where the shapes allow it.
+ *
+ *  For all of them: x is f32; `axes` names the n_axes dimensions that belong together, negative
+ *  ones count from the end; NULL with n_axes 0 is all of them. Of the others, each element stands
+ *  for itself. A NaN makes everything NaN that it belongs to. The result belongs to the batch; one
+ *  thread at a time; errors are sticky: INVALID_HANDLE, INVALID_ARGUMENT (an axis that x has not,
+ * an axis named twice, a parameter out of range), SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,
+ *  OUT_OF_HOST_MEMORY. */
+#ifndef KILN_NORMALIZATION_H
+#define KILN_NORMALIZATION_H
+
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** exp(x) / sum(exp(x)), of x's shape; computed from x - max(x), so that large values do not
+ *  overflow. NaN where all are -inf or one is +inf, as in PyTorch and scipy. */
+KILN_API kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes);
+
+/** log(softmax(x)), of x's shape, without computing the softmax: x - max(x) - log(sum(exp(x -
+ *  max(x)))). NaN where softmax is, -inf where x is -inf. */
+KILN_API kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes,
+                                      const int *axes);
+
+/** log(sum(exp(x))), without overflow. With keep_dims nonzero a reduced dimension stays as 1, else
+ *  it is dropped. -inf where all are -inf and of no elements, +inf where one is +inf. */
+KILN_API kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes,
+                                    const int *axes, int keep_dims);
+
+/** sum((x - mean(x))^2) / max(n - correction, 0) of n elements each: correction 0 is the
+ *  population's variance, 1 the sample's (Bessel). In two passes, so that a large mean costs no
+ *  accuracy. inf or NaN where n is at most the correction; keep_dims as for kiln_logsumexp().
+ *  Errors: INVALID_ARGUMENT also for a negative or not finite correction. */
+KILN_API kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                                   double correction, int keep_dims);
+
+/** The 2-norm sqrt(sum(x^2)); 0 of no elements; keep_dims as for kiln_logsumexp(). As in numpy and
+ *  PyTorch it is not scaled: inf where a sum of squares passes 3.4e38 (elements around 1.8e19). */
+KILN_API kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                               int keep_dims);
+
+/** (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + shift, of x's shape, with the population's
+ *  variance (Ba, Kiros and Hinton 2016). scale and shift broadcast to x; each may be {0}: none.
+ *  Errors: INVALID_ARGUMENT also for a negative or not finite epsilon. */
+KILN_API kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                     kiln_tensor shift, size_t n_axes, const int *axes,
+                                     double epsilon);
+
+/** x / sqrt(mean(x^2) + epsilon) * scale, of x's shape (Zhang and Sennrich 2019). scale broadcasts
+ *  to x; it may be {0}: none. Errors: INVALID_ARGUMENT also for a negative or not finite epsilon.
+ */
+KILN_API kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                   size_t n_axes, const int *axes, double epsilon);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
