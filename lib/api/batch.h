@@ -29,6 +29,10 @@ uint32_t kiln__tensor_index(kiln_tensor tensor);
 /* Append a node and name it. */
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
 
+/* Record a number as a scalar constant. Errors: INVALID_ARGUMENT if an integer type cannot hold it.
+ */
+kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call);
+
 /* Whether the batch takes recordings: not NULL, not failed. */
 bool kiln__batch_is_open(kiln_batch *batch, const char *call);
 

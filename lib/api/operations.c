@@ -20,52 +20,117 @@ static void refuse_shapes(kiln_batch *batch, const char *call, const struct kiln
                matches ? "broadcast to too many elements" : "do not broadcast");
 }
 
+static bool check_types(kiln_batch *batch, const char *call,
+                        const struct kiln__elementwise_row *row,
+                        const struct kiln__node *const *inputs)
+{
+    enum kiln__types types = (enum kiln__types)row->types;
+    kiln_type type = (kiln_type)inputs[row->arity - 1]->type;
+    for (unsigned i = 0; i < row->arity; i++) {
+        kiln_type found = (kiln_type)inputs[i]->type, wanted = kiln__types_operand(types, i, type);
+        if (found != wanted && wanted != type)
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: the mask is %s, and only u8 is taken; a comparison makes one", call,
+                       kiln_type_name(found));
+        else if (found != wanted)
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: operands are %s and %s; cast one of them", call, kiln_type_name(found),
+                       kiln_type_name(type));
+    }
+    if (!kiln__types_accept(types, type))
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only f32 is taken",
+                   call, kiln_type_name(type));
+    return !batch->error.status;
+}
+
+static bool broadcast_all(kiln_batch *batch, const char *call, unsigned count,
+                          const struct kiln__node *const *inputs, struct kiln__shape *shape)
+{
+    *shape = inputs[0]->shape;
+    for (unsigned i = 1; i < count; i++) {
+        struct kiln__shape before = *shape;
+        if (!kiln__shape_broadcast(&before, &inputs[i]->shape, shape)) {
+            refuse_shapes(batch, call, &before, &inputs[i]->shape);
+            return false;
+        }
+    }
+    return true;
+}
+
 kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise op, const char *call,
                                      const kiln_tensor *operands)
 {
     static const char *const names[3] = {"a", "b", "c"};
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    const struct kiln__node *inputs[3];
     struct kiln__node node = {.kind = KILN__ELEMENTWISE, .op = (uint8_t)op, .n_inputs = row->arity};
     for (unsigned i = 0; i < row->arity; i++) {
-        const struct kiln__node *input = kiln__batch_node(batch, operands[i], call, names[i]);
-        if (!input)
+        inputs[i] = kiln__batch_node(batch, operands[i], call, names[i]);
+        if (!inputs[i])
             return none;
-        struct kiln__shape shape = node.shape;
-        if (i == 0) {
-            node.type = input->type;
-            node.shape = input->shape;
-        } else if (input->type != node.type) {
-            kiln__fail(
-                &batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s and %s; cast one of them",
-                call, kiln_type_name((kiln_type)node.type), kiln_type_name((kiln_type)input->type));
-        } else if (!kiln__shape_broadcast(&shape, &input->shape, &node.shape)) {
-            refuse_shapes(batch, call, &shape, &input->shape);
-        }
         node.input[i] = kiln__tensor_index(operands[i]);
     }
-    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)node.type))
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only f32 is taken",
-                   call, kiln_type_name((kiln_type)node.type));
-    return batch->error.status ? none : kiln__batch_record(batch, &node, call);
+    if (!check_types(batch, call, row, inputs) ||
+        !broadcast_all(batch, call, row->arity, inputs, &node.shape))
+        return none;
+    node.type = (uint8_t)kiln__types_result((enum kiln__types)row->types,
+                                            (kiln_type)inputs[row->arity - 1]->type);
+    return kiln__batch_record(batch, &node, call);
 }
 
+/* Numbers become constants of the first operand's type, operands like others from then on. */
+static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, const char *call,
+                              const kiln_tensor *tensors, const double *numbers)
+{
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    kiln_tensor operands[3];
+    for (unsigned i = 0; i < row->tensors; i++)
+        operands[i] = tensors[i];
+    for (unsigned i = row->tensors; i < row->arity; i++) {
+        const struct kiln__node *input = kiln__batch_node(batch, tensors[0], call, "a");
+        if (!input)
+            return none;
+        operands[i] =
+            kiln__batch_number(batch, (kiln_type)input->type, numbers[i - row->tensors], call);
+    }
+    return kiln__record_elementwise(batch, op, call, operands);
+}
+
+#define RECORD(name, tensors, numbers)                                                             \
+    record_row(batch, KILN__OP_##name, __func__, tensors, numbers)
 #define DEFINE_1(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a)                                      \
     {                                                                                              \
-        return kiln__record_elementwise(batch, KILN__OP_##name, __func__, &a);                     \
+        return RECORD(name, &a, NULL);                                                             \
     }
 #define DEFINE_2(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b)                       \
     {                                                                                              \
-        return kiln__record_elementwise(batch, KILN__OP_##name, __func__, (kiln_tensor[]){a, b});  \
+        return RECORD(name, ((kiln_tensor[]){a, b}), NULL);                                        \
     }
 #define DEFINE_3(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor c)        \
     {                                                                                              \
-        return kiln__record_elementwise(batch, KILN__OP_##name, __func__,                          \
-                                        (kiln_tensor[]){a, b, c});                                 \
+        return RECORD(name, ((kiln_tensor[]){a, b, c}), NULL);                                     \
     }
-#define KILN_OP(name, arity, ...) DEFINE_##arity(name)
+#define DEFINE_1N(name)                                                                            \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, double b)                            \
+    {                                                                                              \
+        return RECORD(name, &a, &b);                                                               \
+    }
+#define DEFINE_1NN(name)                                                                           \
+    kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, double b, double c)                  \
+    {                                                                                              \
+        return RECORD(name, &a, ((double[]){b, c}));                                               \
+    }
+/* An arity as the DEFINE of its signature. */
+#define SIGNATURE_1 DEFINE_1
+#define SIGNATURE_2 DEFINE_2
+#define SIGNATURE_3 DEFINE_3
+#define SIGNATURE_1N(number) DEFINE_1N
+#define SIGNATURE_1NN(first, second) DEFINE_1NN
+#define DEFINE(signature, name) signature(name)
+#define KILN_OP(name, arity, ...) DEFINE(SIGNATURE_##arity, name)
 #define KILN_OP_INTERNAL(name, ...)
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL
@@ -76,14 +141,8 @@ kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;
-    const struct kiln__type_row *row = kiln__type_row((kiln_type)input->type);
-    if (!row->floating && kiln__type_round((kiln_type)input->type, factor) != factor) {
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: x is %s, which cannot hold %.17g",
-                   __func__, row->name, factor);
-        return none;
-    }
-    kiln_tensor constant = kiln_constant(batch, (kiln_type)input->type, factor);
-    return batch->error.status ? none : kiln_mul(batch, x, constant);
+    kiln_tensor number = kiln__batch_number(batch, (kiln_type)input->type, factor, __func__);
+    return batch->error.status ? none : kiln_mul(batch, x, number);
 }
 
 kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)

@@ -113,19 +113,23 @@ kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
     return record_input(batch, __func__, &node, &binding);
 }
 
-kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value)
+kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call)
 {
     struct kiln__node node = {.kind = KILN__CONSTANT, .type = (uint8_t)type};
-    if (!kiln__batch_is_open(batch, __func__) ||
-        !check_shape(batch, __func__, type, 0, NULL, &node.shape))
+    if (!kiln__batch_is_open(batch, call) || !check_shape(batch, call, type, 0, NULL, &node.shape))
         return none;
     node.value = kiln__type_round(type, value);
     if (!kiln__type_row(type)->floating && node.value != value) {
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", __func__,
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
                    kiln_type_name(type), value);
         return none;
     }
-    return kiln__batch_record(batch, &node, __func__);
+    return kiln__batch_record(batch, &node, call);
+}
+
+kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value)
+{
+    return kiln__batch_number(batch, type, value, __func__);
 }
 
 /* ---- results ---- */

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "util/kernels.h"
-
 struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
 {
     struct kiln__type_name name;
@@ -32,8 +30,7 @@ static void emit_word(const struct kiln__emit *emit, const char *word, size_t le
         kiln__text_add(emit->text, "%s", type->text);
     else if (length == 4 && !strncmp(word, "PICK", length))
         kiln__text_add(emit->text, width > 1 ? "PICK_VECTOR" : "PICK");
-    else if ((length == 6 && !strncmp(word, "DIVIDE", length)) ||
-             (length == 8 && !strncmp(word, "ABSOLUTE", length)))
+    else if (kiln__emit_is_helper(word, length))
         kiln__text_add(emit->text, "%.*s_%s", (int)length, word, type->text);
     else
         kiln__text_add_bytes(emit->text, word, length);
@@ -61,100 +58,6 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
         }
         at += length;
     }
-}
-
-/* ---- prelude ---- */
-
-/* Quotients and absolute values whose text differs by type. An integer quotient of 0 is 0, and
- * INT_MIN / -1 wraps around: neither may trap. */
-static void emit_helpers(const struct kiln__emit *emit, kiln_type type, unsigned width)
-{
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    if (kiln__type_row(type)->floating) {
-        kiln__text_add(emit->text,
-                       "#define DIVIDE_%s(a, b) ((a) / (b))\n"
-                       "#define ABSOLUTE_%s(a) fabs(a)\n",
-                       t, t);
-        return;
-    }
-    bool is_signed = kiln__type_row(type)->lowest < 0;
-    kiln__text_add(emit->text,
-                   "static inline %s DIVIDE_%s(%s a, %s b)\n{\n"
-                   "    %s d = %s((b == (%s)(0))%s, (%s)(1), b);\n"
-                   "    %s q = a / d;\n",
-                   t, t, t, t, t, pick, t, is_signed ? " | (b == -1)" : "", t, t);
-    if (is_signed)
-        kiln__text_add(emit->text, "    q = %s(b == -1, 0 - a, q);\n", pick);
-    kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
-    if (is_signed)
-        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) as_%s(abs(a))\n", t, t);
-    else
-        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) (a)\n", t);
-}
-
-/* Only what the group needs: every function costs time when a kernel is first compiled. */
-static void emit_math(const struct kiln__emit *emit)
-{
-    bool any = false;
-    for (size_t i = 0; i < emit->group->steps.count; i++) {
-        const struct kiln__step *step = &emit->group->steps.items[i];
-        const char *device =
-            step->kind == KILN__STEP_APPLY ? kiln__elementwise_rows[step->op].device : "";
-        const char *name = strstr(device, "FN(");
-        if (!name)
-            continue;
-        if (!any)
-            kiln__text_add(emit->text, "%s%s",
-                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "",
-                           emit->form->no_fma ? "#define KILN_NO_FMA\n" : "");
-        any = true;
-        kiln__text_add(emit->text, "#define KILN_NEED_");
-        for (name += 3; *name != ')'; name++)
-            kiln__text_add(emit->text, "%c", toupper((unsigned char)*name));
-        kiln__text_add(emit->text, "\n");
-    }
-    if (!any)
-        return;
-    const char *math = emit->brief ? "/* kernels/math.cl */\n" : kiln__kernel_text("math");
-    if (emit->form->vector > 1)
-        kiln__text_add(emit->text, "#define KILN_LANES %u\n%s#undef KILN_LANES\n",
-                       emit->form->vector, math);
-    kiln__text_add(emit->text, "#define KILN_LANES 1\n%s", math);
-}
-
-/* A vector with the alignment of an element: through its pointer an access anywhere is one
- * instruction. PoCL's vstore16 becomes four, and both take longer to compile. */
-static void emit_loose_types(const struct kiln__emit *emit)
-{
-#define LOOSE(type, value, bytes, ctype)                                                           \
-    kiln__text_add(emit->text, "typedef %s __attribute__((aligned(%d))) loose_%s;\n",              \
-                   kiln__emit_type(KILN_##type, emit->form->vector).text, bytes,                   \
-                   kiln__emit_type(KILN_##type, emit->form->vector).text);
-    KILN_TYPE_MAP(LOOSE)
-#undef LOOSE
-}
-
-void kiln__emit_prelude(const struct kiln__emit *emit)
-{
-    bool seen[16] = {false};
-    kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
-                               "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
-                               "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
-    if (emit->form->vector > 1)
-        emit_loose_types(emit);
-    for (size_t i = 0; i < emit->group->steps.count; i++) {
-        const struct kiln__step *step = &emit->group->steps.items[i];
-        bool needs = step->kind == KILN__STEP_APPLY &&
-                     (step->op == KILN__OP_div || step->op == KILN__OP_abs);
-        if (!needs || seen[step->type])
-            continue;
-        seen[step->type] = true;
-        emit_helpers(emit, (kiln_type)step->type, 1);
-        if (emit->form->vector > 1)
-            emit_helpers(emit, (kiln_type)step->type, emit->form->vector);
-    }
-    emit_math(emit);
 }
 
 /* ---- parameters ---- */
@@ -313,7 +216,7 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
     case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
     case KILN__STEP_APPLY:
         kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0], operand[1],
-                              operand[2], (kiln_type)step->type, width);
+                              operand[2], kiln__emit_operands_type(emit, step), width);
         break;
     case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text, width); break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */

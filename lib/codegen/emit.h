@@ -30,6 +30,12 @@ struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width);
 /* Pragmas, macros and functions that the group's operations need. */
 void kiln__emit_prelude(const struct kiln__emit *emit);
 
+/* Whether a word of an expression is one that the prelude defines for each type. */
+bool kiln__emit_is_helper(const char *word, size_t length);
+
+/* The type that an elementwise step's expression is about: its last operand's. */
+kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct kiln__step *step);
+
 /* Parameters of all accesses, stores and scalars, each line ending in a comma or the last. */
 void kiln__emit_accesses(const struct kiln__emit *emit);
 void kiln__emit_stores(const struct kiln__emit *emit);

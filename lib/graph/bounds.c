@@ -80,10 +80,25 @@ static double spread(const struct kiln__elementwise_row *row, const double *valu
     return farthest * 1.001;
 }
 
-/* Division is wild where the divisor may be on either side of 0. */
+static bool may_be_zero(double value, double error)
+{
+    return error > 0 && fabs(value) <= error;
+}
+
+/* Where a function jumps between the ends: the centre and the corners do not tell. */
 static bool is_wild(const struct kiln__node *node, const double *values, const double *errors)
 {
-    return node->op == KILN__OP_div && errors[1] > 0 && fabs(values[1]) <= errors[1];
+    switch ((enum kiln__elementwise)node->op) {
+    case KILN__OP_div: return may_be_zero(values[1], errors[1]);
+    case KILN__OP_equal:
+    case KILN__OP_not_equal: return may_be_zero(values[0] - values[1], errors[0] + errors[1]);
+    case KILN__OP_logical_not: return may_be_zero(values[0], errors[0]);
+    case KILN__OP_logical_and:
+    case KILN__OP_logical_or:
+    case KILN__OP_logical_xor:
+        return may_be_zero(values[0], errors[0]) || may_be_zero(values[1], errors[1]);
+    default: return false;
+    }
 }
 
 /* Rounding leaves it as it is. */
@@ -97,11 +112,12 @@ static double elementwise_error(const struct walk *walk, const struct kiln__node
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
     const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
+    bool integer = !is_floating(operand_of(walk, node, node->n_inputs - 1u).node);
     for (unsigned k = 0; k < row->arity; k++)
         if (isinf(errors[k]))
             return INFINITY;
-    double centre = row->host(values[0], values[1], values[2], !type->floating);
-    double moved = spread(row, values, errors, !type->floating, centre);
+    double centre = row->host(values[0], values[1], values[2], integer);
+    double moved = spread(row, values, errors, integer, centre);
     if (isinf(moved) || is_wild(node, values, errors))
         return INFINITY;
     if (!type->floating) {

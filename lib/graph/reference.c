@@ -70,7 +70,8 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
                                  double *result)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
-    bool integer = !kiln__type_row((kiln_type)node->type)->floating;
+    const struct kiln__node *last = input_of(e, node, node->n_inputs - 1u);
+    bool integer = !kiln__type_row((kiln_type)last->type)->floating;
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         double operand[3] = {0};

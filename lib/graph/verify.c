@@ -18,11 +18,14 @@ static const char *check_elementwise(const struct kiln__graph *graph, const stru
     struct kiln__shape shape = input_of(graph, node, 0)->shape;
     if (node->n_inputs != row->arity)
         return "arity";
-    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)node->type))
+    enum kiln__types types = (enum kiln__types)row->types;
+    kiln_type type = (kiln_type)input_of(graph, node, node->n_inputs - 1u)->type;
+    if (!kiln__types_accept(types, type) ||
+        (kiln_type)node->type != kiln__types_result(types, type))
         return "type";
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *input = input_of(graph, node, i);
-        if (input->type != node->type)
+        if ((kiln_type)input->type != kiln__types_operand(types, i, type))
             return "operand type";
         if (!kiln__shape_broadcast(&shape, &input->shape, &shape))
             return "operand shapes";

@@ -33,9 +33,16 @@ static double kiln__host_gelu(double a)
 #undef KILN_OP_INTERNAL
 #undef KILN_OP
 
+/* Operands, and tensors among them, by a row's arity. */
+#define ARITY_1 1, 1
+#define ARITY_2 2, 2
+#define ARITY_3 3, 3
+#define ARITY_1N(number) 2, 1
+#define ARITY_1NN(first, second) 3, 1
+
 const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
 #define KILN_OP(name, arity, text, types, cost, ulp, device, expression, ...)                      \
-    {#name, arity, KILN__##types, cost, ulp, #device, host_##name},
+    {#name, ARITY_##arity, KILN__##types, cost, ulp, #device, host_##name},
 #define KILN_OP_INTERNAL KILN_OP
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL

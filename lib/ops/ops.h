@@ -21,9 +21,21 @@ struct kiln__type_row {
 /* NULL for a value that is no type. */
 const struct kiln__type_row *kiln__type_row(kiln_type type);
 
-/* Which types a row accepts. */
-enum kiln__types { KILN__NUMERIC, KILN__FLOATING };
+/* The operands' types that a row accepts, and its result's. A mask is a u8 of 0 and 1. */
+enum kiln__types {
+    KILN__NUMERIC,       /* any type; the result has it too */
+    KILN__FLOATING,      /* f32; the result has it too */
+    KILN__TEST,          /* any type; the result is a mask */
+    KILN__FLOATING_TEST, /* f32; the result is a mask */
+    KILN__SELECTION      /* a mask first, then any type, which the result has too */
+};
+
+/* Whether operands (a mask apart) may be of `type`; false for a value that is no type. */
 bool kiln__types_accept(enum kiln__types types, kiln_type type);
+
+/* Where operands, and so the last one, are of `type`: the type of operand `k`, and the result's. */
+kiln_type kiln__types_operand(enum kiln__types types, unsigned k, kiln_type type);
+kiln_type kiln__types_result(enum kiln__types types, kiln_type type);
 
 /* Store `value` as an element of `type` at `place`, rounded or saturated as kiln_cast() says, and
  * the reverse. */
@@ -46,8 +58,9 @@ enum kiln__elementwise {
 
 struct kiln__elementwise_row {
     const char *name;
-    uint8_t arity;
-    uint8_t types; /* enum kiln__types */
+    uint8_t arity;   /* operands, numbers among them */
+    uint8_t tensors; /* the first ones, which are tensors; numbers follow */
+    uint8_t types;   /* enum kiln__types */
     uint8_t cost;
     float max_ulp;
     const char *device;

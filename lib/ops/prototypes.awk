@@ -18,10 +18,12 @@ function open_elementwise() {
   open_header("KILN_ELEMENTWISE_H",
     "Elementwise operations: each records one and returns the result's tensor, the empty tensor\n" \
     " *  after an error.",
-    " *  For all of them: operands of equal type, which the result has too; shapes broadcast by numpy's\n" \
-    " *  rule (aligned at the last dimension, 1 repeats); the result belongs to the batch; one thread\n" \
-    " *  at a time; errors are sticky: INVALID_HANDLE, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,\n" \
-    " *  OUT_OF_HOST_MEMORY.")
+    " *  For all of them: operands of equal type, which the result has too; where a sentence speaks of\n" \
+    " *  a mask, that one is u8, 0 or 1 (as operand: not 0 is 1). A number (double) is rounded to the\n" \
+    " *  operands' type. Shapes broadcast by numpy's rule (aligned at the last dimension, 1 repeats);\n" \
+    " *  the result belongs to the batch; one thread at a time; errors are sticky: INVALID_HANDLE,\n" \
+    " *  INVALID_ARGUMENT (a number that an integer type cannot hold), SHAPE_MISMATCH, TYPE_MISMATCH,\n" \
+    " *  TOO_LARGE, OUT_OF_HOST_MEMORY.")
 }
 
 function open_reductions() {
@@ -70,9 +72,23 @@ function finish_row(   n) {
   if (reduction)
     prototype(row, "kiln_tensor x, size_t n_axes, const int *axes, int keep_dims")
   else
-    prototype(row, arity == 1 ? "kiln_tensor a" : arity == 2 ? "kiln_tensor a, kiln_tensor b" : \
-              "kiln_tensor a, kiln_tensor b, kiln_tensor c")
+    prototype(row, parameters(arity))
   row = ""
+}
+
+# The parameters of an arity: "2" is two tensors, "1NN(low, high)" a tensor and two numbers.
+function parameters(arity,   list, numbers, n, i) {
+  list = "kiln_tensor a"
+  if (arity + 0 > 1)
+    list = list ", kiln_tensor b"
+  if (arity + 0 > 2)
+    list = list ", kiln_tensor c"
+  if (match(arity, /\(.*\)/)) {
+    n = split(substr(arity, RSTART + 1, RLENGTH - 2), numbers, /, */)
+    for (i = 1; i <= n; i++)
+      list = list ", double " numbers[i]
+  }
+  return list
 }
 
 # Take the string literals at the start of TEXT; a comma after them ends the row's sentence.
@@ -99,11 +115,14 @@ function take_literals(text) {
   if (!opened)
     open_elementwise()
   reduction = 0
-  split(substr($0, length("KILN_OP(") + 1), part, /, */)
-  row = part[1]
-  arity = part[2] + 0
+  sub(/^KILN_OP\(/, "")
+  row = $0
+  sub(/,.*/, "", row)
+  sub(/^[^,]*, */, "")
+  match($0, /^[0-9]N*(\([^)]*\))?/)
+  arity = substr($0, 1, RLENGTH)
   sentence = ""
-  sub(/^KILN_OP\([^,]*,[^,]*,/, "")
+  sub(/^[0-9]N*(\([^)]*\))?, */, "")
   take_literals($0)
   next
 }

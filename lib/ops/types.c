@@ -29,10 +29,28 @@ const char *kiln_type_name(kiln_type type)
     return row ? row->name : "unknown";
 }
 
+static const struct {
+    bool only_floating, mask_first, makes_mask;
+} rules[] = {
+    [KILN__NUMERIC] = {false, false, false},  [KILN__FLOATING] = {true, false, false},
+    [KILN__TEST] = {false, false, true},      [KILN__FLOATING_TEST] = {true, false, true},
+    [KILN__SELECTION] = {false, true, false},
+};
+
 bool kiln__types_accept(enum kiln__types types, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
-    return row && (types == KILN__NUMERIC || row->floating);
+    return row && (row->floating || !rules[types].only_floating);
+}
+
+kiln_type kiln__types_operand(enum kiln__types types, unsigned k, kiln_type type)
+{
+    return k == 0 && rules[types].mask_first ? KILN_U8 : type;
+}
+
+kiln_type kiln__types_result(enum kiln__types types, kiln_type type)
+{
+    return rules[types].makes_mask ? KILN_U8 : type;
 }
 
 /* Towards zero, saturated, NaN as 0: what convert_int_sat() and its like do. */

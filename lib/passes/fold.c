@@ -26,12 +26,13 @@ static bool constant_value(const struct kiln__rewrite *rewrite, const struct kil
 {
     double operand[3] = {0};
     const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
+    bool integer =
+        !kiln__type_row((kiln_type)input_of(rewrite, node, node->n_inputs - 1u)->type)->floating;
     for (unsigned i = 0; i < node->n_inputs; i++)
         operand[i] = input_of(rewrite, node, i)->value;
     double exact = operand[0];
     if (node->kind == KILN__ELEMENTWISE) {
-        exact = kiln__elementwise_rows[node->op].host(operand[0], operand[1], operand[2],
-                                                      !type->floating);
+        exact = kiln__elementwise_rows[node->op].host(operand[0], operand[1], operand[2], integer);
         if (!type->floating && !(exact >= type->lowest && exact <= type->highest))
             return false;
     }

@@ -345,15 +345,33 @@ void check_tensor(kiln_batch *batch, kiln_tensor tensor)
 
 /* ---- rows ---- */
 
+double check_number(kiln_type type, unsigned which)
+{
+    static const double floats[] = {0.25, 1.75}, integers[] = {3, 90};
+    return (type == KILN_F32 ? floats : integers)[which];
+}
+
 kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor *operands)
 {
+    kiln_type type = KILN_F32;
+    size_t rank, dims[KILN_MAX_RANK];
+    expect_ok(kiln_tensor_shape(batch, operands[0], &type, &rank, dims));
+    const double first = check_number(type, 0), second = check_number(type, 1);
 #define CALL_1(name) kiln_##name(batch, operands[0])
 #define CALL_2(name) kiln_##name(batch, operands[0], operands[1])
 #define CALL_3(name) kiln_##name(batch, operands[0], operands[1], operands[2])
+#define CALL_1N(name) kiln_##name(batch, operands[0], first)
+#define CALL_1NN(name) kiln_##name(batch, operands[0], first, second)
+#define SIGNATURE_1 CALL_1
+#define SIGNATURE_2 CALL_2
+#define SIGNATURE_3 CALL_3
+#define SIGNATURE_1N(number) CALL_1N
+#define SIGNATURE_1NN(number, other) CALL_1NN
+#define CALL(signature, name) signature(name)
     switch (op) {
 #define KILN_OP(name, arity, ...)                                                                  \
     case KILN__OP_##name:                                                                          \
-        return CALL_##arity(name);
+        return CALL(SIGNATURE_##arity, name);
 #define KILN_OP_INTERNAL(name, ...)
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL

@@ -52,7 +52,9 @@ bool check_run(kiln_batch *batch);
 /* One result of one batch: read, run, end. */
 void check_tensor(kiln_batch *batch, kiln_tensor tensor);
 
-/* Rows by their number. */
+/* Rows by their number. Where a row takes numbers, check_number(type, 0) and (type, 1) are given.
+ */
+double check_number(kiln_type type, unsigned which);
 kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor *operands);
 kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_t n_axes,
                             const int *axes, int keep_dims);

@@ -117,6 +117,13 @@ static kiln_tensor partner(struct pool *pool, const struct operand *x)
     return smaller(pool, x);
 }
 
+static kiln_tensor mask_for(struct pool *pool, const struct operand *x)
+{
+    struct operand mask = *x;
+    mask.type = KILN_U8;
+    return chance(2) ? smaller(pool, &mask) : kiln_less(pool->batch, x->tensor, partner(pool, x));
+}
+
 /* Repeated squares and powers leave what f32 can hold. */
 static kiln_tensor tamed(struct pool *pool, const struct operand *x)
 {
@@ -142,9 +149,11 @@ static kiln_tensor elementwise(struct pool *pool)
     if (!kiln__types_accept((enum kiln__types)row->types, x.type))
         return none;
     kiln_tensor operands[3] = {grows(op) ? tamed(pool, &x) : x.tensor};
-    for (unsigned k = 1; k < row->arity; k++)
-        operands[k] = partner(pool, &x);
-    if (row->arity == 2 && chance(2)) {
+    if (row->types == KILN__SELECTION)
+        operands[0] = mask_for(pool, &x);
+    for (unsigned k = 1; k < row->tensors; k++)
+        operands[k] = k == 2 ? x.tensor : partner(pool, &x);
+    if (row->tensors == 2 && chance(2)) {
         kiln_tensor first = operands[0];
         operands[0] = operands[1];
         operands[1] = first;

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stands before a kernel: macros and functions that its operations use. */
+#include <ctype.h>
+#include <string.h>
+
+#include "codegen/emit.h"
+#include "util/kernels.h"
+
+/* ---- texts that differ by type, each a macro or a function with the type in its name ---- */
+
+/* An integer quotient of 0 is 0, and INT_MIN / -1 wraps around: neither may trap. */
+static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    if (kiln__type_row(type)->floating) {
+        kiln__text_add(emit->text, "#define DIVIDE_%s(a, b) ((a) / (b))\n", t);
+        return;
+    }
+    bool is_signed = kiln__type_row(type)->lowest < 0;
+    kiln__text_add(emit->text,
+                   "static inline %s DIVIDE_%s(%s a, %s b)\n{\n"
+                   "    %s d = %s((b == (%s)(0))%s, (%s)(1), b);\n"
+                   "    %s q = a / d;\n",
+                   t, t, t, t, t, pick, t, is_signed ? " | (b == -1)" : "", t, t);
+    if (is_signed)
+        kiln__text_add(emit->text, "    q = %s(b == -1, 0 - a, q);\n", pick);
+    kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
+}
+
+static void emit_absolute(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    bool is_signed = kiln__type_row(type)->lowest < 0;
+    if (kiln__type_row(type)->floating)
+        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) fabs(a)\n", name.text);
+    else if (is_signed)
+        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) as_%s(abs(a))\n", name.text, name.text);
+    else
+        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) (a)\n", name.text);
+}
+
+/* A condition over vectors is -1 or 0 in integers as wide as the elements, over scalars 1 or 0. */
+static void emit_truth(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    struct kiln__type_name mask = kiln__emit_type(KILN_U8, width);
+    kiln__text_add(emit->text, "#define TRUTH_%s(m) convert_%s(%s(m))\n", name.text, mask.text,
+                   width > 1 ? "-" : "");
+}
+
+static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    if (width == 1)
+        kiln__text_add(emit->text, "#define CHOOSE_%s(m, x, y) ((m) ? (x) : (y))\n", name.text);
+    else
+        kiln__text_add(
+            emit->text,
+            "#define CHOOSE_%s(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))\n",
+            name.text, kiln__type_row(type)->bytes == 1 ? "char" : "int", width,
+            kiln__emit_type(KILN_U8, width).text);
+}
+
+static const struct helper {
+    const char *word; /* what the table's expressions call it */
+    void (*emit)(const struct kiln__emit *emit, kiln_type type, unsigned width);
+} helpers[] = {
+    {"DIVIDE", emit_divide},
+    {"ABSOLUTE", emit_absolute},
+    {"TRUTH", emit_truth},
+    {"CHOOSE", emit_choose},
+};
+#define HELPERS (sizeof helpers / sizeof *helpers)
+
+bool kiln__emit_is_helper(const char *word, size_t length)
+{
+    for (size_t i = 0; i < HELPERS; i++)
+        if (strlen(helpers[i].word) == length && !strncmp(word, helpers[i].word, length))
+            return true;
+    return false;
+}
+
+kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct kiln__step *step)
+{
+    return (kiln_type)emit->group->steps.items[step->args[step->n_args - 1]].type;
+}
+
+/* Each helper that the group's operations name, once for a type. */
+static void emit_helpers(const struct kiln__emit *emit)
+{
+    bool seen[HELPERS][16] = {{false}};
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        for (size_t h = 0; step->kind == KILN__STEP_APPLY && h < HELPERS; h++) {
+            kiln_type type = kiln__emit_operands_type(emit, step);
+            if (seen[h][type] || !strstr(kiln__elementwise_rows[step->op].device, helpers[h].word))
+                continue;
+            seen[h][type] = true;
+            helpers[h].emit(emit, type, 1);
+            if (emit->form->vector > 1)
+                helpers[h].emit(emit, type, emit->form->vector);
+        }
+    }
+}
+
+/* ---- functions ---- */
+
+/* The functions that a row calls are defined, and how they are to be computed. */
+static bool emit_needs(const struct kiln__emit *emit, const char *device, bool first)
+{
+    bool any = false;
+    for (const char *at = strstr(device, "FN("); at; at = strstr(at, "FN(")) {
+        if (first && !any)
+            kiln__text_add(emit->text, "%s%s",
+                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "",
+                           emit->form->no_fma ? "#define KILN_NO_FMA\n" : "");
+        any = true;
+        kiln__text_add(emit->text, "#define KILN_NEED_");
+        for (at += 3; *at != ')'; at++)
+            kiln__text_add(emit->text, "%c", toupper((unsigned char)*at));
+        kiln__text_add(emit->text, "\n");
+    }
+    return any;
+}
+
+/* Only what the group needs: every function costs time when a kernel is first compiled. */
+static void emit_math(const struct kiln__emit *emit)
+{
+    bool any = false;
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY &&
+            emit_needs(emit, kiln__elementwise_rows[step->op].device, !any))
+            any = true;
+    }
+    if (!any)
+        return;
+    const char *math = emit->brief ? "/* kernels/math.cl */\n" : kiln__kernel_text("math");
+    if (emit->form->vector > 1)
+        kiln__text_add(emit->text, "#define KILN_LANES %u\n%s#undef KILN_LANES\n",
+                       emit->form->vector, math);
+    kiln__text_add(emit->text, "#define KILN_LANES 1\n%s", math);
+}
+
+/* ---- all ---- */
+
+/* A vector with the alignment of an element: through its pointer an access anywhere is one
+ * instruction. PoCL's vstore16 becomes four, and both take longer to compile. */
+static void emit_loose_types(const struct kiln__emit *emit)
+{
+#define LOOSE(type, value, bytes, ctype)                                                           \
+    kiln__text_add(emit->text, "typedef %s __attribute__((aligned(%d))) loose_%s;\n",              \
+                   kiln__emit_type(KILN_##type, emit->form->vector).text, bytes,                   \
+                   kiln__emit_type(KILN_##type, emit->form->vector).text);
+    KILN_TYPE_MAP(LOOSE)
+#undef LOOSE
+}
+
+void kiln__emit_prelude(const struct kiln__emit *emit)
+{
+    kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
+                               "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
+                               "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
+    if (emit->form->vector > 1)
+        emit_loose_types(emit);
+    emit_helpers(emit);
+    emit_math(emit);
+}
