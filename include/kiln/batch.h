@@ -88,7 +88,8 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
 /** Run the batch and wait until every requested result is in place. May be called again: the
  *  same operations run on the inputs' content of that moment.
  *  Threads: one at a time. Errors: the batch's first error, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
- *  DEVICE_ERROR, FORKED. An error of a run is not sticky: the batch may be run again. */
+ *  DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
+ * not sticky: the batch may be run again. */
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
 
 /** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with

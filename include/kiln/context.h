@@ -42,14 +42,30 @@ typedef struct kiln_context_options {
     int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
     const char *trace;            /**< write spans here as a Chrome trace when the context is
                                        released; NULL: $KILN_TRACE */
+    double validate;              /**< share of runs to compare with the host, 0 to 1;
+                                       0: $KILN_VALIDATE, else none */
 } kiln_context_options;
 
 /** Options with every default. */
 #define KILN_CONTEXT_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
-            0                                                                                      \
+            0, 0                                                                                   \
     }
+
+/** @page validation Validation
+ *  For finding wrong numbers: kiln_context_options::validate, or KILN_VALIDATE=1 in the
+ *  environment. A run that is compared waits for its end, also when it is submitted. Its requested
+ *  results are compared with the host's evaluation of the batch in double precision, within the
+ *  errors that the tables of operations allow. Then the batch runs a second time with every value
+ *  kept, and each operation is compared with the host's result from the device's own operands.
+ *  What is off is reported as WRONG_RESULT by the call that ran the batch: the first such
+ *  operation, its element, both values and the bound; in the log too.
+ *
+ *  It takes some 16 bytes of host memory for every element of every value, device memory for all
+ *  values at once (without which only the requested results are compared), and the time of plain
+ *  loops on one core: a thousand times that of a run, and more. A share such as 0.01 compares the
+ *  first of each hundred runs. kiln_context_get_stats() counts the second runs too. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {

@@ -27,7 +27,8 @@ extern "C" {
     X(UNSUPPORTED, -11, "the device or this build cannot do that")                                 \
     X(IO_ERROR, -12, "a file could not be read or written")                                        \
     X(WRONG_STATE, -13, "the object is not in a state that allows the call")                       \
-    X(FORKED, -14, "the context was made before a fork and cannot be used in the child")
+    X(FORKED, -14, "the context was made before a fork and cannot be used in the child")           \
+    X(WRONG_RESULT, -15, "the device computed what the host did not")
 
 /** The status of a call: zero is success, below zero is an error. */
 typedef enum kiln_status {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/batch.h"
+#include "api/validate.h"
 
 #include <kiln/opencl.h>
 
@@ -40,6 +41,11 @@ static cl_int await(const kiln_context *context, cl_event event)
     if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
         kiln__cl_finish(context->runtime.queue);
     return code;
+}
+
+cl_int kiln__batch_await(const kiln_batch *batch)
+{
+    return await(batch->context, batch->last);
 }
 
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
@@ -192,17 +198,22 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
+    struct kiln__validation validation = {0};
     cl_event done = NULL;
     if (!status)
         status = borrow_plan(batch, &error);
     if (!status)
+        status = kiln__validate_begin(&validation, batch, &error);
+    if (!status)
         status = kiln__ready_run(batch->loan.ready, &batch->bindings, &done, &error);
-    if (status)
+    if (status) {
+        kiln__validate_free(&validation);
         return status;
+    }
     if (batch->last)
         clReleaseEvent(batch->last);
     batch->last = done;
-    return KILN_OK;
+    return kiln__validate_end(&validation, batch, call, &error);
 }
 
 static kiln_status completion(cl_int code, const char *call)

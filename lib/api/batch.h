@@ -26,6 +26,9 @@ const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor,
 
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 
+/* Wait for the latest run: CL_SUCCESS, or what became of it. */
+cl_int kiln__batch_await(const kiln_batch *batch);
+
 /* Append a node and name it. */
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/context.h"
+#include "api/validate.h"
 #include "cache/gate.h"
 #include "runtime/clblast.h"
 
@@ -143,6 +144,8 @@ static kiln_status complete(kiln_context *context, const kiln_context_options *o
     atomic_init(&context->references, 1);
     context->runtime.process = getpid();
     kiln_status status = choose_host_mode(options, &context->runtime);
+    if (!status)
+        status = kiln__validate_choose(options->validate, &context->validate);
     if (!status && !context->runtime.queue)
         status = make_queue(&context->runtime, profile);
     if (!status)

@@ -10,7 +10,9 @@ struct kiln_context {
     atomic_int references;
     struct kiln__runtime runtime;
     struct kiln__plans *plans;
-    char *matmul; /* implementation to use where it can be, or NULL */
+    char *matmul;              /* implementation to use where it can be, or NULL */
+    double validate;           /* share of runs to compare with the host */
+    atomic_uint_fast64_t runs; /* counted where that is not 0 */
 };
 
 struct kiln_buffer {

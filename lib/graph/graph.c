@@ -43,6 +43,17 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
     return true;
 }
 
+bool *kiln__graph_needed(const struct kiln__graph *graph)
+{
+    bool *needed = calloc(graph->nodes.count + 1, sizeof *needed);
+    for (size_t i = 0; needed && i < graph->requests.count; i++)
+        needed[graph->requests.items[i].node] = true;
+    for (size_t i = graph->nodes.count; needed && i-- > 0;)
+        for (unsigned k = 0; needed[i] && k < graph->nodes.items[i].n_inputs; k++)
+            needed[graph->nodes.items[i].input[k]] = true;
+    return needed;
+}
+
 size_t kiln__node_count(const struct kiln__node *node)
 {
     return kiln__shape_count(&node->shape);

@@ -85,6 +85,9 @@ bool kiln__node_is_movement(const struct kiln__node *node);
 /* "add", "sum", "transpose", ... */
 const char *kiln__node_name(const struct kiln__node *node);
 
+/* Per node whether a request needs it; the caller frees. NULL without memory. */
+bool *kiln__graph_needed(const struct kiln__graph *graph);
+
 /* Check what every stage relies on: order of inputs, types, shapes. Returns NULL, or says what is
  * wrong with which node in `text`. */
 const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160]);

@@ -190,14 +190,9 @@ bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inp
                          struct kiln__reference *reference)
 {
     size_t count = graph->nodes.count;
-    bool *needed = calloc(count + 1, sizeof *needed);
+    bool *needed = kiln__graph_needed(graph);
     *reference = (struct kiln__reference){calloc(count + 1, sizeof(double *)), count};
     bool done = needed && reference->values;
-    for (size_t i = 0; done && i < graph->requests.count; i++)
-        needed[graph->requests.items[i].node] = true;
-    for (size_t i = count; done && i-- > 0;)
-        for (unsigned k = 0; needed[i] && k < graph->nodes.items[i].n_inputs; k++)
-            needed[graph->nodes.items[i].input[k]] = true;
     bool failed = false;
     struct evaluator evaluator = {graph, inputs, reference->values, &failed};
     for (size_t i = 0; done && i < count; i++) {

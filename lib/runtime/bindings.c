@@ -32,7 +32,7 @@ void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *
     bindings->checked = false;
 }
 
-static bool overlap(const struct kiln__binding *a, const struct kiln__binding *b)
+bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b)
 {
     if (!a->host || !b->host)
         return a->memory && a->memory == b->memory;
@@ -55,9 +55,9 @@ void kiln__bindings_check(struct kiln__bindings *bindings)
         struct kiln__binding *result = &bindings->results.items[i];
         result->overlaps = false;
         for (size_t k = 0; k < bindings->inputs.count && !result->overlaps; k++)
-            result->overlaps = overlap(result, &bindings->inputs.items[k]);
+            result->overlaps = kiln__bindings_overlap(result, &bindings->inputs.items[k]);
         for (size_t k = 0; k < i && !result->overlaps; k++)
-            result->overlaps = overlap(result, &bindings->results.items[k]);
+            result->overlaps = kiln__bindings_overlap(result, &bindings->results.items[k]);
         result->detached = result->overlaps || misaligned(result);
     }
     bindings->checked = true;

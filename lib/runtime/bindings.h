@@ -27,6 +27,9 @@ void kiln__bindings_free(struct kiln__bindings *bindings);
 void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding,
                          void *host);
 
+/* Whether writing one changes the other. */
+bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b);
+
 /* Settle which bindings are detached: host memory that is not aligned for its type, results that
  * overlap an input or another result. */
 void kiln__bindings_check(struct kiln__bindings *bindings);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run compared with the host: what its results are off, and which operation is to blame.
+ *
+ * Two comparisons. First every requested result, by the bounds that errors of all operations before
+ * it add up to. Then the operations one by one: the graph runs a second time with every value asked
+ * for, and the host evaluates each operation from what the device has for its operands, so that
+ * nothing but its own error counts. */
+#ifndef KILN_API_VALIDATE_H
+#define KILN_API_VALIDATE_H
+
+#include "api/batch.h"
+
+/* One run under comparison. Zero: nothing is compared. */
+struct kiln__validation {
+    void **inputs; /* per binding: its content before the run, copied */
+    size_t count;
+};
+
+/* The share of runs to compare, from the options or $KILN_VALIDATE.
+ * Errors: INVALID_ARGUMENT unless it is from 0 to 1. */
+kiln_status kiln__validate_choose(double option, double *share);
+
+/* Take the inputs' content, if this run of the batch is one to compare; waits for the queue.
+ * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
+kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln_batch *batch,
+                                 struct kiln__error *error);
+
+/* Compare, after the run has been enqueued, and free. Waits for the run; says nothing about one
+ * that failed. `call` is for the sentence.
+ * Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */
+kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_batch *batch,
+                               const char *call, struct kiln__error *error);
+void kiln__validate_free(struct kiln__validation *validation);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Validation: kernels are broken on their way to the compiler (--wrap), and the run has to say
+ * which operation is off. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/opencl.h>
+
+#include "support/context.h"
+
+enum { N = 40 };
+
+static float x[N], result[N];
+
+/* ---- broken kernels ---- */
+
+/* The text to find, what to put in its place, how many programs to spare and to break. */
+static struct {
+    const char *from, *to;
+    int spared, broken;
+} damage;
+
+cl_program __real_clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                            const size_t *lengths, cl_int *code);
+cl_program __wrap_clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                            const size_t *lengths, cl_int *code);
+
+static char *replace(const char *text)
+{
+    size_t from = strlen(damage.from), to = strlen(damage.to), length = 0;
+    char *changed = calloc(2 * strlen(text) + 1, 1);
+    cr_assert(changed);
+    for (const char *found; (found = strstr(text, damage.from)); text = found + from) {
+        memcpy(changed + length, text, (size_t)(found - text));
+        length += (size_t)(found - text);
+        memcpy(changed + length, damage.to, to);
+        length += to;
+    }
+    strcpy(changed + length, text);
+    return changed;
+}
+
+cl_program __wrap_clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                            const size_t *lengths, cl_int *code)
+{
+    if (!damage.from || !strstr(texts[0], damage.from) || damage.spared-- > 0 ||
+        damage.broken-- <= 0)
+        return __real_clCreateProgramWithSource(context, count, texts, lengths, code);
+    char *changed = replace(texts[0]);
+    cl_program program =
+        __real_clCreateProgramWithSource(context, 1, (const char **)&changed, NULL, code);
+    free(changed);
+    return program;
+}
+
+static void break_kernels(const char *from, const char *to, int spared, int broken)
+{
+    damage.from = from;
+    damage.to = to;
+    damage.spared = spared;
+    damage.broken = broken;
+}
+
+/* ---- batches ---- */
+
+static kiln_context *open_validated(double share)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.validate = share;
+    options.cache = KILN_CACHE_OFF;
+    return open_context_with(&options);
+}
+
+/* relu((-x)^2) in one kernel: values v0 to v3. */
+static kiln_batch *record_chain(kiln_context *context)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    fill(x, N, 1);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){4, N / 4}, x);
+    kiln_tensor b = kiln_relu(batch, kiln_square(batch, kiln_neg(batch, a)));
+    expect_ok(kiln_read(batch, b, result, sizeof result));
+    return batch;
+}
+
+#define BREAK_SQUARE "v1 * v1", "v1 * v1 * 1.001f"
+
+static void end(kiln_batch *batch, kiln_context *context)
+{
+    kiln_batch_release(batch);
+    close_context(context);
+    break_kernels(NULL, NULL, 0, 0);
+}
+
+/* ---- what is off is named ---- */
+
+Test(validate, names_the_operation)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = record_chain(context);
+    break_kernels(BREAK_SQUARE, 0, 2);
+    expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
+                      "kiln_batch_execute: %2 square, f32[4,10], element [0,");
+    cr_expect(strstr(kiln_last_error(), "(from equal operands)"));
+    cr_expect_eq(kiln_batch_status(batch), KILN_OK, "an error of a run is not sticky");
+    end(batch, context);
+}
+
+Test(validate, says_both_values_and_the_bound)
+{
+    float three = 3;
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 0, NULL, &three);
+    expect_ok(kiln_read(batch, kiln_square(batch, a), result, sizeof *result));
+    break_kernels("v0 * v0", "v0 * v0 + 0.5f", 0, 1);
+    expect_error(
+        kiln_batch_execute(batch), KILN_WRONG_RESULT,
+        "kiln_batch_execute: %1 square, f32[], element []: the device has 9.5 and the host "
+        "9, and they may differ by 0 (from equal operands)");
+    end(batch, context);
+}
+
+/* The kernel of the batch is wrong; the second run's, which keeps every value, is right. */
+Test(validate, names_the_result_of_a_wrong_fusion)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = record_chain(context);
+    break_kernels(BREAK_SQUARE, 0, 1);
+    expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
+                      "kiln_batch_execute: %3 relu, f32[4,10], element [0,");
+    cr_expect(strstr(kiln_last_error(), "(each operation alone is right)"));
+    end(batch, context);
+}
+
+/* The result hides what is wrong before it: only the second look sees it. */
+Test(validate, finds_what_the_result_hides)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    fill(x, N, 1);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, x);
+    kiln_tensor b = kiln_square(batch, kiln_neg(batch, a));
+    kiln_tensor c = kiln_minimum(batch, b, kiln_constant(batch, KILN_F32, -1));
+    expect_ok(kiln_read(batch, c, result, sizeof result));
+    break_kernels(BREAK_SQUARE, 0, 2);
+    expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT, "%2 square");
+    end(batch, context);
+}
+
+Test(validate, tells_a_submission_at_once)
+{
+    kiln_event *event;
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = record_chain(context);
+    break_kernels(BREAK_SQUARE, 0, 2);
+    expect_error_part(kiln_batch_submit(batch, &event), KILN_WRONG_RESULT, "kiln_batch_submit: %2");
+    cr_expect_null(event);
+    end(batch, context);
+}
+
+/* ---- when ---- */
+
+Test(validate, is_off_unless_asked_for)
+{
+    kiln_context *context = open_validated(0);
+    kiln_batch *batch = record_chain(context);
+    break_kernels(BREAK_SQUARE, 0, 2);
+    run_batch(batch);
+    cr_expect_eq(stats_of(context).batches, 1);
+    end(batch, context);
+}
+
+Test(validate, is_switched_on_by_the_environment)
+{
+    setenv("KILN_VALIDATE", "1", 1);
+    kiln_context *context = open_validated(0);
+    kiln_batch *batch = record_chain(context);
+    break_kernels(BREAK_SQUARE, 0, 2);
+    expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT, "%2 square");
+    end(batch, context);
+}
+
+/* Of each four runs the first is compared, which runs twice. */
+Test(validate, takes_a_share_of_the_runs)
+{
+    static const uint64_t runs[] = {2, 3, 4, 5, 7, 8, 9, 10, 12};
+    kiln_context *context = open_validated(0.25);
+    kiln_batch *batch = record_chain(context);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        run_batch(batch);
+        cr_expect_eq(stats_of(context).batches, runs[i], "after %zu runs", i + 1);
+    }
+    end(batch, context);
+}
+
+static void expect_refused(const char *variable, double share, const char *sentence)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_context *context;
+    options.validate = share;
+    setenv("KILN_VALIDATE", variable, 1);
+    expect_error(kiln_context_create(&options, &context), KILN_INVALID_ARGUMENT, sentence);
+    cr_expect_null(context);
+}
+
+Test(validate, refuses_what_is_no_share)
+{
+    close_context(open_context());
+    expect_refused("yes", 0,
+                   "kiln_context_create: KILN_VALIDATE is \"yes\", not a number from 0 to 1");
+    expect_refused("2", 0, "kiln_context_create: KILN_VALIDATE is \"2\", not a number from 0 to 1");
+    expect_refused("nan", 0,
+                   "kiln_context_create: KILN_VALIDATE is \"nan\", not a number from 0 to 1");
+    expect_refused("1", -0.5, "kiln_context_create: validate is -0.5, not a number from 0 to 1");
+    expect_refused("1", 1.5, "kiln_context_create: validate is 1.5, not a number from 0 to 1");
+}
+
+/* ---- right batches pass ---- */
+
+/* Every kind of operation, and a value that nobody needs. */
+static void record_all(kiln_batch *batch, kiln_buffer *buffer)
+{
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){4, N / 4}, x);
+    kiln_tensor b = kiln_import(batch, buffer);
+    kiln_tensor c = kiln_tanh(batch, kiln_add(batch, a, kiln_constant(batch, KILN_F32, 0.5)));
+    kiln_tensor d = kiln_matmul(batch, c, kiln_transpose(batch, a, NULL));
+    kiln_tensor e = kiln_reshape(batch, d, 1, (size_t[]){16});
+    kiln_tensor f = kiln_slice(batch, e, (int64_t[]){0}, (int64_t[]){N / 4}, NULL);
+    kiln_tensor g = kiln_broadcast(batch, f, 2, (size_t[]){4, N / 4});
+    kiln_tensor h = kiln_div(batch, g, kiln_mean(batch, kiln_exp(batch, a), 1, (int[]){1}, 1));
+    kiln_tensor i = kiln_cast(batch, kiln_argmax(batch, h, 1, (int[]){1}, 1), KILN_F32);
+    kiln_log(batch, h);
+    expect_ok(kiln_read(batch, kiln_add(batch, h, i), result, sizeof result));
+    expect_ok(kiln_export(batch, kiln_mul(batch, b, kiln_constant(batch, KILN_F32, 2)), buffer));
+}
+
+/* The buffer is imported and overwritten: what counts is its content before the run. */
+Test(validate, passes_what_is_right)
+{
+    static float ones[N], many[N];
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    fill(x, N, 1);
+    for (int i = 0; i < N; i++) {
+        ones[i] = 1;
+        many[i] = 8;
+    }
+    kiln_buffer *buffer = make_buffer(context, N, ones);
+    record_all(batch, buffer);
+    for (int i = 0; i < 3; i++)
+        run_batch(batch);
+    expect_buffer(buffer, N, many);
+    kiln_buffer_release(buffer);
+    end(batch, context);
+}
+
+/* Reading into the uploaded memory, and twice into the same place. */
+Test(validate, knows_the_inputs_of_before_the_run)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    fill(x, N, 1);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, x);
+    kiln_tensor b = kiln_add(batch, a, kiln_constant(batch, KILN_F32, 1));
+    expect_ok(kiln_read(batch, kiln_neg(batch, b), result, sizeof result));
+    expect_ok(kiln_read(batch, b, result, sizeof result));
+    expect_ok(kiln_read(batch, b, x, sizeof x));
+    run_batch(batch);
+    run_batch(batch);
+    end(batch, context);
+}
+
+Test(validate, takes_empty_tensors_and_infinities)
+{
+    float special[] = {0, -0.0f, 1.0f / 0.0f, -1.0f / 0.0f, 0.0f / 0.0f, 1e38f};
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){0, 3}, NULL);
+    kiln_tensor b = kiln_upload(batch, KILN_F32, 1, (size_t[]){6}, special);
+    kiln_tensor c = kiln_square(batch, kiln_exp(batch, b));
+    expect_ok(kiln_read(batch, kiln_sum(batch, kiln_exp(batch, a), 1, (int[]){0}, 0), result, 12));
+    expect_ok(kiln_read(batch, kiln_sub(batch, c, c), result + 3, sizeof special));
+    run_batch(batch);
+    end(batch, context);
+}
+
+Test(validate, has_nothing_to_say_about_an_empty_batch)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    run_batch(batch);
+    end(batch, context);
+}
