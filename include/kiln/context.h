@@ -63,9 +63,10 @@ typedef struct kiln_context_options {
  *  operation, its element, both values and the bound; in the log too.
  *
  *  It takes some 16 bytes of host memory for every element of every value, device memory for all
- *  values at once (without which only the requested results are compared), and the time of plain
- *  loops on one core: a thousand times that of a run, and more. A share such as 0.01 compares the
- *  first of each hundred runs. kiln_context_get_stats() counts the second runs too. */
+ *  values at once (where they do not fit into half of it, only the requested results are compared),
+ *  and the time of plain loops on one core: a thousand times that of a run, and more. A share such
+ *  as 0.01 compares the first of each hundred runs. kiln_context_get_stats() counts the second runs
+ *  too. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {

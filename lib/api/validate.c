@@ -84,7 +84,7 @@ kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln
 
 void kiln__validate_free(struct kiln__validation *validation)
 {
-    for (size_t i = 0; i < validation->count; i++)
+    for (size_t i = 0; i < validation->count && !validation->lost; i++)
         free(validation->inputs[i]);
     free(validation->inputs);
     *validation = (struct kiln__validation){0};
@@ -205,12 +205,13 @@ struct exposure {
     struct kiln__reference given; /* per node: the device's values */
 };
 
-static void free_exposure(struct exposure *exposure)
+static void free_exposure(struct exposure *exposure, bool lost)
 {
     for (size_t i = 0; i < exposure->bindings.results.count; i++) {
         void *host = exposure->bindings.results.items[i].host;
         kiln__bindings_move(&exposure->bindings, &exposure->bindings.results.items[i], NULL);
-        free(host);
+        if (!lost)
+            free(host);
     }
     kiln__bindings_free(&exposure->bindings);
     kiln__reference_free(&exposure->given);
@@ -225,7 +226,7 @@ static bool expose(struct exposure *exposure, uint32_t index)
     struct kiln__binding *result = request ? kiln__vector_push(&exposure->bindings.results) : NULL;
     if (!result)
         return false;
-    *request = (struct kiln__request){index, KILN__READ};
+    *request = (struct kiln__request){.node = index, .kind = KILN__READ};
     result->bytes = kiln__node_bytes(node);
     result->item = kiln_type_size((kiln_type)node->type);
     result->host = malloc(result->bytes + 1);
@@ -262,7 +263,8 @@ static bool make_exposure(const struct kiln__validation *validation, const kiln_
     return done && exposure->given.values;
 }
 
-static kiln_status run_exposure(kiln_context *context, struct exposure *exposure,
+/* `lost`: the end could not be awaited. */
+static kiln_status run_exposure(kiln_context *context, struct exposure *exposure, bool *lost,
                                 struct kiln__error *error)
 {
     struct kiln__loan loan;
@@ -274,8 +276,7 @@ static kiln_status run_exposure(kiln_context *context, struct exposure *exposure
     cl_int code = done ? clWaitForEvents(1, &done) : CL_SUCCESS;
     if (code)
         status = kiln__cl_fail(error, "clWaitForEvents", code);
-    if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-        kiln__cl_finish(context->runtime.queue);
+    *lost = status && kiln__cl_finish(context->runtime.queue);
     if (done)
         clReleaseEvent(done);
     kiln__plans_return(context->plans, &loan);
@@ -310,16 +311,15 @@ static kiln_status compare_node(const struct kiln__validation *validation,
                : KILN_OK;
 }
 
-static kiln_status compare_operations(const struct kiln__validation *validation,
-                                      const kiln_batch *batch, const char *call,
-                                      struct kiln__error *error)
+static kiln_status compare_operations(struct kiln__validation *validation, const kiln_batch *batch,
+                                      const char *call, struct kiln__error *error)
 {
     struct exposure exposure = {0};
     size_t next = 0;
     double denormal = denormal_of(&batch->context->runtime);
     kiln_status status = make_exposure(validation, batch, &exposure) ? KILN_OK : no_memory(error);
     if (!status)
-        status = run_exposure(batch->context, &exposure, error);
+        status = run_exposure(batch->context, &exposure, &validation->lost, error);
     for (uint32_t i = 0; i < exposure.graph.nodes.count && !status; i++) {
         const struct kiln__node *node = &exposure.graph.nodes.items[i];
         bool asked =
@@ -328,37 +328,47 @@ static kiln_status compare_operations(const struct kiln__validation *validation,
         if (found || kiln__node_is_input(node) || node->kind == KILN__CONSTANT)
             status = compare_node(validation, &exposure, i, found, denormal, call, error);
     }
-    free_exposure(&exposure);
+    free_exposure(&exposure, validation->lost);
     return status;
 }
 
 /* ---- both ---- */
 
-static bool is_shortage(kiln_status status)
+/* Whether the device can hold every value at once, and something beside. */
+static bool fits(const kiln_batch *batch)
 {
-    return status == KILN_OUT_OF_DEVICE_MEMORY || status == KILN_OUT_OF_HOST_MEMORY ||
-           status == KILN_TOO_LARGE;
+    const kiln_device_info *device = &batch->context->runtime.device.info;
+    double bytes = 0;
+    bool fits = true;
+    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
+        size_t own = kiln__node_bytes(&batch->graph.nodes.items[i]);
+        fits = fits && own <= device->max_allocation;
+        bytes += (double)own;
+    }
+    if (fits && bytes <= 0.5 * (double)device->memory)
+        return true;
+    KILN__LOG(KILN__LOG_INFO, "operations are not validated one by one: %.0f bytes of values",
+              bytes);
+    return false;
 }
 
 kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_batch *batch,
                                const char *call, struct kiln__error *error)
 {
+    struct kiln__error of_results = {0}, of_operations = {0};
     if (!validation->inputs)
         return KILN_OK;
-    struct kiln__error of_results = {0}, of_operations = {0};
-    kiln_status status = KILN_OK;
-    if (!kiln__batch_await(batch)) {
-        status = compare_results(validation, batch, call, &of_results);
-        kiln_status alone = !status || status == KILN_WRONG_RESULT
-                                ? compare_operations(validation, batch, call, &of_operations)
-                                : KILN_OK;
-        if (is_shortage(alone))
-            KILN__LOG(KILN__LOG_INFO, "operations are not validated one by one: %s",
-                      of_operations.text);
-        else if (alone == KILN_WRONG_RESULT || (alone && !status))
-            of_results = of_operations;
-    }
+    cl_int code = kiln__batch_await(batch);
+    kiln_status status =
+        code ? kiln__fail(&of_results, KILN_DEVICE_ERROR, "%s: a command of the batch failed (%s)",
+                          call, kiln__cl_name(code))
+             : compare_results(validation, batch, call, &of_results);
+    if ((!status || status == KILN_WRONG_RESULT) && fits(batch))
+        compare_operations(validation, batch, call, &of_operations);
     kiln__validate_free(validation);
-    return of_results.status ? kiln__fail(error, of_results.status, "%s", of_results.text)
-                             : KILN_OK;
+    /* An operation says more than a result. */
+    const struct kiln__error *first = &of_results;
+    if (of_operations.status == KILN_WRONG_RESULT || !of_results.status)
+        first = &of_operations;
+    return first->status ? kiln__fail(error, first->status, "%s", first->text) : KILN_OK;
 }

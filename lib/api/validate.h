@@ -14,6 +14,7 @@
 struct kiln__validation {
     void **inputs; /* per binding: its content before the run, copied */
     size_t count;
+    bool lost; /* a run that uses it could not be awaited: it cannot be freed */
 };
 
 /* The share of runs to compare, from the options or $KILN_VALIDATE.
@@ -25,9 +26,8 @@ kiln_status kiln__validate_choose(double option, double *share);
 kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln_batch *batch,
                                  struct kiln__error *error);
 
-/* Compare, after the run has been enqueued, and free. Waits for the run; says nothing about one
- * that failed. `call` is for the sentence.
- * Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */
+/* Compare, after the run has been enqueued, and free. Waits for the run. `call` is for the
+ * sentence. Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */
 kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_batch *batch,
                                const char *call, struct kiln__error *error);
 void kiln__validate_free(struct kiln__validation *validation);

@@ -384,6 +384,7 @@ void work_begin(struct trial *trial)
         return;
     options.cache_dir = trial->folder;
     options.profile = trial->work->profile;
+    options.validate = trial->work->validate;
     options.matmul = trial->work->slow ? "clblast" : NULL;
     setenv("KILN_HOST_MEMORY", trial->work->host_memory, 1);
     if (!good(trial, kiln_context_create(&options, &trial->context)))
@@ -434,6 +435,7 @@ const struct work works[] = {
     {.name = "interop", .host_memory = "separate", .act = act_interop},
     {.name = "events", .host_memory = "shared", .act = act_events},
     {.name = "profile", .host_memory = "separate", .profile = true, .act = act_mixed},
+    {.name = "validate", .host_memory = "separate", .validate = true, .act = act_mixed},
     {.name = "ask", .host_memory = "shared", .act = act_ask},
     {"release", "separate", .profile = true, .silent = true, .prepare = prepare_release,
      .act = work_end},

@@ -27,6 +27,7 @@ struct work {
     const char *name;
     const char *host_memory; /* as $KILN_HOST_MEMORY */
     bool profile;
+    bool validate;  /* each run is compared with the host */
     bool cold;      /* nothing is in the kernel cache; otherwise everything is */
     bool no_device; /* the part makes and releases its own context */
     bool silent;    /* the part is releases, which report nothing */
