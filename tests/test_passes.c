@@ -241,7 +241,8 @@ Test(verify, names_what_is_broken)
     EXPECT_BROKEN("node %0 (upload): wrong type", node[0].type = 0);
     EXPECT_BROKEN("node %2 (add): wrong number of inputs", node[2].n_inputs = 0);
     EXPECT_BROKEN("node %4 (matmul): wrong number of inputs", node[4].n_inputs = 1);
-    EXPECT_BROKEN("node %2 (add): wrong number of inputs", node[2].n_inputs = 4);
+    EXPECT_BROKEN("node %2 (add): wrong number of inputs",
+                  node[2].n_inputs = KILN__MOST_INPUTS + 1);
     EXPECT_BROKEN("node %2 (add): wrong order of inputs", node[2].input[0] = 2);
     EXPECT_BROKEN("node %2 (add): wrong order of inputs", node[2].input[1] = 6);
     EXPECT_BROKEN("node %2 (add): wrong arity", node[2].n_inputs = 1);

@@ -7,6 +7,7 @@
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
 
+#include <kiln/attention.h>
 #include <kiln/batch.h>
 #include <kiln/buffer.h>
 #include <kiln/cache.h>

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "graph/attention.h"
+
 #define UNIT 0x1p-24
 #define OVERFLOW 0x1.ffffffp127 /* from here on a number rounds to infinity */
 
@@ -339,6 +341,13 @@ static void bound_matmul(const struct walk *walk, const struct kiln__node *node,
     }
 }
 
+static void bound_attention(const struct walk *walk, const struct kiln__node *node, double *result)
+{
+    if (!kiln__attention_bound(walk->graph, node, walk->reference->values, walk->errors,
+                               walk->denormal, result))
+        *walk->failed = true;
+}
+
 /* ---- all ---- */
 
 static void bound_nothing(const struct walk *walk, const struct kiln__node *node, double *result)
@@ -355,7 +364,7 @@ static bound *const rules[] = {
     [KILN__CONSTANT] = bound_nothing, [KILN__ELEMENTWISE] = bound_elementwise,
     [KILN__CAST] = bound_cast,        [KILN__REDUCE] = bound_reduce,
     [KILN__VIEW] = bound_view,        [KILN__RESHAPE] = bound_reshape,
-    [KILN__MATMUL] = bound_matmul,
+    [KILN__MATMUL] = bound_matmul,    [KILN__ATTENTION] = bound_attention,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

@@ -17,6 +17,10 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
             if (node->axes >> d & 1)
                 kiln__text_add(text, " %u", d);
     }
+    if (node->kind == KILN__ATTENTION)
+        kiln__text_add(text, " scale %.9g", node->attention.scale);
+    if (node->kind == KILN__ATTENTION && node->attention.causal)
+        kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
     if (node->kind != KILN__VIEW)
         return;
     kiln__text_add(text, " (");

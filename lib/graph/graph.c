@@ -26,6 +26,7 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__CONSTANT: to->value = from->value; break;
     case KILN__REDUCE: to->axes = from->axes; break;
     case KILN__VIEW: to->view = from->view; break;
+    case KILN__ATTENTION: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
     case KILN__RESHAPE:
@@ -92,6 +93,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__VIEW: return views[node->op];
     case KILN__RESHAPE: return "reshape";
     case KILN__MATMUL: return "matmul";
+    case KILN__ATTENTION: return "attention";
     }
     return "?";
 }

@@ -20,7 +20,8 @@ enum kiln__kind {
     KILN__REDUCE,      /* a row of reduce.def over the axes of a mask, which it drops */
     KILN__VIEW,        /* transpose, slice, broadcast: the input's elements at affine positions */
     KILN__RESHAPE,     /* the input's elements in row-major order */
-    KILN__MATMUL       /* [..., m, k] times [..., k, n] with equal leading dimensions */
+    KILN__MATMUL,      /* [..., m, k] times [..., k, n] with equal leading dimensions */
+    KILN__ATTENTION    /* softmax of queries times keys, times values: graph/attention.h */
 };
 
 /* What a view is called in texts; it makes no other difference. */
@@ -34,19 +35,29 @@ struct kiln__view {
     int64_t start[KILN_MAX_RANK]; /* per dimension of the input */
 };
 
+/* Scores are scaled; row i of a causal node sees keys 0 to i + diagonal. */
+struct kiln__attention {
+    double scale;
+    int64_t diagonal;
+    uint64_t causal;
+};
+
+#define KILN__MOST_INPUTS 4
+
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     uint8_t kind; /* enum kiln__kind */
     uint8_t op;   /* enum kiln__elementwise, kiln__reduction or kiln__view_name */
     uint8_t type; /* kiln_type */
     uint8_t n_inputs;
-    uint32_t input[3];
+    uint32_t input[KILN__MOST_INPUTS];
     struct kiln__shape shape;
     union {
         double value;     /* CONSTANT */
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE: bit d is set if the input's dimension d is reduced */
         struct kiln__view view;
+        struct kiln__attention attention;
     };
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/attention.h"
+
 struct evaluator {
     const struct kiln__graph *graph;
     const void *const *inputs;
@@ -178,12 +180,18 @@ static void evaluate_matmul(const struct evaluator *e, const struct kiln__node *
             }
 }
 
+static void evaluate_attention(const struct evaluator *e, const struct kiln__node *node,
+                               double *result)
+{
+    kiln__attention_evaluate(e->graph, node, e->values, result);
+}
+
 static evaluate *const evaluators[] = {
     [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
     [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
     [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
     [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
-    [KILN__MATMUL] = evaluate_matmul,
+    [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

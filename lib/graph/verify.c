@@ -2,7 +2,7 @@
 /* What every stage relies on, checked between stages in debug builds and by tests. */
 #include <stdio.h>
 
-#include "graph/graph.h"
+#include "graph/attention.h"
 
 typedef const char *check(const struct kiln__graph *graph, const struct kiln__node *node);
 
@@ -105,7 +105,7 @@ static const struct {
     [KILN__CONSTANT] = {0, NULL},         [KILN__ELEMENTWISE] = {1, check_elementwise},
     [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
     [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
-    [KILN__MATMUL] = {2, check_matmul},
+    [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
 };
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)
@@ -115,7 +115,7 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
         return "kind";
     if (!kiln__type_row((kiln_type)node->type))
         return "type";
-    if (node->n_inputs < checks[node->kind].inputs_at_least || node->n_inputs > 3)
+    if (node->n_inputs < checks[node->kind].inputs_at_least || node->n_inputs > KILN__MOST_INPUTS)
         return "number of inputs";
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (node->input[i] >= index)

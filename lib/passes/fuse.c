@@ -20,6 +20,7 @@ const char *kiln__why_text(enum kiln__why why)
         [KILN__BECAUSE_REDUCTION] = "a reduction",
         [KILN__BECAUSE_PRODUCT] = "a matrix product",
         [KILN__BECAUSE_OPERAND] = "an operand of a matrix product",
+        [KILN__BECAUSE_ATTENTION] = "an attention, or an operand of one",
         [KILN__BECAUSE_SHARED] = "used by several operations",
         [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
         [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
@@ -65,8 +66,9 @@ static void count_users(struct kiln__fuser *fuser)
     for (uint32_t i = 0; i < graph->nodes.count; i++) {
         const struct kiln__node *node = node_at(fuser, i);
         for (unsigned k = 0; k < node->n_inputs; k++) {
-            bool again = (k > 0 && node->input[k] == node->input[0]) ||
-                         (k > 1 && node->input[k] == node->input[1]);
+            bool again = false;
+            for (unsigned earlier = 0; earlier < k; earlier++)
+                again = again || node->input[k] == node->input[earlier];
             fuser->sizes[node->input[k]].users += !again;
         }
     }
@@ -140,6 +142,16 @@ static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
     store(fuser, index, KILN__BECAUSE_PRODUCT);
 }
 
+/* An attention reads whatever strides can say. */
+static void decide_attention(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        if (!fuser->layouts[node->input[k]].known)
+            store(fuser, node->input[k], KILN__BECAUSE_ATTENTION);
+    store(fuser, index, KILN__BECAUSE_ATTENTION);
+}
+
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = node_at(fuser, index);
@@ -153,6 +165,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__VIEW:
     case KILN__RESHAPE: decide_movement(fuser, index); break;
     case KILN__MATMUL: decide_matmul(fuser, index); break;
+    case KILN__ATTENTION: decide_attention(fuser, index); break;
     }
     if (fuser->fusion->why[index])
         store(fuser, index, (enum kiln__why)fuser->fusion->why[index]);

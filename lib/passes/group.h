@@ -4,13 +4,19 @@
  * A map group visits every element of its shape: it loads, computes and stores there.
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
- * A matmul group multiplies its two accesses. */
+ * A matmul group multiplies its two accesses. An attention group has an access for each input of
+ * its one node. */
 #ifndef KILN_PASSES_GROUP_H
 #define KILN_PASSES_GROUP_H
 
 #include "graph/graph.h"
 
-enum kiln__group_kind { KILN__GROUP_MAP, KILN__GROUP_REDUCE, KILN__GROUP_MATMUL };
+enum kiln__group_kind {
+    KILN__GROUP_MAP,
+    KILN__GROUP_REDUCE,
+    KILN__GROUP_MATMUL,
+    KILN__GROUP_ATTENTION
+};
 
 /* Where a group finds elements of a node in memory: offset and strides in elements, a stride per
  * dimension of the group. */
@@ -65,6 +71,7 @@ enum kiln__why {
     KILN__BECAUSE_REDUCTION,
     KILN__BECAUSE_PRODUCT,
     KILN__BECAUSE_OPERAND,
+    KILN__BECAUSE_ATTENTION,
     KILN__BECAUSE_SHARED,
     KILN__BECAUSE_REPEATED,
     KILN__BECAUSE_MOVED,

@@ -235,6 +235,20 @@ static void form_matmul(struct builder *builder, uint32_t index)
     add_store(builder, index, 0);
 }
 
+static void form_attention(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    if (!new_group(builder, KILN__GROUP_ATTENTION))
+        return;
+    builder->group->shape = node->shape;
+    for (unsigned k = 0; k < node->n_inputs && !builder->failed; k++)
+        add_load(builder, node->input[k], straight, node->shape.rank);
+    uint32_t *computed = kiln__vector_push(&builder->group->nodes);
+    if (computed)
+        *computed = index;
+    add_store(builder, index, 0);
+}
+
 /* ---- joining ---- */
 
 struct company {
@@ -286,7 +300,7 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
 {
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
-    return (1 && group->kind != KILN__GROUP_MATMUL &&
+    return (1 && group->kind != KILN__GROUP_MATMUL && group->kind != KILN__GROUP_ATTENTION &&
             kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
@@ -368,6 +382,8 @@ static void form_group(struct builder *builder, uint32_t index)
         form_reduce(builder, index);
     else if (node->kind == KILN__MATMUL)
         form_matmul(builder, index);
+    else if (node->kind == KILN__ATTENTION)
+        form_attention(builder, index);
     else
         form_map(builder, index);
     fusion->group_of[index] = company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
@@ -436,7 +452,7 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
 
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
 {
-    static const char *const kinds[] = {"map", "reduce", "matmul"};
+    static const char *const kinds[] = {"map", "reduce", "matmul", "attention"};
     kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
     if (group->kind == KILN__GROUP_REDUCE)
         kiln__text_add(text, ", dimensions from %u on reduced", group->kept);

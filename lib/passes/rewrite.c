@@ -48,7 +48,8 @@ static void mark_operands(const struct kiln__graph *graph, bool *for_product)
 {
     for (size_t i = graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &graph->nodes.items[i];
-        bool reads = node->kind == KILN__MATMUL || (kiln__node_is_movement(node) && for_product[i]);
+        bool reads = node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION ||
+                     (kiln__node_is_movement(node) && for_product[i]);
         for (unsigned k = 0; reads && k < node->n_inputs; k++)
             for_product[node->input[k]] = true;
     }

@@ -120,6 +120,7 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_MAP] = kiln__lower_map,
         [KILN__GROUP_REDUCE] = kiln__lower_reduce,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
+        [KILN__GROUP_ATTENTION] = kiln__lower_attention,
     };
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (!lower[group->kind](plan, index))

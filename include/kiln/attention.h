@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Scaled dot-product attention. */
+#ifndef KILN_ATTENTION_H
+#define KILN_ATTENTION_H
+
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** How scores are made. Start from KILN_ATTENTION_OPTIONS_INIT; zero in a field is its default. */
+typedef struct kiln_attention_options {
+    size_t size;      /**< sizeof(kiln_attention_options), set by the initialiser */
+    double scale;     /**< factor of q k'; 0: 1 / sqrt(d) */
+    int causal;       /**< nonzero: row i of q sees keys 0 to i + diagonal only */
+    int64_t diagonal; /**< of causal: 0 counts from the first key; n - m counts from the last, as
+                           where earlier keys come from a cache */
+} kiln_attention_options;
+
+/** Options with every default. */
+#define KILN_ATTENTION_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        sizeof(kiln_attention_options), 0, 0, 0                                                    \
+    }
+
+/** softmax(scale q k' + mask) v (Vaswani et al. 2017): f32 tensors q [..., m, d], k [..., n, d] and
+ *  v [..., n, e] give [..., m, e].
+ *
+ *  Leading dimensions broadcast and nothing is copied for that: heads that share keys and values
+ *  are a k and a v of 1 in a dimension. Transposed and sliced operands are read where they are. The
+ *  m by n scores are never in memory: keys come in blocks, and the sums so far are scaled again
+ *  whenever a larger score turns up (Milakov and Gimelshein 2018; Dao et al. 2022). Computed in
+ * f32.
+ *
+ *  `mask` broadcasts to [..., m, n]; the empty tensor means none. u8: a row sees the keys whose
+ *  element is not 0. f32: added to the scores, and -infinity takes a key away. A row that sees no
+ *  key is 0. What a row does not see does not count, even if its score is NaN; v is expected to be
+ *  finite there.
+ *
+ *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
+ *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,
+ *  OUT_OF_HOST_MEMORY. */
+KILN_API kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
+                                    kiln_tensor mask, const kiln_attention_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scaled dot-product attention in float for CPUs, without the matrix of scores.
+ *
+ * An item owns ROWS rows of queries, one in each lane of ROW_VECTORS vectors. Queries are packed
+ * once as [d][ROWS]. Keys come BLOCK_KEYS at a time: their scores [key][ROWS] become weights in
+ * place, without a sum across lanes, and weights times values are added to results [e][ROWS]. Keys
+ * and values are read where they are. Sums so far are scaled down when a block has a larger score
+ * (Milakov and Gimelshein 2018); scores are in units of log 2, so that weights are powers of two.
+ *
+ *     args    q, k, v, out, m, n, d, e, scale (times log2(e), float), diagonal, q_offset, q_row,
+ *             q_column, k_offset, k_row, k_column, v_offset, v_row, v_column, out_offset
+ *             MASK 1 (u8), 2 (f32): mask, mask_offset, mask_row, mask_column
+ *             for each of the RUNS leading dimensions, innermost first: its size, and its stride in
+ *             q, k, v and, if there is one, the mask
+ *     global  ceil(m / ROWS), product of the leading sizes, 1               local  1, 1, 1
+ *     ROWS = ROW_VECTORS * VECTOR. Row i sees keys 0 to i + diagonal; n if all: every one.
+ * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
+ * column stride of 1. out is dense. DEPTH and WIDTH are at least d and e, WIDTH a multiple of
+ * TILE_VALUES, BLOCK_KEYS one of TILE_KEYS. Local memory: (DEPTH + BLOCK_KEYS + WIDTH) * ROWS * 4
+ * bytes.
+ */
+#ifndef VECTOR
+#define VECTOR 16
+#endif
+#ifndef ROW_VECTORS
+#define ROW_VECTORS 4
+#endif
+#ifndef TILE_KEYS
+#define TILE_KEYS 4
+#endif
+#ifndef TILE_VALUES
+#define TILE_VALUES 4
+#endif
+#ifndef BLOCK_KEYS
+#define BLOCK_KEYS 64
+#endif
+#ifndef DEPTH
+#define DEPTH 64
+#endif
+#ifndef WIDTH
+#define WIDTH 64
+#endif
+#ifndef MASK
+#define MASK 0
+#endif
+#ifndef RUNS
+#define RUNS 1
+#endif
+
+#define ROWS (ROW_VECTORS * VECTOR)
+/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
+#define INLINE static inline __attribute__((always_inline))
+/* For loops that are rare or short: vectorised and unrolled they only take time to compile. */
+#define PLAIN_LOOP _Pragma("clang loop vectorize(disable) unroll(disable)")
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+typedef PASTE(float, VECTOR) vector;
+typedef PASTE(int, VECTOR) integers;
+#define AS_VECTOR PASTE(as_float, VECTOR)
+#define AS_INTEGERS PASTE(as_int, VECTOR)
+/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
+ * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
+typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
+#define LOAD(i, space, p) (((space const loose *)(p))[i])
+#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
+
+#if MASK == 1
+typedef uchar mask_type;
+#define BIAS(value) ((value) ? 0.0f : -INFINITY)
+#elif MASK == 2
+typedef float mask_type;
+#define BIAS(value) ((value) * 1.44269504f)
+#endif
+
+/* 2^x for x of 0 and below; 0 below 2^-126, and NaN stays NaN. The polynomial is that of exp2 in
+ * math.cl: a fit of degree 6, 0.2 ulp. Adding 1.5 * 2^23 rounds to an integer. */
+INLINE vector power_of_two(vector x)
+{
+    const vector shifted = x + 12582912.0f;
+    const vector r = x - (shifted - 12582912.0f);
+    vector p = fma((vector)(0.000133355206f), r, (vector)(0.00133878971f));
+    p = fma(p, r, (vector)(0.0096254386f));
+    p = fma(p, r, (vector)(0.0555036627f));
+    p = fma(p, r, (vector)(0.240225941f));
+    p = fma(p, r, (vector)(0.693147182f));
+    p = fma(p, r, (vector)(1.0f));
+    return x < -126.0f ? (vector)(0.0f)
+                       : p * AS_VECTOR((AS_INTEGERS(shifted) << 23) + 0x3f800000);
+}
+
+/* Queries as [d][ROWS], scaled; zeros past the last row. */
+INLINE void pack_queries(__global const float *q, long row, long column, int d, int rows,
+                         float scale, __local float *packed)
+{
+    PLAIN_LOOP
+    for (int c = 0; c < d; c++) {
+        PLAIN_LOOP
+        for (int i = 0; i < ROWS; i++)
+            packed[c * ROWS + i] = i < rows ? q[i * row + c * column] * scale : 0.0f;
+    }
+}
+
+/* Scores [key][ROWS] of TILE_KEYS keys; past the last it reads that one again. */
+INLINE void score_tile(__local const float *queries, __global const float *k, long row, long column,
+                       int d, int keys, __local float *scores)
+{
+    vector sums[TILE_KEYS][ROW_VECTORS];
+    long start[TILE_KEYS];
+#pragma unroll
+    for (int i = 0; i < TILE_KEYS; i++) {
+        start[i] = min(i, keys - 1) * row;
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            sums[i][v] = (vector)(0.0f);
+    }
+#pragma unroll 2
+    for (int c = 0; c < d; c++) {
+        vector line[ROW_VECTORS];
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            line[v] = LOAD(v, __local, queries + c * ROWS);
+#pragma unroll
+        for (int i = 0; i < TILE_KEYS; i++) {
+            const vector factor = (vector)(k[start[i] + c * column]);
+#pragma unroll
+            for (int v = 0; v < ROW_VECTORS; v++)
+                sums[i][v] = fma(factor, line[v], sums[i][v]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < TILE_KEYS; i++) {
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            STORE(sums[i][v], v, __local, scores + i * ROWS);
+    }
+}
+
+/* Rows that do not see a key get -INFINITY. first_row: of those that see the block's first key, as
+ * a lane's number. */
+INLINE void hide_later_keys(__local float *scores, int keys, long first_row)
+{
+    integers lane;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        ((int *)&lane)[i] = i;
+    PLAIN_LOOP
+    for (int j = 0; j < keys; j++) {
+        const int first = clamp(first_row + j, 0L, (long)ROWS);
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++) {
+            const vector score = LOAD(v, __local, scores + j * ROWS);
+            STORE(lane + v * VECTOR < first ? (vector)(-INFINITY) : score, v, __local,
+                  scores + j * ROWS);
+        }
+    }
+}
+
+#if MASK
+INLINE void add_mask(__local float *scores, __global const mask_type *mask, long row, long column,
+                     int rows, int keys)
+{
+    PLAIN_LOOP
+    for (int j = 0; j < keys; j++) {
+        PLAIN_LOOP
+        for (int i = 0; i < rows; i++) {
+            const float bias = BIAS(mask[i * row + j * column]);
+            const float score = scores[j * ROWS + i];
+            scores[j * ROWS + i] = bias == -INFINITY ? bias : score + bias;
+        }
+    }
+}
+#endif
+
+/* Scores to weights, relative to the largest score so far; what has been added up before is to be
+ * multiplied by `correction`. */
+INLINE void weigh(__local float *scores, int keys, vector peak[ROW_VECTORS],
+                  vector total[ROW_VECTORS], vector correction[ROW_VECTORS])
+{
+    vector base[ROW_VECTORS];
+#pragma unroll
+    for (int v = 0; v < ROW_VECTORS; v++)
+        base[v] = peak[v];
+    for (int j = 0; j < keys; j++) {
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++) {
+            const vector score = LOAD(v, __local, scores + j * ROWS);
+            base[v] = score > base[v] ? score : base[v];
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < ROW_VECTORS; v++) {
+        const vector old = peak[v];
+        peak[v] = base[v];
+        base[v] = base[v] == -INFINITY ? (vector)(0.0f) : base[v];
+        correction[v] = power_of_two(old - base[v]);
+        total[v] *= correction[v];
+    }
+    for (int j = 0; j < keys; j++) {
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++) {
+            const vector weight = power_of_two(LOAD(v, __local, scores + j * ROWS) - base[v]);
+            total[v] += weight;
+            STORE(weight, v, __local, scores + j * ROWS);
+        }
+    }
+}
+
+/* Weights times TILE_VALUES columns of values, added to [e][ROWS]. */
+INLINE void add_values_tile(__local const float *weights, __global const float *values, long row,
+                            long column, int columns, int keys, vector correction[ROW_VECTORS],
+                            __local float *results)
+{
+    vector sums[TILE_VALUES][ROW_VECTORS];
+    long start[TILE_VALUES];
+#pragma unroll
+    for (int i = 0; i < TILE_VALUES; i++) {
+        start[i] = min(i, columns - 1) * column;
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            sums[i][v] = LOAD(v, __local, results + i * ROWS) * correction[v];
+    }
+#pragma unroll 2
+    for (int j = 0; j < keys; j++) {
+        vector line[ROW_VECTORS];
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            line[v] = LOAD(v, __local, weights + j * ROWS);
+#pragma unroll
+        for (int i = 0; i < TILE_VALUES; i++) {
+            const vector factor = (vector)(values[j * row + start[i]]);
+#pragma unroll
+            for (int v = 0; v < ROW_VECTORS; v++)
+                sums[i][v] = fma(factor, line[v], sums[i][v]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < TILE_VALUES; i++) {
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            STORE(sums[i][v], v, __local, results + i * ROWS);
+    }
+}
+
+/* A row without a key is 0. */
+INLINE void write_results(__local float *results, vector total[ROW_VECTORS], __global float *out,
+                          int rows, int e)
+{
+#pragma unroll
+    for (int v = 0; v < ROW_VECTORS; v++)
+        total[v] = total[v] == 0.0f ? (vector)(0.0f) : 1.0f / total[v];
+    for (int c = 0; c < e; c++) {
+#pragma unroll
+        for (int v = 0; v < ROW_VECTORS; v++)
+            STORE(LOAD(v, __local, results + c * ROWS) * total[v], v, __local, results + c * ROWS);
+    }
+    PLAIN_LOOP
+    for (int i = 0; i < rows; i++) {
+        PLAIN_LOOP
+        for (int c = 0; c < e; c++)
+            out[(long)i * e + c] = results[c * ROWS + i];
+    }
+}
+
+/* The arguments of a leading dimension, and the step into it. */
+#if MASK
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i
+#else
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i
+#define mask_0 0
+#define mask_1 0
+#define mask_2 0
+#define mask_3 0
+#define mask_4 0
+#define mask_5 0
+#endif
+#define ENTER(i)                                                                                   \
+    {                                                                                              \
+        const long at = rest % size_##i;                                                           \
+        rest /= size_##i;                                                                          \
+        q += at * q_##i;                                                                           \
+        k += at * k_##i;                                                                           \
+        v += at * v_##i;                                                                           \
+        first_mask += at * mask_##i;                                                               \
+    }
+#define TO_1(x) x(0)
+#define TO_2(x) TO_1(x) x(1)
+#define TO_3(x) TO_2(x) x(2)
+#define TO_4(x) TO_3(x) x(3)
+#define TO_5(x) TO_4(x) x(4)
+#define TO_6(x) TO_5(x) x(5)
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+attention_cpu(__global const float *restrict q, __global const float *restrict k,
+              __global const float *restrict v, __global float *restrict out, long m, long n,
+              long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
+              long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
+              long out_offset
+#if MASK
+              ,
+              __global const mask_type *restrict mask, long mask_offset, long mask_row,
+              long mask_column
+#endif
+              PASTE(TO_, RUNS)(RUN))
+{
+    __local float queries[DEPTH * ROWS], weights[BLOCK_KEYS * ROWS], results[WIDTH * ROWS];
+    vector peak[ROW_VECTORS], total[ROW_VECTORS], correction[ROW_VECTORS];
+    /* Of a causal matrix the last rows see most keys: they come first. */
+    const long row0 = (long)(get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
+    const int rows = min((long)ROWS, m - row0);
+    const long seen = min(n, row0 + rows + diagonal);
+    long rest = get_group_id(1), first_mask = 0;
+
+    out += out_offset + (rest * m + row0) * e;
+    q += q_offset + row0 * q_row;
+    k += k_offset;
+    v += v_offset;
+    PASTE(TO_, RUNS)(ENTER)
+#if MASK
+    mask += mask_offset + first_mask + row0 * mask_row;
+#endif
+    pack_queries(q, q_row, q_column, d, rows, scale, queries);
+#pragma unroll
+    for (int i = 0; i < ROW_VECTORS; i++) {
+        peak[i] = (vector)(-INFINITY);
+        total[i] = (vector)(0.0f);
+    }
+    for (int c = 0; c < WIDTH * ROW_VECTORS; c++)
+        STORE((vector)(0.0f), c, __local, results);
+
+    for (long key0 = 0; key0 < seen; key0 += BLOCK_KEYS) {
+        const int keys = min((long)BLOCK_KEYS, seen - key0);
+        for (int j = 0; j < keys; j += TILE_KEYS)
+            score_tile(queries, k + (key0 + j) * k_row, k_row, k_column, d, keys - j,
+                       weights + j * ROWS);
+#if MASK
+        add_mask(weights, mask + key0 * mask_column, mask_row, mask_column, rows, keys);
+#endif
+        if (key0 + keys - 1 > row0 + diagonal)
+            hide_later_keys(weights, keys, key0 - diagonal - row0);
+        weigh(weights, keys, peak, total, correction);
+        for (int c = 0; c < e; c += TILE_VALUES)
+            add_values_tile(weights, v + key0 * v_row + c * v_column, v_row, v_column, e - c, keys,
+                            correction, results + c * ROWS);
+    }
+    write_results(results, total, out, rows, e);
+}

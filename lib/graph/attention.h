@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scaled dot-product attention as a node: its sizes, and which keys a row sees.
+ *
+ *     result[i] = sum_j w_ij v_j / sum_j w_ij,   w_ij = exp(scale q_i.k_j + mask_ij)
+ *
+ * over the keys j that row i sees (Vaswani et al. 2017); 0 if it sees none. Inputs are q [.., m,
+ * d], k [.., n, d], v [.., n, e] and perhaps a mask [.., m, n], all with the node's leading
+ * dimensions.
+ */
+#ifndef KILN_GRAPH_ATTENTION_H
+#define KILN_GRAPH_ATTENTION_H
+
+#include "graph/graph.h"
+
+enum kiln__attention_input { KILN__QUERY, KILN__KEY, KILN__VALUE, KILN__MASK };
+
+struct kiln__attention_size {
+    size_t m, n, d, e;
+    size_t batches; /* product of the leading dimensions */
+};
+
+struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph,
+                                                 const struct kiln__node *node);
+
+/* How many keys row `row` sees by its position: all, or with a causal node those up to it. */
+size_t kiln__attention_reach(const struct kiln__node *node, size_t row, size_t n);
+
+/* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
+double kiln__attention_mask(kiln_type type, double value);
+
+/* What is wrong with the node, or NULL. */
+const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node);
+
+/* Its value in double precision; `values` are those of all nodes. */
+void kiln__attention_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
+                              double *const *values, double *result);
+
+/* How far a float computation may be from it: `errors` are bounds of all nodes' errors. False
+ * without memory. */
+bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__node *node,
+                           double *const *values, double *const *errors, double denormal,
+                           double *result);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How kernels/attention_*.cl are launched. Each file's head has the recipe. */
+#include <stdio.h>
+
+#include "graph/attention.h"
+#include "plan/matmul.h"
+
+/* An attention: the leading dimensions are `runs` sizes, innermost first, that every input walks
+ * with a stride of its own. Offsets and strides count elements. */
+struct attention {
+    const struct kiln__node *node;
+    struct kiln__attention_size size;
+    uint32_t group, inputs, out;
+    struct {
+        uint32_t slot;
+        uint8_t item; /* bytes */
+        int64_t offset, row, column, run[KILN_MAX_RANK];
+    } input[KILN__MOST_INPUTS];
+    uint32_t runs;
+    int64_t run_size[KILN_MAX_RANK];
+};
+
+/* Whether leading dimension `d` of the group goes on where the last run ends, in every input. */
+static bool goes_on(const struct attention *attention, const struct kiln__group *group, uint32_t d)
+{
+    uint32_t run = attention->runs - 1;
+    for (uint32_t i = 0; i < attention->inputs; i++)
+        if (group->accesses.items[i].stride[d] !=
+            attention->input[i].run[run] * attention->run_size[run])
+            return false;
+    return true;
+}
+
+static void merge_leading(struct attention *attention, const struct kiln__group *group)
+{
+    for (uint32_t d = group->shape.rank - 2; d-- > 0;) {
+        int64_t size = (int64_t)group->shape.dims[d];
+        if (size == 1)
+            continue;
+        if (attention->runs && goes_on(attention, group, d)) {
+            attention->run_size[attention->runs - 1] *= size;
+            continue;
+        }
+        attention->run_size[attention->runs] = size;
+        for (uint32_t i = 0; i < attention->inputs; i++)
+            attention->input[i].run[attention->runs] = group->accesses.items[i].stride[d];
+        attention->runs++;
+    }
+    if (attention->runs == 0)
+        attention->run_size[attention->runs++] = 1;
+}
+
+static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[group->stores.items[0].node];
+    struct attention attention = {.node = node, .group = index, .inputs = node->n_inputs};
+    attention.size = kiln__attention_size(graph, node);
+    attention.out = plan->slot_of[group->stores.items[0].node];
+    for (uint32_t i = 0; i < attention.inputs; i++) {
+        const struct kiln__access *access = &group->accesses.items[i];
+        attention.input[i].slot = plan->slot_of[access->node];
+        attention.input[i].item =
+            (uint8_t)kiln_type_size((kiln_type)graph->nodes.items[access->node].type);
+        attention.input[i].offset = access->offset;
+        attention.input[i].row = access->stride[group->shape.rank - 2];
+        attention.input[i].column = access->stride[group->shape.rank - 1];
+    }
+    merge_leading(&attention, group);
+    return attention;
+}
+
+/* ---- arguments ---- */
+
+static bool add_place(struct kiln__launch *launch, const struct attention *attention, unsigned i)
+{
+    return kiln__launch_offset(launch, attention->input[i].slot, attention->input[i].offset,
+                               attention->input[i].item) &&
+           KILN__LAUNCH_INDICES(launch, attention->input[i].row, attention->input[i].column);
+}
+
+static bool add_runs(struct kiln__launch *launch, const struct attention *attention)
+{
+    bool done = true;
+    for (uint32_t run = 0; run < attention->runs; run++) {
+        done = done && kiln__launch_index(launch, attention->run_size[run]);
+        for (uint32_t i = 0; i < attention->inputs; i++)
+            done = done && kiln__launch_index(launch, attention->input[i].run[run]);
+    }
+    return done;
+}
+
+/* Within the range that matters, so that sums with row numbers do not overflow. */
+static int64_t diagonal_of(const struct attention *attention)
+{
+    int64_t m = (int64_t)attention->size.m, n = (int64_t)attention->size.n;
+    int64_t diagonal = attention->node->attention.diagonal;
+    if (!attention->node->attention.causal || diagonal > n)
+        return n;
+    return diagonal < -m ? -m : diagonal;
+}
+
+/* Both kernels take the same. */
+static bool add_arguments(struct kiln__launch *launch, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    const double log2_e = 1.4426950408889634;
+    bool done = true;
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        done = done && kiln__launch_memory(launch, attention->input[i].slot);
+    done = done && kiln__launch_memory(launch, attention->out) &&
+           KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
+                                (int64_t)size->e) &&
+           kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e)) &&
+           kiln__launch_index(launch, diagonal_of(attention));
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        done = done && add_place(launch, attention, i);
+    done = done && kiln__launch_offset(launch, attention->out, 0, sizeof(float));
+    if (attention->inputs > KILN__MASK)
+        done = done && kiln__launch_memory(launch, attention->input[KILN__MASK].slot) &&
+               add_place(launch, attention, KILN__MASK);
+    return done && add_runs(launch, attention);
+}
+
+static struct kiln__launch launch_of(const struct kiln__plan *plan,
+                                     const struct attention *attention, const char *name)
+{
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
+                                  .group = attention->group,
+                                  .file = name,
+                                  .kernel = name,
+                                  .dimensions = 3};
+    launch.form.wide = true;
+    launch.bytes = kiln__group_bytes(plan, &plan->fusion.groups.items[attention->group]);
+    return launch;
+}
+
+/* The kernels' MASK. */
+static int mask_kind(const struct attention *attention)
+{
+    if (attention->inputs <= KILN__MASK)
+        return 0;
+    return attention->input[KILN__MASK].item == 1 ? 1 : 2;
+}
+
+/* ---- chunked devices ---- */
+
+#define BLOCK_KEYS 64
+#define TILE 4
+
+/* Room for `columns` in steps that few kernels serve. */
+static size_t room_for(size_t columns)
+{
+    size_t room = 16;
+    while (room < columns)
+        room *= 2;
+    return room;
+}
+
+/* Vectors of rows for an item: four use the registers best; fewer where there are few rows, few
+ * items for the device's units, or little local memory. */
+static size_t choose_row_vectors(const struct kiln__plan *plan, const struct attention *attention,
+                                 size_t vector)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    const kiln_device_info *device = &plan->options.device->info;
+    size_t lines = room_for(size->d) + room_for(size->e) + BLOCK_KEYS, vectors = 4;
+    for (; vectors > 1; vectors /= 2) {
+        bool many_rows = size->m * 2 > vectors * vector;
+        bool many_items =
+            size->batches * kiln__divide_up(size->m, vectors * vector) >= device->compute_units;
+        if (many_rows && many_items &&
+            lines * vectors * vector * sizeof(float) <= device->local_memory / 2)
+            break;
+    }
+    return vectors;
+}
+
+static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    size_t vector = plan->options.device->traits->vector;
+    vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
+    size_t vectors = choose_row_vectors(plan, attention, vector);
+    struct kiln__launch launch = launch_of(plan, attention, "attention_cpu");
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
+             "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
+             (int)vector, (int)vectors, TILE, TILE, BLOCK_KEYS, (int)room_for(size->d),
+             (int)room_for(size->e), mask_kind(attention), (int)attention->runs);
+    launch.global[0] = kiln__divide_up(size->m, vectors * vector);
+    launch.global[1] = size->batches;
+    launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
+    return kiln__plan_launch(plan, &launch, add_arguments(&launch, attention));
+}
+
+bool kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (group->stores.count == 0)
+        return true;
+    const struct attention attention = attention_of(plan, index);
+    if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
+        return true;
+    return lower_cpu(plan, &attention);
+}
