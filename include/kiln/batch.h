@@ -56,6 +56,12 @@ KILN_API kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer);
  *  Threads: one at a time. Errors (sticky): INVALID_ARGUMENT if the type cannot hold the value. */
 KILN_API kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value);
 
+/** A constant of a shape: every element is `value`. No memory is filled where it is only read.
+ *  Threads: one at a time. Errors (sticky): INVALID_ARGUMENT if the type cannot hold the value,
+ *  TOO_LARGE. */
+KILN_API kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                               double value);
+
 /* ---- results that leave a batch ---- */
 
 /** Ask for a result: its elements, row-major, are written to `data` by each run. `bytes` must be

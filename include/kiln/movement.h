@@ -9,6 +9,7 @@
 #ifndef KILN_MOVEMENT_H
 #define KILN_MOVEMENT_H
 
+#include <kiln/status.h>
 #include <kiln/types.h>
 
 #ifdef __cplusplus
@@ -32,6 +33,39 @@ KILN_API kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t 
 /** x repeated to a larger shape by numpy's rule: aligned at the last dimension, 1 repeats. */
 KILN_API kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank,
                                     const size_t *dims);
+
+/** Windows that slide over the n dimensions of x from `axis` on, in place of these: first how many
+ *  there are along each, then their sizes: windows of two dimensions over [N,H,W,C] from axis 1 on
+ *  have the shape [N,OH,OW,KH,KW,C]. Neighbouring windows begin step[i] elements apart, the elements
+ *  of one are dilation[i] apart; both may be NULL: all 1. Along each dimension there are
+ *  (extent - (size - 1) * dilation - 1) / step + 1 windows, at least one. No element is copied. */
+KILN_API kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n,
+                                  const size_t *size, const size_t *step, const size_t *dilation);
+
+/** x with some of its elements replaced by those of `part`, of x's type and rank: in dimension i
+ *  the elements start[i], start[i] + step[i], ... as many as part has there. step may be NULL: all
+ *  1; it may be negative. Bounds are checked, not clipped. x itself stays as it is. */
+KILN_API kiln_tensor kiln_place(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
+                                const int64_t *start, const int64_t *step);
+
+/** x with `low[i]` elements before and `high[i]` behind it in dimension i, all of this value, which
+ *  x's type must be able to hold. */
+KILN_API kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low,
+                              const size_t *high, double value);
+
+/** The n tensors, at least one, one after the other along an axis; a negative axis counts from the
+ *  end. They are of one type and differ in no other dimension. */
+KILN_API kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, int axis);
+
+/** The n tensors, at least one, of one type and shape, along a new dimension, which is number
+ *  `axis` of the result; a negative axis counts from the result's end. */
+KILN_API kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, int axis);
+
+/** Cut x along an axis into n parts, at least one, of sizes[i] elements each, together as many as x
+ *  has; sizes may be NULL: n equal parts. The tensors go to parts[0 .. n-1], empty ones after an
+ *  error. Returns the batch's status. A negative axis counts from the end. No element is copied. */
+KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n,
+                                const size_t *sizes, kiln_tensor *parts);
 
 #ifdef __cplusplus
 }

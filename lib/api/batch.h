@@ -35,6 +35,9 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
 /* Record a number as a scalar constant. Errors: INVALID_ARGUMENT if an integer type cannot hold it.
  */
 kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call);
+/* Record a constant of a shape; it fails where the type cannot hold the value. */
+kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
+                              const struct kiln__shape *shape, double value);
 
 /* Whether the batch takes recordings: not NULL, not failed. */
 bool kiln__batch_is_open(kiln_batch *batch, const char *call);

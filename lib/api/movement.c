@@ -167,3 +167,72 @@ kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const 
     }
     return kiln__batch_record(batch, &node, __func__);
 }
+
+/* ---- windows ---- */
+
+/* How many windows of `size` elements that are `by` apart fit `extent`, `step` apart; 0 if none
+ * does. */
+static size_t count_windows(size_t extent, size_t size, size_t step, size_t by)
+{
+    if (size == 0 || step == 0 || by == 0 || extent == 0 || (size - 1) > (extent - 1) / by)
+        return 0;
+    return (extent - 1 - (size - 1) * by) / step + 1;
+}
+
+static bool check_window_axes(kiln_batch *batch, const struct kiln__shape *shape, size_t axis,
+                              size_t n, const size_t *size)
+{
+    if (n && !size)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "kiln_windows: size is NULL");
+    else if (axis > shape->rank || n > shape->rank - axis)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "kiln_windows: shape %s has no %zu dimensions from number %zu on",
+                   kiln__shape_text(shape).text, n, axis);
+    else if (shape->rank + n > KILN_MAX_RANK)
+        kiln__fail(
+            &batch->error, KILN_INVALID_ARGUMENT,
+            "kiln_windows: windows of %zu dimensions over shape %s have %zu dimensions, and 8 "
+            "are the most",
+            n, kiln__shape_text(shape).text, shape->rank + n);
+    return !batch->error.status;
+}
+
+/* Dimension `d` of the result shows dimension `source` of x, every step-th element. */
+static void show(struct kiln__node *node, size_t d, size_t source, size_t extent, size_t step)
+{
+    node->shape.dims[d] = extent;
+    node->view.source[d] = (int8_t)source;
+    node->view.step[d] = extent > 1 ? (int64_t)step : 1;
+}
+
+kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n,
+                         const size_t *size, const size_t *step, const size_t *dilation)
+{
+    struct kiln__node node;
+    if (!start(batch, x, __func__, KILN__VIEW, KILN__WINDOWS, &node))
+        return none;
+    const struct kiln__shape from = node.shape;
+    if (!check_window_axes(batch, &from, axis, n, size))
+        return none;
+    node.shape.rank += (uint32_t)n;
+    for (size_t d = 0; d < from.rank; d++)
+        if (d < axis || d >= axis + n)
+            show(&node, d < axis ? d : d + n, d, from.dims[d], 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t every = step ? step[i] : 1, by = dilation ? dilation[i] : 1;
+        size_t extent = from.dims[axis + i], count = count_windows(extent, size[i], every, by);
+        if (count == 0) {
+            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                       "%s: no window of %zu elements %zu apart, %zu from one to the next, fits "
+                       "dimension %zu, which has %zu",
+                       __func__, size[i], by, every, axis + i, extent);
+            return none;
+        }
+        show(&node, axis + i, axis + i, count, every);
+        show(&node, axis + n + i, axis + i, size[i], by);
+    }
+    struct kiln__shape fits;
+    if (!check_dims(batch, __func__, node.shape.rank, node.shape.dims, &fits))
+        return none;
+    return kiln__batch_record(batch, &node, __func__);
+}

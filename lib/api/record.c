@@ -113,11 +113,10 @@ kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
     return record_input(batch, __func__, &node, &binding);
 }
 
-kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call)
+kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
+                              const struct kiln__shape *shape, double value)
 {
-    struct kiln__node node = {.kind = KILN__CONSTANT, .type = (uint8_t)type};
-    if (!kiln__batch_is_open(batch, call) || !check_shape(batch, call, type, 0, NULL, &node.shape))
-        return none;
+    struct kiln__node node = {.kind = KILN__CONSTANT, .type = (uint8_t)type, .shape = *shape};
     node.value = kiln__type_round(type, value);
     if (!kiln__type_row(type)->floating && node.value != value) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
@@ -127,9 +126,27 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
     return kiln__batch_record(batch, &node, call);
 }
 
+kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call)
+{
+    struct kiln__shape shape;
+    if (!kiln__batch_is_open(batch, call) || !check_shape(batch, call, type, 0, NULL, &shape))
+        return none;
+    return kiln__record_fill(batch, call, type, &shape, value);
+}
+
 kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value)
 {
     return kiln__batch_number(batch, type, value, __func__);
+}
+
+kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                      double value)
+{
+    struct kiln__shape shape;
+    if (!kiln__batch_is_open(batch, __func__) ||
+        !check_shape(batch, __func__, type, rank, dims, &shape))
+        return none;
+    return kiln__record_fill(batch, __func__, type, &shape, value);
 }
 
 /* ---- results ---- */

@@ -86,6 +86,8 @@ void kiln__emit_stores(const struct kiln__emit *emit)
         kiln__text_add(emit->text, ",\n    global %s *restrict y%zu, const %s q%zu",
                        kiln__type_row(node_type(emit, emit->group->stores.items[k].node))->device,
                        k, emit->index, k);
+    for (uint32_t d = 0; emit->form->placed && d < emit->form->rank; d++)
+        kiln__text_add(emit->text, ", const %s u0_%u", emit->index, d);
 }
 
 void kiln__emit_scalars(const struct kiln__emit *emit)

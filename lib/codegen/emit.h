@@ -5,7 +5,8 @@
  * visit    = bases (load | apply)* (store | combine)
  *
  * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k>
- * memory and offset of store k; c<k> scalars; v<k> the value of step k; d<d> dimensions. */
+ * memory and offset of store k, u0_<d> strides of a placed one; c<k> scalars; v<k> the value of
+ * step k; d<d> dimensions. */
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 

@@ -36,10 +36,21 @@ static void emit_signature(const struct kiln__emit *emit)
     kiln__emit_updated(emit);
 }
 
+/* Where a placed store is at the coordinates of dimensions 0 to `end`. */
+static void emit_store_base(const struct kiln__emit *emit, const char *indent, uint32_t end)
+{
+    if (!emit->form->placed)
+        return;
+    kiln__text_add(emit->text, "%sconst %s z0 = q0", indent, emit->index);
+    for (uint32_t d = 0; d < end; d++)
+        kiln__text_add(emit->text, " + c_%u * u0_%u", d, d);
+    kiln__text_add(emit->text, ";\n");
+}
+
 /* Where element p is, for each access and store. */
 static void emit_bases(const struct kiln__emit *emit, const char *indent)
 {
-    bool strides = false;
+    bool strides = emit->form->placed;
     for (size_t k = 0; k < emit->group->accesses.count; k++)
         strides = strides || emit->form->along[k] != KILN__LINEAR;
     if (strides)
@@ -52,6 +63,7 @@ static void emit_bases(const struct kiln__emit *emit, const char *indent)
             kiln__emit_dot(emit, k, 0, emit->form->rank);
         kiln__text_add(emit->text, ";\n");
     }
+    emit_store_base(emit, indent, emit->form->rank);
 }
 
 static void emit_nontemporal(const struct kiln__emit *emit, const char *indent,
@@ -64,6 +76,19 @@ static void emit_nontemporal(const struct kiln__emit *emit, const char *indent,
                    indent, indent, value, vector.text, place, indent);
 }
 
+/* A placed store whose elements are no neighbours, one by one. */
+static void emit_scattered(const struct kiln__emit *emit, const char *indent, unsigned width,
+                           const char *at, const char *value)
+{
+    uint32_t d = emit->form->rank - 1u;
+    for (unsigned lane = 0; lane < width; lane++) {
+        kiln__text_add(emit->text, "%sy0[z0 + (%s + %u) * u0_%u] = %s", indent, at, lane, d, value);
+        if (width > 1)
+            kiln__text_add(emit->text, ".s%x", lane);
+        kiln__text_add(emit->text, ";\n");
+    }
+}
+
 static void emit_results(const struct kiln__emit *emit, const char *indent, unsigned width,
                          const char *at)
 {
@@ -71,8 +96,15 @@ static void emit_results(const struct kiln__emit *emit, const char *indent, unsi
     for (size_t k = 0; k < group->stores.count; k++) {
         char place[64], value[16];
         kiln_type type = (kiln_type)group->steps.items[group->stores.items[k].step].type;
-        snprintf(place, sizeof place, "y%zu + q%zu + p + %s", k, k, at);
+        if (emit->form->placed)
+            snprintf(place, sizeof place, "y%zu + z%zu + %s", k, k, at);
+        else
+            snprintf(place, sizeof place, "y%zu + q%zu + p + %s", k, k, at);
         snprintf(value, sizeof value, "%c%u", emit->twin ? 'w' : 'v', group->stores.items[k].step);
+        if (emit->form->placed == KILN__STRIDED) {
+            emit_scattered(emit, indent, width, at, value);
+            continue;
+        }
         if (emit->form->streams && width > 1)
             emit_nontemporal(emit, indent, kiln__emit_type(type, width), place, value);
         kiln__emit_store(emit, indent, type, width, place, value);
@@ -263,6 +295,10 @@ static void emit_row_bases(const struct kiln__emit *emit, uint32_t across, uint3
         kiln__text_add(emit->text, "%sconst %s b%zu = o%zu", indent, emit->index, k, k);
         kiln__emit_dot(emit, k, 0, last);
         kiln__text_add(emit->text, ";\n");
+    }
+    if (emit->form->placed) {
+        emit_store_base(emit, indent, last);
+        return;
     }
     kiln__text_add(emit->text, "%s%s p = c_0;\n", indent, emit->index);
     for (uint32_t d = 1; d < last; d++)

@@ -294,15 +294,24 @@ static void bound_reduce(const struct walk *walk, const struct kiln__node *node,
 static void bound_view(const struct walk *walk, const struct kiln__node *node, double *result)
 {
     struct operand x = operand_of(walk, node, 0);
-    size_t index[KILN_MAX_RANK], from[KILN_MAX_RANK];
+    size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         unravel(&node->shape, i, index);
-        for (uint32_t d = 0; d < x.node->shape.rank; d++)
-            from[d] = (size_t)node->view.start[d];
-        for (uint32_t k = 0; k < node->shape.rank; k++)
-            if (node->view.source[k] >= 0)
-                from[node->view.source[k]] += (size_t)(node->view.step[k] * (int64_t)index[k]);
-        result[i] = x.errors[ravel(&x.node->shape, from)];
+        result[i] =
+            x.errors[kiln__view_number(&node->view, node->shape.rank, index, &x.node->shape)];
+    }
+}
+
+static void bound_place(const struct walk *walk, const struct kiln__node *node, double *result)
+{
+    struct operand part = operand_of(walk, node, 0);
+    size_t index[KILN_MAX_RANK];
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = node->n_inputs > 1 ? operand_of(walk, node, 1).errors[i] : 0;
+    for (size_t i = 0; i < kiln__node_count(part.node); i++) {
+        unravel(&part.node->shape, i, index);
+        result[kiln__view_number(&node->view, part.node->shape.rank, index, &node->shape)] =
+            part.errors[i];
     }
 }
 
@@ -365,6 +374,7 @@ static bound *const rules[] = {
     [KILN__CAST] = bound_cast,        [KILN__REDUCE] = bound_reduce,
     [KILN__VIEW] = bound_view,        [KILN__RESHAPE] = bound_reshape,
     [KILN__MATMUL] = bound_matmul,    [KILN__ATTENTION] = bound_attention,
+    [KILN__PLACE] = bound_place,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

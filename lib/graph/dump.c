@@ -2,6 +2,23 @@
 /* Graphs as text, for people and for golden tests. */
 #include "graph/graph.h"
 
+/* Per dimension of a view, where it comes from. */
+static void dump_view(const struct kiln__view *view, const struct kiln__shape *shape,
+                      struct kiln__text *text)
+{
+    kiln__text_add(text, " (");
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        const char *comma = d ? ", " : "";
+        int source = view->source[d];
+        if (source < 0 || view->step[d] == 0)
+            kiln__text_add(text, "%srepeat", comma);
+        else
+            kiln__text_add(text, "%sd%d from %lld by %lld", comma, source,
+                           (long long)view->start[source], (long long)view->step[d]);
+    }
+    kiln__text_add(text, ")");
+}
+
 /* What a node has beside its inputs. */
 static void dump_attributes(const struct kiln__graph *graph, const struct kiln__node *node,
                             struct kiln__text *text)
@@ -21,19 +38,12 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " scale %.9g", node->attention.scale);
     if (node->kind == KILN__ATTENTION && node->attention.causal)
         kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
-    if (node->kind != KILN__VIEW)
-        return;
-    kiln__text_add(text, " (");
-    for (uint32_t d = 0; d < node->shape.rank; d++) {
-        const char *comma = d ? ", " : "";
-        int source = node->view.source[d];
-        if (source < 0 || node->view.step[d] == 0)
-            kiln__text_add(text, "%srepeat", comma);
-        else
-            kiln__text_add(text, "%sd%d from %lld by %lld", comma, source,
-                           (long long)node->view.start[source], (long long)node->view.step[d]);
+    if (node->kind == KILN__VIEW)
+        dump_view(&node->view, &node->shape, text);
+    if (node->kind == KILN__PLACE) {
+        kiln__text_add(text, " at");
+        dump_view(&node->view, &graph->nodes.items[node->input[0]].shape, text);
     }
-    kiln__text_add(text, ")");
 }
 
 void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text)

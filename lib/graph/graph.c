@@ -25,7 +25,8 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__IMPORT: to->binding = from->binding; break;
     case KILN__CONSTANT: to->value = from->value; break;
     case KILN__REDUCE: to->axes = from->axes; break;
-    case KILN__VIEW: to->view = from->view; break;
+    case KILN__VIEW:
+    case KILN__PLACE: to->view = from->view; break;
     case KILN__ATTENTION: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
@@ -80,9 +81,49 @@ bool kiln__node_is_movement(const struct kiln__node *node)
     return node->kind == KILN__VIEW || node->kind == KILN__RESHAPE;
 }
 
+size_t kiln__view_number(const struct kiln__view *view, uint32_t rank, const size_t *index,
+                         const struct kiln__shape *input)
+{
+    int64_t at[KILN_MAX_RANK];
+    size_t number = 0;
+    for (uint32_t d = 0; d < input->rank; d++)
+        at[d] = view->start[d];
+    for (uint32_t k = 0; k < rank; k++)
+        if (view->source[k] >= 0)
+            at[view->source[k]] += view->step[k] * (int64_t)index[k];
+    for (uint32_t d = 0; d < input->rank; d++)
+        number = number * input->dims[d] + (size_t)at[d];
+    return number;
+}
+
+void kiln__view_range(const struct kiln__view *view, const struct kiln__shape *shape,
+                      uint32_t input_rank, int64_t *low, int64_t *high)
+{
+    for (uint32_t d = 0; d < input_rank; d++)
+        low[d] = high[d] = view->start[d];
+    for (uint32_t k = 0; k < shape->rank; k++) {
+        int64_t reach = view->step[k] * ((int64_t)shape->dims[k] - 1);
+        if (view->source[k] >= 0)
+            *(reach < 0 ? &low[view->source[k]] : &high[view->source[k]]) += reach;
+    }
+}
+
+bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__shape *shape,
+                            const struct kiln__shape *input)
+{
+    if (!kiln__shape_equal(shape, input))
+        return false;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        bool same = view->source[d] == (int)d && view->step[d] == 1;
+        if (view->start[d] != 0 || (!same && shape->dims[d] != 1))
+            return false;
+    }
+    return true;
+}
+
 const char *kiln__node_name(const struct kiln__node *node)
 {
-    static const char *const views[] = {"transpose", "slice", "broadcast", "view"};
+    static const char *const views[] = {"transpose", "slice", "broadcast", "view", "windows"};
     switch ((enum kiln__kind)node->kind) {
     case KILN__UPLOAD: return "upload";
     case KILN__IMPORT: return "import";
@@ -94,6 +135,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__RESHAPE: return "reshape";
     case KILN__MATMUL: return "matmul";
     case KILN__ATTENTION: return "attention";
+    case KILN__PLACE: return "place";
     }
     return "?";
 }

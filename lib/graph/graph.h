@@ -21,14 +21,23 @@ enum kiln__kind {
     KILN__VIEW,        /* transpose, slice, broadcast: the input's elements at affine positions */
     KILN__RESHAPE,     /* the input's elements in row-major order */
     KILN__MATMUL,      /* [..., m, k] times [..., k, n] with equal leading dimensions */
-    KILN__ATTENTION    /* softmax of queries times keys, times values: graph/attention.h */
+    KILN__ATTENTION,   /* softmax of queries times keys, times values: graph/attention.h */
+    KILN__PLACE        /* the second input with the first put where a view finds it; without a
+                          second input the elements beside the part are undefined */
 };
 
 /* What a view is called in texts; it makes no other difference. */
-enum kiln__view_name { KILN__TRANSPOSE, KILN__SLICE, KILN__BROADCAST, KILN__VIEW_COMPOSED };
+enum kiln__view_name {
+    KILN__TRANSPOSE,
+    KILN__SLICE,
+    KILN__BROADCAST,
+    KILN__VIEW_COMPOSED,
+    KILN__WINDOWS
+};
 
 /* Element (i0, i1, ...) of a view is the input's element whose index in dimension d is start[d],
- * plus step[k] * i_k for the one k with source[k] == d. */
+ * plus step[k] * i_k for each k with source[k] == d. Of a place the part is the view, the result
+ * the input, and no two elements of the part come to one. */
 struct kiln__view {
     int8_t source[KILN_MAX_RANK]; /* per dimension of the view: dimension of the input, or -1 */
     int64_t step[KILN_MAX_RANK];  /* per dimension of the view; 0 repeats */
@@ -53,10 +62,10 @@ struct kiln__node {
     uint32_t input[KILN__MOST_INPUTS];
     struct kiln__shape shape;
     union {
-        double value;     /* CONSTANT */
-        uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
-        uint64_t axes;    /* REDUCE: bit d is set if the input's dimension d is reduced */
-        struct kiln__view view;
+        double value;           /* CONSTANT */
+        uint64_t binding;       /* UPLOAD, IMPORT: its number among the batch's inputs */
+        uint64_t axes;          /* REDUCE: bit d is set if the input's dimension d is reduced */
+        struct kiln__view view; /* VIEW, PLACE */
         struct kiln__attention attention;
     };
 };
@@ -92,6 +101,20 @@ bool kiln__node_is_pointwise(const struct kiln__node *node);
 
 /* Operations that only say where elements are: views and reshapes. */
 bool kiln__node_is_movement(const struct kiln__node *node);
+
+/* The row-major number, in a tensor of shape `input`, of the element that a view shows at `index`
+ * of its `rank` dimensions. */
+size_t kiln__view_number(const struct kiln__view *view, uint32_t rank, const size_t *index,
+                         const struct kiln__shape *input);
+
+/* The lowest and the highest index of each dimension of the input that a view of `shape`, which has
+ * elements, shows. */
+void kiln__view_range(const struct kiln__view *view, const struct kiln__shape *shape,
+                      uint32_t input_rank, int64_t *low, int64_t *high);
+
+/* Whether a view of `shape` shows all of an input of shape `input` as it is. */
+bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__shape *shape,
+                            const struct kiln__shape *input);
 
 /* "add", "sum", "transpose", ... */
 const char *kiln__node_name(const struct kiln__node *node);

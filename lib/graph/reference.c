@@ -140,17 +140,24 @@ static void evaluate_view(const struct evaluator *e, const struct kiln__node *no
     const struct kiln__shape *shape = &input_of(e, node, 0)->shape;
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
-        int64_t at[KILN_MAX_RANK];
-        size_t number = 0;
         indices_of(&node->shape, i, index);
-        for (uint32_t d = 0; d < shape->rank; d++)
-            at[d] = node->view.start[d];
-        for (uint32_t k = 0; k < node->shape.rank; k++)
-            if (node->view.source[k] >= 0)
-                at[node->view.source[k]] += node->view.step[k] * (int64_t)index[k];
-        for (uint32_t d = 0; d < shape->rank; d++)
-            number = number * shape->dims[d] + (size_t)at[d];
-        result[i] = e->values[node->input[0]][number];
+        result[i] = e->values[node->input[0]]
+                             [kiln__view_number(&node->view, node->shape.rank, index, shape)];
+    }
+}
+
+/* Elements that nothing was put into are NaN: whoever reads them is found out. */
+static void evaluate_place(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    const struct kiln__shape *part = &input_of(e, node, 0)->shape;
+    const double *base = node->n_inputs > 1 ? e->values[node->input[1]] : NULL;
+    size_t index[KILN_MAX_RANK];
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = base ? base[i] : NAN;
+    for (size_t i = 0; i < kiln__shape_count(part); i++) {
+        indices_of(part, i, index);
+        result[kiln__view_number(&node->view, part->rank, index, &node->shape)] =
+            e->values[node->input[0]][i];
     }
 }
 
@@ -192,6 +199,7 @@ static evaluate *const evaluators[] = {
     [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
     [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
     [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
+    [KILN__PLACE] = evaluate_place,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

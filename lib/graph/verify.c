@@ -49,28 +49,49 @@ static const char *check_reduce(const struct kiln__graph *graph, const struct ki
     return kept != node->shape.rank ? "rank" : node->type != type ? "type" : NULL;
 }
 
+/* Whether a view of `shape` stays within `input`. */
+static const char *check_range(const struct kiln__view *view, const struct kiln__shape *shape,
+                               const struct kiln__shape *input)
+{
+    int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
+    if (kiln__shape_count(shape) == 0)
+        return NULL;
+    for (uint32_t k = 0; k < shape->rank; k++)
+        if (view->source[k] >= (int)input->rank)
+            return "source dimension";
+    kiln__view_range(view, shape, input->rank, low, high);
+    for (uint32_t d = 0; d < input->rank; d++)
+        if (low[d] < 0 || high[d] >= (int64_t)input->dims[d])
+            return "range";
+    return NULL;
+}
+
 static const char *check_view(const struct kiln__graph *graph, const struct kiln__node *node)
 {
     const struct kiln__node *input = input_of(graph, node, 0);
-    const struct kiln__view *view = &node->view;
-    int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
-    for (uint32_t d = 0; d < input->shape.rank; d++)
-        low[d] = high[d] = view->start[d];
-    if (kiln__node_count(node) == 0)
-        return NULL;
-    for (uint32_t k = 0; k < node->shape.rank; k++) {
-        int source = view->source[k];
-        if (source < 0)
+    const char *wrong = check_range(&node->view, &node->shape, &input->shape);
+    return wrong ? wrong : node->type == input->type ? NULL : "type";
+}
+
+/* Every element of the part has a place of its own. */
+static const char *check_place(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *part = input_of(graph, node, 0);
+    uint32_t seen = 0;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (input_of(graph, node, i)->type != node->type)
+            return "type";
+    if (node->n_inputs > 1 && !kiln__shape_equal(&input_of(graph, node, 1)->shape, &node->shape))
+        return "shape";
+    for (uint32_t k = 0; k < part->shape.rank; k++) {
+        if (part->shape.dims[k] <= 1)
             continue;
-        if ((uint32_t)source >= input->shape.rank)
-            return "source dimension";
-        int64_t reach = view->step[k] * ((int64_t)node->shape.dims[k] - 1);
-        *(reach < 0 ? &low[source] : &high[source]) += reach;
+        int source = node->view.source[k];
+        if (source < 0 || seen >> source & 1 || node->view.step[k] == 0)
+            return "overlap";
+        seen |= 1u << source;
     }
-    for (uint32_t d = 0; d < input->shape.rank; d++)
-        if (low[d] < 0 || high[d] >= (int64_t)input->shape.dims[d])
-            return "range";
-    return node->type == input->type ? NULL : "type";
+    return check_range(&node->view, &part->shape, &node->shape);
 }
 
 static const char *check_reshape(const struct kiln__graph *graph, const struct kiln__node *node)
@@ -106,6 +127,7 @@ static const struct {
     [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
     [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
     [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
+    [KILN__PLACE] = {1, check_place},
 };
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)

@@ -71,34 +71,83 @@ static struct kiln__view compose(const struct kiln__node *outer, const struct ki
     return view;
 }
 
-static bool view_is_identity(const struct kiln__node *node, const struct kiln__node *input)
+/* Whether the view `a` of `shape` and the part of the place `b` have no element in common. */
+static bool apart(const struct kiln__node *view, const struct kiln__node *place,
+                  const struct kiln__shape *part)
 {
-    if (!kiln__shape_equal(&node->shape, &input->shape))
+    int64_t low[2][KILN_MAX_RANK], high[2][KILN_MAX_RANK];
+    if (kiln__node_count(view) == 0 || kiln__shape_count(part) == 0)
+        return true;
+    kiln__view_range(&view->view, &view->shape, place->shape.rank, low[0], high[0]);
+    kiln__view_range(&place->view, part, place->shape.rank, low[1], high[1]);
+    for (uint32_t d = 0; d < place->shape.rank; d++)
+        if (high[0][d] < low[1][d] || high[1][d] < low[0][d])
+            return true;
+    return false;
+}
+
+/* Where the view shows exactly the part of a place, or nothing of it, what it shows instead. */
+static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *view)
+{
+    const struct kiln__node *place = input_of(rewrite, view, 0);
+    const struct kiln__node *part = input_of(rewrite, place, 0);
+    if (place->n_inputs > 1 && apart(view, place, &part->shape)) {
+        view->input[0] = place->input[1];
+        return true;
+    }
+    if (memcmp(&view->view, &place->view, sizeof view->view) ||
+        !kiln__shape_equal(&view->shape, &part->shape))
         return false;
-    for (uint32_t d = 0; d < node->shape.rank; d++) {
-        bool same = node->view.source[d] == (int)d && node->view.step[d] == 1;
-        if (node->view.start[d] != 0 || (!same && node->shape.dims[d] != 1))
-            return false;
+    view->input[0] = place->input[0];
+    view->view = (struct kiln__view){0};
+    for (uint32_t k = 0; k < part->shape.rank; k++) {
+        view->view.source[k] = (int8_t)k;
+        view->view.step[k] = 1;
     }
     return true;
+}
+
+static void compose_below(struct kiln__rewrite *rewrite, struct kiln__node *view)
+{
+    const struct kiln__node *input = input_of(rewrite, view, 0);
+    view->view = compose(view, input, input_of(rewrite, input, 0)->shape.rank);
+    view->op = KILN__VIEW_COMPOSED;
+    view->input[0] = input->input[0];
+    kiln__rewrite_say(rewrite, "one view with the view below it");
 }
 
 static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     struct kiln__node view = *node;
-    const struct kiln__node *input = input_of(rewrite, &view, 0);
-    while (input->kind == KILN__VIEW) {
-        uint32_t below = input->input[0];
-        view.view = compose(&view, input, rewrite->to->nodes.items[below].shape.rank);
-        view.op = KILN__VIEW_COMPOSED;
-        view.input[0] = below;
-        input = &rewrite->to->nodes.items[below];
-        kiln__rewrite_say(rewrite, "one view with the view below it");
+    for (bool changed = true; changed;) {
+        enum kiln__kind below = (enum kiln__kind)input_of(rewrite, &view, 0)->kind;
+        changed = false;
+        if (below == KILN__VIEW) {
+            compose_below(rewrite, &view);
+            changed = true;
+        } else if (below == KILN__PLACE && see_through(rewrite, &view)) {
+            kiln__rewrite_say(rewrite, "reads what was placed, or what was not placed over");
+            changed = true;
+        }
     }
-    if (!view_is_identity(&view, input))
+    if (!kiln__view_is_identity(&view.view, &view.shape, &input_of(rewrite, &view, 0)->shape))
         return kiln__rewrite_add(rewrite, &view);
     kiln__rewrite_say(rewrite, "changes nothing");
     return view.input[0];
+}
+
+/* Nothing placed, or all of the result. */
+static uint32_t fold_place(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *part = input_of(rewrite, node, 0);
+    struct kiln__node place = *node;
+    if (kiln__view_is_identity(&node->view, &part->shape, &node->shape))
+        return node->input[0];
+    if (node->n_inputs > 1 && kiln__node_count(part) == 0)
+        return node->input[1];
+    if (kiln__node_count(part) == kiln__node_count(node))
+        place.n_inputs = 1; /* it covers the base */
+    return kiln__rewrite_add(rewrite, &place);
 }
 
 static uint32_t fold_reshape(struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -140,6 +189,8 @@ uint32_t kiln__rule_fold(struct kiln__rewrite *rewrite, const struct kiln__node 
         return fold_view(rewrite, node);
     if (node->kind == KILN__RESHAPE)
         return fold_reshape(rewrite, node);
+    if (node->kind == KILN__PLACE)
+        return fold_place(rewrite, node);
     if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {
         kiln__rewrite_say(rewrite, "changes nothing");
         return node->input[operand];

@@ -25,6 +25,7 @@ const char *kiln__why_text(enum kiln__why why)
         [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
         [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
         [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
+        [KILN__BECAUSE_PLACED] = "parts are put into it",
     };
     return texts[why];
 }
@@ -166,6 +167,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__RESHAPE: decide_movement(fuser, index); break;
     case KILN__MATMUL: decide_matmul(fuser, index); break;
     case KILN__ATTENTION: decide_attention(fuser, index); break;
+    case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
     }
     if (fuser->fusion->why[index])
         store(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
@@ -186,11 +188,16 @@ static bool make_room(struct kiln__fuser *fuser, size_t count)
     fusion->why = calloc(count, sizeof *fusion->why);
     fusion->stored = calloc(count, sizeof *fusion->stored);
     fusion->group_of = malloc(count * sizeof *fusion->group_of);
+    fusion->heir = malloc(count * sizeof *fusion->heir);
     fuser->layouts = calloc(count, sizeof *fuser->layouts);
     fuser->sizes = calloc(count, sizeof *fuser->sizes);
-    for (size_t i = 0; fusion->group_of && i < count; i++)
+    bool done = fusion->why && fusion->stored && fusion->group_of && fusion->heir &&
+                fuser->layouts && fuser->sizes;
+    for (size_t i = 0; done && i < count; i++) {
         fusion->group_of[i] = UINT32_MAX;
-    return fusion->why && fusion->stored && fusion->group_of && fuser->layouts && fuser->sizes;
+        fusion->heir[i] = KILN__NO_HEIR;
+    }
+    return done;
 }
 
 bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
@@ -232,5 +239,6 @@ void kiln__fusion_free(struct kiln__fusion *fusion)
     free(fusion->why);
     free(fusion->stored);
     free(fusion->group_of);
+    free(fusion->heir);
     *fusion = (struct kiln__fusion){0};
 }

@@ -25,4 +25,8 @@ struct kiln__fuser {
 
 bool kiln__form_groups(struct kiln__fuser *fuser);
 
+/* Parts that can go straight into the memory of their base do (places.c). False without memory.
+ */
+bool kiln__settle_places(struct kiln__fuser *fuser);
+
 #endif

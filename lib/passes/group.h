@@ -44,15 +44,20 @@ struct kiln__step {
     uint16_t args[3]; /* earlier steps */
 };
 
-/* A step's value stored, row-major, as a node. */
+/* A step's value stored as a node: row-major over the group, or, in a map group with this store
+ * alone, where offset and strides put it in the node's memory. */
 struct kiln__store {
     uint32_t node;
     uint16_t step;
+    bool placed;
+    int64_t offset; /* placed; in elements, as the strides */
+    int64_t stride[KILN_MAX_RANK];
 };
 
 struct kiln__group {
     uint8_t kind;          /* enum kiln__group_kind */
     uint8_t op;            /* reduce: enum kiln__reduction */
+    bool over;             /* its placed store goes over what the group before it stores */
     uint32_t kept;         /* reduce: dimensions before the reduced ones */
     uint16_t reduced_step; /* reduce: the REDUCED step */
     struct kiln__shape shape;
@@ -75,7 +80,8 @@ enum kiln__why {
     KILN__BECAUSE_SHARED,
     KILN__BECAUSE_REPEATED,
     KILN__BECAUSE_MOVED,
-    KILN__BECAUSE_LARGE
+    KILN__BECAUSE_LARGE,
+    KILN__BECAUSE_PLACED
 };
 const char *kiln__why_text(enum kiln__why why);
 
@@ -83,10 +89,13 @@ struct kiln__fusion {
     struct kiln__graph graph; /* after the passes; requests name materialized nodes */
     uint8_t *why;             /* per node: enum kiln__why */
     bool *stored;             /* per node: some kernel writes it to memory */
-    uint32_t *group_of;       /* per node: group that computes it as a root */
+    uint32_t *group_of;       /* per node: group that completes it as a root */
+    uint32_t *heir;           /* per node: the place that takes over its memory; or KILN__NO_HEIR */
     KILN__VECTOR(struct kiln__group) groups; /* in the order in which they run */
     uint64_t saved_bytes;                    /* memory traffic of values that were never stored */
 };
+
+#define KILN__NO_HEIR UINT32_MAX
 
 /* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */
 bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);

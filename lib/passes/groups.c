@@ -138,7 +138,7 @@ static void add_store(struct builder *builder, uint32_t node, uint16_t step)
 {
     struct kiln__store *place = kiln__vector_push(&builder->group->stores);
     if (place)
-        *place = (struct kiln__store){node, step};
+        *place = (struct kiln__store){.node = node, .step = step};
     else
         builder->failed = true;
 }
@@ -249,6 +249,45 @@ static void form_attention(struct builder *builder, uint32_t index)
     add_store(builder, index, 0);
 }
 
+/* Where a part lies in the memory of the whole. */
+static void aim_store(struct kiln__store *store, const struct kiln__node *node,
+                      const struct kiln__shape *part)
+{
+    int64_t stride[KILN_MAX_RANK];
+    kiln__shape_strides(&node->shape, stride);
+    store->placed = true;
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        store->offset += node->view.start[d] * stride[d];
+    for (uint32_t k = 0; k < part->rank; k++)
+        if (part->dims[k] != 1)
+            store->stride[k] = node->view.step[k] * stride[node->view.source[k]];
+}
+
+/* Two groups: what is below the part, and the part on it. The first often turns out to be there
+ * already (places.c). */
+static void form_place(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    const struct kiln__shape *part = &node_at(builder->fuser, node->input[0])->shape;
+    if (node->n_inputs > 1) {
+        if (!new_group(builder, KILN__GROUP_MAP))
+            return;
+        builder->group->shape = node->shape;
+        add_store(builder, index,
+                  compute(builder, node->input[1], false, straight, node->shape.rank));
+    }
+    if (builder->failed || !new_group(builder, KILN__GROUP_MAP))
+        return;
+    builder->group->shape = *part;
+    builder->group->over = node->n_inputs > 1;
+    add_store(builder, index, compute(builder, node->input[0], false, straight, part->rank));
+    uint32_t *computed = kiln__vector_push(&builder->group->nodes);
+    if (computed)
+        *computed = index;
+    if (!builder->failed)
+        aim_store(&builder->group->stores.items[0], node, part);
+}
+
 /* ---- joining ---- */
 
 struct company {
@@ -301,6 +340,7 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
     return (1 && group->kind != KILN__GROUP_MATMUL && group->kind != KILN__GROUP_ATTENTION &&
+            !group->stores.items[0].placed &&
             kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
@@ -384,6 +424,8 @@ static void form_group(struct builder *builder, uint32_t index)
         form_matmul(builder, index);
     else if (node->kind == KILN__ATTENTION)
         form_attention(builder, index);
+    else if (node->kind == KILN__PLACE)
+        form_place(builder, index);
     else
         form_map(builder, index);
     fusion->group_of[index] = company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
@@ -425,7 +467,7 @@ bool kiln__form_groups(struct kiln__fuser *fuser)
     kiln__vector_free(&fuser->memo);
     drop_stores(fusion);
     count_saved(fusion);
-    return !builder.failed;
+    return !builder.failed && kiln__settle_places(fuser);
 }
 
 /* ---- text ---- */
@@ -460,6 +502,6 @@ void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
     for (uint16_t i = 0; i < group->steps.count; i++)
         dump_step(group, i, text);
     for (size_t i = 0; i < group->stores.count; i++)
-        kiln__text_add(text, "    store v%u as %%%u\n", group->stores.items[i].step,
-                       group->stores.items[i].node);
+        kiln__text_add(text, "    store v%u %s %%%u\n", group->stores.items[i].step,
+                       group->stores.items[i].placed ? "into" : "as", group->stores.items[i].node);
 }

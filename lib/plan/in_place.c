@@ -170,13 +170,33 @@ static bool run_readers_first(struct scheduler *scheduler, uint32_t node, uint32
     return true;
 }
 
+/* A part comes after what is below it, and after all who still read the memory that it changes. */
+static void order_places(struct scheduler *scheduler)
+{
+    const struct kiln__fusion *fusion = &scheduler->plan->fusion;
+    for (uint32_t g = 0; g < fusion->groups.count; g++) {
+        const struct kiln__group *group = &fusion->groups.items[g];
+        if (group->over)
+            add_edge(scheduler, g - 1, g);
+        for (size_t i = 0; i < group->accesses.count; i++) {
+            uint32_t heir = fusion->heir[group->accesses.items[i].node];
+            if (heir != KILN__NO_HEIR && fusion->group_of[heir] != g)
+                add_edge(scheduler, g, fusion->group_of[heir]);
+        }
+    }
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
+        if (fusion->heir[i] != KILN__NO_HEIR)
+            add_edge(scheduler, fusion->group_of[i], fusion->group_of[fusion->heir[i]]);
+}
+
 static bool can_take_over(struct scheduler *scheduler, const struct kiln__request *request)
 {
     const struct kiln__plan *plan = scheduler->plan;
     const struct kiln__graph *graph = &plan->fusion.graph;
     uint32_t old = find_input(graph, request->replaces - 1);
     uint32_t group = plan->fusion.group_of[request->node];
-    if (group == NO_GROUP || plan->takes_over[request->node])
+    if (group == NO_GROUP || plan->takes_over[request->node] ||
+        graph->nodes.items[request->node].kind == KILN__PLACE)
         return false;
     if (old == KILN__NO_SLOT)
         return true;
@@ -191,12 +211,15 @@ static void decide(struct scheduler *scheduler)
 {
     struct kiln__plan *plan = scheduler->plan;
     const struct kiln__graph *graph = &plan->fusion.graph;
+    order_places(scheduler);
     for (uint32_t i = 0; i < graph->requests.count; i++) {
         const struct kiln__request *request = &graph->requests.items[i];
         if (request->replaces && can_take_over(scheduler, request))
             plan->takes_over[request->node] = i + 1;
     }
     size_t placed = 0;
+    if (scheduler->failed)
+        return;
     forget_walks(scheduler);
     for (uint32_t g = 0; g < plan->fusion.groups.count; g++)
         if (!scheduler->seen[g])

@@ -61,6 +61,7 @@ struct kiln__form {
     uint8_t no_fma;      /* and kiln's without fma() */
     uint8_t rank, kept;  /* dimensions after merging */
     uint8_t across;      /* map: 1 + the dimension that ACROSS accesses lie along; 0: none does */
+    uint8_t placed;      /* map: enum kiln__along of the store, if it has strides; else 0 */
     uint8_t direction;   /* reduce: enum kiln__direction */
     uint8_t stage;       /* reduce: enum kiln__stage */
     uint8_t value_type;  /* reduce: kiln_type of the values */

@@ -19,6 +19,17 @@ void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *g
         form->work_group++;
 }
 
+static bool store_is_aligned(const struct kiln__group *group, const struct kiln__form *form)
+{
+    const struct kiln__store *store = &group->stores.items[0];
+    if (group->stores.count == 0 || !store->placed || form->placed == KILN__STRIDED)
+        return true;
+    for (uint32_t d = 0; d + 1 < group->shape.rank; d++)
+        if (store->stride[d] % form->vector)
+            return false;
+    return store->offset % form->vector == 0;
+}
+
 bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__form *form)
 {
@@ -33,7 +44,7 @@ bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__gro
             if (access->stride[d] % form->vector)
                 return false;
     }
-    return !plan->options.shared;
+    return !plan->options.shared && store_is_aligned(group, form);
 }
 
 size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work)
@@ -54,14 +65,17 @@ void kiln__launch_line(const struct kiln__traits *traits, size_t items, struct k
     launch->global[0] = kiln__divide_up(items, launch->local[0]) * launch->local[0];
 }
 
+/* A store that goes to the very memory that the access reads; 1 + its number, or 0. */
 static uint8_t find_update(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__access *access)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[access->node];
     for (size_t i = 0; i < group->stores.count; i++) {
-        const struct kiln__slot *slot =
-            &plan->slots.items[plan->slot_of[group->stores.items[i].node]];
+        uint32_t number = plan->slot_of[group->stores.items[i].node];
+        const struct kiln__slot *slot = &plan->slots.items[number];
+        if (plan->slot_of[access->node] == number)
+            return (uint8_t)(i + 1);
         if (slot->in_place && node->kind == KILN__IMPORT &&
             graph->requests.items[slot->binding].replaces == node->binding + 1)
             return (uint8_t)(i + 1);
@@ -97,15 +111,17 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
 }
 
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
-                         struct kiln__launch *launch)
+                         const struct kiln__space *space, struct kiln__launch *launch)
 {
     bool done = true;
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node, slot = plan->slot_of[node];
         size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[node].type);
-        done =
-            done && kiln__launch_memory(launch, slot) && kiln__launch_offset(launch, slot, 0, item);
+        done = done && kiln__launch_memory(launch, slot) &&
+               kiln__launch_offset(launch, slot, group->stores.items[i].offset, item);
     }
+    for (uint32_t d = 0; launch->form.placed && d < space->rank; d++)
+        done = done && kiln__launch_index(launch, space->stride[group->accesses.count][d]);
     return done;
 }
 
@@ -127,8 +143,12 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
     uint64_t bytes = 0;
     for (size_t i = 0; i < group->accesses.count; i++)
         bytes += kiln__node_bytes(&nodes[group->accesses.items[i].node]);
-    for (size_t i = 0; i < group->stores.count; i++)
-        bytes += kiln__node_bytes(&nodes[group->stores.items[i].node]);
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        bytes += store->placed ? kiln__shape_count(&group->shape) *
+                                     kiln_type_size((kiln_type)nodes[store->node].type)
+                               : kiln__node_bytes(&nodes[store->node]);
+    }
     return bytes;
 }
 

@@ -36,8 +36,9 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
                          const struct kiln__space *space, struct kiln__launch *launch,
                          size_t access);
 
+/* Memory and offset of every store, strides of a placed one. */
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
-                         struct kiln__launch *launch);
+                         const struct kiln__space *space, struct kiln__launch *launch);
 bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch);
 
 /* Bytes that a group loads and stores at least. */

@@ -3,8 +3,8 @@
  *
  * Arguments, as codegen/map.c declares them:
  *   count, [chunk], [stream], [first dimension], inner dimensions, then per access memory, offset
- *   and strides, per store memory and offset, and the scalars. The count is one of elements, or of
- *   tiles where the first dimension is told. */
+ *   and strides, per store memory and offset, the strides of a placed store, and the scalars. The
+ * count is one of elements, or of tiles where the first dimension is told. */
 #include "plan/lower.h"
 
 /* Elements per vector: full width where elements are neighbours, else one by one on devices whose
@@ -14,7 +14,8 @@ static uint8_t choose_vector(const struct kiln__traits *traits, const struct kil
 {
     if (traits->chunked || space->rank == 1)
         return (uint8_t)traits->vector;
-    bool whole = space->dims[space->rank - 1] % traits->vector == 0;
+    bool whole =
+        space->dims[space->rank - 1] % traits->vector == 0 && form->placed != KILN__STRIDED;
     for (size_t i = 0; i < accesses; i++)
         whole = whole && form->along[i] != KILN__STRIDED;
     return whole ? (uint8_t)traits->vector : 1;
@@ -32,7 +33,8 @@ static bool is_linear(const struct kiln__space *space, size_t access)
 }
 
 /* 1 + the dimension along which an access has its neighbours where they do not lie along the last
- * one: reading it in square blocks is worth while on devices that walk long runs. */
+ * one: reading it in square blocks is worth while on devices that walk long runs. Blocks overlap,
+ * so what is changed in place is not walked like that. */
 static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__space *space,
                              size_t accesses)
 {
@@ -58,6 +60,15 @@ static enum kiln__along choose_along(const struct kiln__space *space, size_t acc
     return !across && is_linear(space, access) ? KILN__LINEAR : along;
 }
 
+/* A part that is one run needs no strides. */
+static uint8_t choose_placed(const struct kiln__group *group, const struct kiln__space *space)
+{
+    size_t row = group->accesses.count;
+    if (!group->stores.items[0].placed || is_linear(space, row))
+        return 0;
+    return (uint8_t)kiln__space_along(space, row, space->rank - 1);
+}
+
 static void shape_form(const struct kiln__plan *plan, const struct kiln__group *group,
                        const struct kiln__space *space, struct kiln__form *form)
 {
@@ -66,11 +77,12 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
     /* The last blocks of tiles overlap, which is one update too many. */
     if (!kiln__form_updates(plan, group, form))
         form->across = choose_across(traits, space, group->accesses.count);
+    form->placed = choose_placed(group, space);
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = (uint8_t)choose_along(space, i, form->across);
     form->vector = choose_vector(traits, space, form, group->accesses.count);
     form->aligned = kiln__form_is_aligned(plan, group, form);
-    form->streams = traits->nontemporal_stores && group->stores.count == 1 &&
+    form->streams = traits->nontemporal_stores && group->stores.count == 1 && !form->placed &&
                     (space->rank == 1 || form->across);
 }
 
@@ -125,7 +137,7 @@ bool kiln__lower_map(struct kiln__plan *plan, uint32_t index)
         done = done && kiln__launch_index(&launch, (int64_t)space.dims[d]);
     for (size_t i = 0; i < group->accesses.count; i++)
         done = done && kiln__launch_access(plan, group, &space, &launch, i);
-    done = done && kiln__launch_stores(plan, group, &launch);
+    done = done && kiln__launch_stores(plan, group, &space, &launch);
     done = done && kiln__launch_scalars(group, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }

@@ -167,7 +167,7 @@ static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct ki
         done = done && kiln__launch_access(plan, group, space, &launch, i);
     done = done && add_partials(group, cut, &launch);
     if (stage != KILN__STAGE_PARTIAL)
-        done = done && kiln__launch_stores(plan, group, &launch);
+        done = done && kiln__launch_stores(plan, group, space, &launch);
     done = done && kiln__launch_scalars(group, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }

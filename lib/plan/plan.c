@@ -62,17 +62,22 @@ static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t inde
     return slot;
 }
 
+/* A value whose memory a later one takes over lives where that one lives. */
 static bool place_nodes(struct kiln__plan *plan)
 {
     const struct kiln__fusion *fusion = &plan->fusion;
-    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+    uint32_t count = (uint32_t)fusion->graph.nodes.count;
+    for (uint32_t i = 0; i < count; i++) {
         plan->slot_of[i] = KILN__NO_SLOT;
-        if (!fusion->stored[i])
+        if (!fusion->stored[i] || fusion->heir[i] != KILN__NO_HEIR)
             continue;
         plan->slot_of[i] = add_slot(plan, place_node(plan, i));
         if (plan->slot_of[i] == KILN__NO_SLOT)
             return false;
     }
+    for (uint32_t i = count; i-- > 0;)
+        if (fusion->heir[i] != KILN__NO_HEIR)
+            plan->slot_of[i] = plan->slot_of[fusion->heir[i]];
     return true;
 }
 
@@ -125,9 +130,12 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (!lower[group->kind](plan, index))
         return false;
-    for (size_t i = 0; i < group->stores.count; i++)
-        if (!add_deliveries(plan, group->stores.items[i].node))
+    for (size_t i = 0; i < group->stores.count; i++) {
+        uint32_t node = group->stores.items[i].node;
+        bool complete = plan->fusion.group_of[node] == index;
+        if (complete && !add_deliveries(plan, node))
             return false;
+    }
     return true;
 }
 

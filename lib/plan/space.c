@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/space.h"
 
-/* Dimensions a and a + 1 are one run in every access. The stores are row-major, so they are. */
-static bool mergeable(const struct kiln__space *space, size_t accesses, uint32_t a)
+/* How many rows of strides there are. Stores that are not placed are row-major. */
+static size_t count_rows(const struct kiln__group *group)
 {
-    for (size_t i = 0; i < accesses; i++)
+    bool placed = group->stores.count && group->stores.items[0].placed;
+    return group->accesses.count + placed;
+}
+
+/* Dimensions a and a + 1 are one run in every access. */
+static bool mergeable(const struct kiln__space *space, size_t rows, uint32_t a)
+{
+    for (size_t i = 0; i < rows; i++)
         if (space->stride[i][a] != space->stride[i][a + 1] * (int64_t)space->dims[a + 1])
             return false;
     return true;
 }
 
-static void remove_dimension(struct kiln__space *space, size_t accesses, uint32_t d)
+static void remove_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 {
     for (uint32_t k = d; k + 1 < space->rank; k++) {
         space->dims[k] = space->dims[k + 1];
-        for (size_t i = 0; i < accesses; i++)
+        for (size_t i = 0; i < rows; i++)
             space->stride[i][k] = space->stride[i][k + 1];
     }
     space->rank--;
@@ -23,34 +30,34 @@ static void remove_dimension(struct kiln__space *space, size_t accesses, uint32_
 }
 
 /* Merge within the kept and within the reduced dimensions, never across. */
-static void merge(struct kiln__space *space, size_t accesses)
+static void merge(struct kiln__space *space, size_t rows)
 {
     for (uint32_t d = 0; d < space->rank;) {
         if (space->dims[d] == 1)
-            remove_dimension(space, accesses, d);
+            remove_dimension(space, rows, d);
         else
             d++;
     }
     for (uint32_t d = 0; d + 1 < space->rank;) {
-        if (d + 1 == space->kept || !mergeable(space, accesses, d)) {
+        if (d + 1 == space->kept || !mergeable(space, rows, d)) {
             d++;
             continue;
         }
         space->dims[d + 1] *= space->dims[d];
-        remove_dimension(space, accesses, d);
+        remove_dimension(space, rows, d);
     }
 }
 
 /* Kernels have at least one kept and, of a reduction, one reduced dimension. */
-static void insert_dimension(struct kiln__space *space, size_t accesses, uint32_t d)
+static void insert_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 {
     for (uint32_t k = space->rank; k > d; k--) {
         space->dims[k] = space->dims[k - 1];
-        for (size_t i = 0; i < accesses; i++)
+        for (size_t i = 0; i < rows; i++)
             space->stride[i][k] = space->stride[i][k - 1];
     }
     space->dims[d] = 1;
-    for (size_t i = 0; i < accesses; i++)
+    for (size_t i = 0; i < rows; i++)
         space->stride[i][d] = 0;
     space->rank++;
 }
@@ -58,23 +65,24 @@ static void insert_dimension(struct kiln__space *space, size_t accesses, uint32_
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
 {
     bool reduces = group->kind == KILN__GROUP_REDUCE;
-    size_t accesses = group->accesses.count;
+    size_t rows = count_rows(group);
     *space = (struct kiln__space){.rank = group->shape.rank};
     space->kept = reduces ? group->kept : space->rank;
     space->kept_count = space->reduced_count = 1;
     for (uint32_t d = 0; d < space->rank; d++) {
         space->dims[d] = group->shape.dims[d];
         *(d < space->kept ? &space->kept_count : &space->reduced_count) *= space->dims[d];
-        for (size_t i = 0; i < accesses; i++)
-            space->stride[i][d] = group->accesses.items[i].stride[d];
+        for (size_t i = 0; i < rows; i++)
+            space->stride[i][d] = i < group->accesses.count ? group->accesses.items[i].stride[d]
+                                                            : group->stores.items[0].stride[d];
     }
-    merge(space, accesses);
+    merge(space, rows);
     if (space->kept == 0) {
-        insert_dimension(space, accesses, 0);
+        insert_dimension(space, rows, 0);
         space->kept = 1;
     }
     if (reduces && space->rank == space->kept)
-        insert_dimension(space, accesses, space->rank);
+        insert_dimension(space, rows, space->rank);
 }
 
 bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__space *space)
@@ -83,8 +91,9 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
     const int64_t limit = INT32_MAX / 2;
     if ((int64_t)space->kept_count > limit || (int64_t)space->reduced_count > limit)
         return false;
-    for (size_t i = 0; i < group->accesses.count; i++) {
-        int64_t reach = group->accesses.items[i].offset;
+    for (size_t i = 0; i < count_rows(group); i++) {
+        int64_t reach = i < group->accesses.count ? group->accesses.items[i].offset
+                                                  : group->stores.items[0].offset;
         for (uint32_t d = 0; d < space->rank; d++) {
             int64_t stride = space->stride[i][d];
             reach += (stride < 0 ? -stride : stride) * (int64_t)space->dims[d];

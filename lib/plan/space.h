@@ -10,8 +10,9 @@
 struct kiln__space {
     uint32_t rank, kept; /* reduce: the first `kept` dimensions are kept; map: all are */
     size_t dims[KILN_MAX_RANK];
-    int64_t stride[KILN__MOST_ACCESSES][KILN_MAX_RANK]; /* per access */
-    size_t kept_count, reduced_count;                   /* elements */
+    int64_t stride[KILN__MOST_ACCESSES + 1][KILN_MAX_RANK]; /* per access; after them those of a
+                                                               placed store */
+    size_t kept_count, reduced_count;                       /* elements */
 };
 
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space);

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Place, pad, concat, stack, split and windows: answers of numpy written down here, the
+ * reference for many shapes, and proof that what can be done in place is. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/check.h"
+
+/* first, first + 1, ... */
+static kiln_tensor counted(kiln_batch *batch, int32_t first, size_t rank, const size_t *dims)
+{
+    int32_t values[256];
+    size_t count = 1;
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    cr_assert_leq(count, 256u);
+    for (size_t i = 0; i < count; i++)
+        values[i] = first + (int32_t)i;
+    return check_given(batch, KILN_I32, rank, dims, values);
+}
+
+/* The tensor's shape; its elements as it is, and as a kernel reads them. */
+static void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t rank, const size_t *dims,
+                            const int32_t *wanted)
+{
+    size_t found_rank, found[KILN_MAX_RANK], count = 1;
+    expect_ok(kiln_tensor_shape(batch, tensor, NULL, &found_rank, found));
+    cr_assert_eq(found_rank, rank);
+    for (size_t d = 0; d < rank; d++) {
+        cr_expect_eq(found[d], dims[d], "dimension %zu is %zu, not %zu", d, found[d], dims[d]);
+        count *= dims[d];
+    }
+    int32_t *copied = check_read(batch, tensor);
+    int32_t *read = check_read(batch, kiln_neg(batch, tensor));
+    check_run(batch);
+    for (size_t i = 0; i < count; i++) {
+        cr_expect_eq(copied[i], wanted[i], "element %zu is %d, not %d", i, copied[i], wanted[i]);
+        cr_expect_eq(read[i], -wanted[i], "element %zu is read as %d, not %d", i, -read[i],
+                     wanted[i]);
+    }
+    check_end(batch);
+}
+
+#define WANTED(...) ((int32_t[]){__VA_ARGS__})
+
+/* ---- known answers ---- */
+
+Test(ops_place, placed)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = counted(b, 0, DIMS(3, 4)), part = counted(b, 50, DIMS(2, 2));
+    expect_elements(b, kiln_place(b, x, part, (int64_t[]){1, 0}, NULL), DIMS(3, 4),
+                    WANTED(0, 1, 2, 3, 50, 51, 6, 7, 52, 53, 10, 11));
+
+    b = check_begin();
+    x = counted(b, 0, DIMS(3, 4)), part = counted(b, 50, DIMS(2, 2));
+    expect_elements(b, kiln_place(b, x, part, (int64_t[]){2, 3}, (int64_t[]){-2, -2}), DIMS(3, 4),
+                    WANTED(0, 53, 2, 52, 4, 5, 6, 7, 8, 51, 10, 50));
+
+    b = check_begin();
+    x = counted(b, 0, DIMS(4)), part = counted(b, 50, DIMS(0));
+    expect_elements(b, kiln_place(b, x, part, (int64_t[]){9}, NULL), DIMS(4), WANTED(0, 1, 2, 3));
+
+    b = check_begin();
+    x = counted(b, 0, SCALAR), part = counted(b, 50, SCALAR);
+    expect_elements(b, kiln_place(b, x, part, NULL, NULL), SCALAR, WANTED(50));
+
+    b = check_begin();
+    x = counted(b, 0, DIMS(3, 2)), part = counted(b, 50, DIMS(1, 2));
+    expect_elements(b, kiln_place(b, x, part, (int64_t[]){1, 0}, (int64_t[]){0, 1}), DIMS(3, 2),
+                    WANTED(0, 1, 50, 51, 4, 5));
+    check_close();
+}
+
+Test(ops_place, padded)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor y = kiln_pad(b, counted(b, 1, DIMS(2, 3)), (size_t[]){1, 0}, (size_t[]){0, 2}, -7);
+    expect_elements(b, y, DIMS(3, 5), WANTED(-7, -7, -7, -7, -7, 1, 2, 3, -7, -7, 4, 5, 6, -7, -7));
+
+    b = check_begin();
+    y = kiln_pad(b, counted(b, 1, DIMS(2)), (size_t[]){0}, (size_t[]){0}, -7);
+    expect_elements(b, y, DIMS(2), WANTED(1, 2));
+
+    b = check_begin();
+    y = kiln_pad(b, counted(b, 1, DIMS(0, 2)), (size_t[]){1, 1}, (size_t[]){1, 0}, 4);
+    expect_elements(b, y, DIMS(2, 3), WANTED(4, 4, 4, 4, 4, 4));
+
+    b = check_begin();
+    expect_elements(b, kiln_pad(b, counted(b, 1, SCALAR), NULL, NULL, 4), SCALAR, WANTED(1));
+    check_close();
+}
+
+Test(ops_place, concatenated)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = counted(b, 0, DIMS(2, 2)), y = counted(b, 10, DIMS(2, 3));
+    expect_elements(b, kiln_concat(b, 2, (kiln_tensor[]){x, y}, -1), DIMS(2, 5),
+                    WANTED(0, 1, 10, 11, 12, 2, 3, 13, 14, 15));
+
+    b = check_begin();
+    x = counted(b, 0, DIMS(2, 2)), y = counted(b, 10, DIMS(1, 2));
+    kiln_tensor z = counted(b, 0, DIMS(0, 2));
+    expect_elements(b, kiln_concat(b, 4, (kiln_tensor[]){z, x, y, z}, 0), DIMS(3, 2),
+                    WANTED(0, 1, 2, 3, 10, 11));
+
+    b = check_begin();
+    x = counted(b, 0, DIMS(3));
+    expect_elements(b, kiln_concat(b, 3, (kiln_tensor[]){x, x, x}, 0), DIMS(9),
+                    WANTED(0, 1, 2, 0, 1, 2, 0, 1, 2));
+
+    b = check_begin();
+    expect_elements(b, kiln_concat(b, 1, (kiln_tensor[]){counted(b, 5, DIMS(3))}, 0), DIMS(3),
+                    WANTED(5, 6, 7));
+    check_close();
+}
+
+Test(ops_place, stacked)
+{
+    static const int32_t wanted[3][6] = {
+        {0, 1, 2, 10, 11, 12}, {0, 10, 1, 11, 2, 12}, {0, 10, 1, 11, 2, 12}};
+    for (int axis = 0; axis < 2; axis++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor parts[] = {counted(b, 0, DIMS(3)), counted(b, 10, DIMS(3))};
+        size_t dims[] = {axis ? 3 : 2, axis ? 2 : 3};
+        expect_elements(b, kiln_stack(b, 2, parts, axis), 2, dims, wanted[axis]);
+    }
+    kiln_batch *b = check_begin();
+    kiln_tensor parts[] = {counted(b, 0, DIMS(3)), counted(b, 10, DIMS(3))};
+    expect_elements(b, kiln_stack(b, 2, parts, -1), DIMS(3, 2), wanted[2]);
+    b = check_begin();
+    kiln_tensor scalars[] = {counted(b, 4, SCALAR), counted(b, 2, SCALAR)};
+    expect_elements(b, kiln_stack(b, 2, scalars, 0), DIMS(2), WANTED(4, 2));
+    check_close();
+}
+
+Test(ops_place, split)
+{
+    kiln_tensor parts[3];
+    kiln_batch *b = check_begin();
+    expect_ok(kiln_split(b, counted(b, 0, DIMS(2, 4)), 1, 2, NULL, parts));
+    expect_elements(b, parts[1], DIMS(2, 2), WANTED(2, 3, 6, 7));
+
+    b = check_begin();
+    expect_ok(kiln_split(b, counted(b, 0, DIMS(6)), -1, 3, (size_t[]){1, 0, 5}, parts));
+    expect_elements(b, parts[2], DIMS(5), WANTED(1, 2, 3, 4, 5));
+    check_close();
+}
+
+Test(ops_place, windows)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor y = kiln_windows(b, counted(b, 0, DIMS(5)), 0, 1, (size_t[]){3}, NULL, NULL);
+    expect_elements(b, y, DIMS(3, 3), WANTED(0, 1, 2, 1, 2, 3, 2, 3, 4));
+
+    b = check_begin();
+    y = kiln_windows(b, counted(b, 0, DIMS(8)), 0, 1, (size_t[]){2}, (size_t[]){3}, (size_t[]){4});
+    expect_elements(b, y, DIMS(2, 2), WANTED(0, 4, 3, 7));
+
+    b = check_begin(); /* [N,H,W,C]: [1,2,2,2,2,1] */
+    y = kiln_windows(b, counted(b, 0, DIMS(1, 3, 3, 1)), 1, 2, (size_t[]){2, 2}, NULL, NULL);
+    expect_elements(b, y, DIMS(1, 2, 2, 2, 2, 1),
+                    WANTED(0, 1, 3, 4, 1, 2, 4, 5, 3, 4, 6, 7, 4, 5, 7, 8));
+
+    b = check_begin();
+    y = kiln_windows(b, counted(b, 0, DIMS(2, 4)), 1, 1, (size_t[]){2}, (size_t[]){2}, NULL);
+    y = kiln_sum(b, kiln_mul(b, y, counted(b, 1, DIMS(2))), 1, (int[]){-1}, 0);
+    expect_elements(b, y, DIMS(2, 2), WANTED(2, 8, 14, 20));
+    check_close();
+}
+
+Test(ops_place, filled)
+{
+    kiln_batch *b = check_begin();
+    expect_elements(b, kiln_fill(b, KILN_I32, DIMS(2, 2), 9), DIMS(2, 2), WANTED(9, 9, 9, 9));
+    b = check_begin();
+    kiln_tensor big = kiln_fill(b, KILN_I32, DIMS(2), INT32_MAX); /* wraps around, is not folded */
+    expect_elements(b, kiln_reshape(b, kiln_add(b, big, big), DIMS(2, 1)), DIMS(2, 1),
+                    WANTED(-2, -2));
+    check_close();
+}
+
+/* ---- bits ---- */
+
+Test(ops_place, moves_nans_as_they_are)
+{
+    uint32_t bits[] = {0x7fc00001, 0xffc12345, 0x7f800000, 0x80000000, 0x7fabcdef, 1};
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_given(b, KILN_F32, DIMS(6), bits);
+    uint32_t *both = check_read(b, kiln_concat(b, 2, (kiln_tensor[]){x, x}, 0));
+    uint32_t *turned = check_read(b, kiln_stack(b, 2, (kiln_tensor[]){x, x}, 1));
+    run_batch(b);
+    for (size_t i = 0; i < 6; i++) {
+        cr_expect_eq(both[i], bits[i]);
+        cr_expect_eq(both[6 + i], bits[i]);
+        cr_expect_eq(turned[2 * i], bits[i]);
+        cr_expect_eq(turned[2 * i + 1], bits[i]);
+    }
+    check_end(b);
+    check_close();
+}
+
+/* ---- against the reference ---- */
+
+static kiln_tensor input(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return check_input(batch, KILN_F32, rank, dims, CHECK_PLAIN);
+}
+
+Test(ops_place, every_axis_and_type)
+{
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
+    for (size_t i = 0; i < 9; i++) {
+        kiln_batch *b = check_begin();
+        size_t dims[] = {3, 17, 33}, axis = i % 3;
+        kiln_tensor parts[3];
+        for (size_t k = 0; k < 3; k++) {
+            dims[axis] = 1 + 20 * k;
+            parts[k] = check_input(b, types[i / 3], 3, dims, CHECK_WIDE);
+        }
+        kiln_tensor whole = kiln_concat(b, 3, parts, (int)axis);
+        check_read(b, whole);
+        check_read(b, kiln_transpose(b, kiln_neg(b, whole), NULL));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
+/* Parts that are computed, turned, reversed, reduced, multiplied, themselves placed. */
+Test(ops_place, parts_of_all_kinds)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(40, 24)), y = input(b, DIMS(24, 40));
+    kiln_tensor parts[] = {
+        kiln_transpose(b, kiln_exp(b, y), NULL),
+        kiln_slice(b, x, (int64_t[]){39, 0}, (int64_t[]){-1, 24}, (int64_t[]){-1, 1}),
+        kiln_transpose(b, y, NULL),
+        kiln_matmul(b, x, kiln_matmul(b, y, x)),
+        kiln_broadcast(b, kiln_sum(b, x, 1, (int[]){1}, 1), DIMS(40, 24)),
+        kiln_concat(b, 2, (kiln_tensor[]){x, x}, 1),
+        kiln_fill(b, KILN_F32, DIMS(40, 7), 3),
+    };
+    kiln_tensor whole = kiln_concat(b, 7, parts, 1);
+    check_read(b, whole);
+    check_read(b, kiln_max(b, whole, 1, (int[]){0}, 0));
+    check_read(b, kiln_reshape(b, kiln_transpose(b, whole, NULL), DIMS(25, 7, 40)));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* Stores that are contiguous, strided, backwards; bases that are read before, beside and after. */
+Test(ops_place, bases_of_all_kinds)
+{
+    static const int64_t starts[][2] = {{0, 0}, {3, 5}, {36, 40}, {1, 2}};
+    static const int64_t steps[][2] = {{1, 1}, {2, 1}, {-2, -3}, {1, 3}};
+    for (size_t i = 0; i < 4; i++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = input(b, DIMS(37, 41)), p = input(b, DIMS(17, 13));
+        kiln_tensor product = kiln_matmul(b, x, kiln_transpose(b, x, NULL));
+        check_read(b, kiln_place(b, x, p, starts[i], steps[i]));
+        check_read(b, kiln_place(b, kiln_exp(b, x), kiln_neg(b, p), starts[i], steps[i]));
+        check_read(b,
+                   kiln_tanh(b, kiln_place(b, kiln_matmul(b, product, x), p, starts[i], steps[i])));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
+/* The part reads the base: at the very elements, or at others, which forbids doing it in place. */
+Test(ops_place, parts_made_of_their_base)
+{
+    for (int shifted = 0; shifted < 2; shifted++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = input(b, DIMS(50, 30));
+        kiln_tensor base = kiln_matmul(b, x, kiln_matmul(b, kiln_transpose(b, x, NULL), x));
+        int64_t from[] = {10, 4};
+        kiln_tensor old =
+            kiln_slice(b, base, (int64_t[]){10 + shifted, 4}, (int64_t[]){30 + shifted, 24}, NULL);
+        check_read(b, kiln_place(b, base, kiln_add(b, old, kiln_exp(b, old)), from, NULL));
+        check_run(b);
+        cr_expect_eq(cost_of(b).launches, shifted ? 4u : 3u);
+        check_end(b);
+    }
+    check_close();
+}
+
+/* The base is asked for, or read later: the place must not change it. */
+Test(ops_place, bases_that_are_needed_again)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(9, 9)), p = input(b, DIMS(3, 3));
+    kiln_tensor base = kiln_matmul(b, x, x);
+    kiln_tensor first = kiln_place(b, base, p, (int64_t[]){0, 0}, NULL);
+    kiln_tensor second = kiln_place(b, first, p, (int64_t[]){4, 4}, NULL);
+    kiln_tensor third = kiln_place(b, first, p, (int64_t[]){6, 0}, NULL);
+    check_read(b, base);
+    check_read(b, second);
+    check_read(b, third);
+    check_read(b, kiln_sum(b, kiln_exp(b, first), 1, (int[]){0}, 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+Test(ops_place, long_dimensions)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_U8, DIMS(70001), CHECK_PLAIN);
+    kiln_tensor y = check_input(b, KILN_U8, DIMS(65537), CHECK_PLAIN);
+    check_read(b, kiln_concat(b, 3, (kiln_tensor[]){x, y, x}, 0));
+    check_read(b, kiln_pad(b, kiln_reshape(b, y, DIMS(65537, 1)), (size_t[]){3, 1},
+                           (size_t[]){0, 1}, 200));
+    check_read(b, kiln_stack(b, 2, (kiln_tensor[]){x, x}, 1));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+Test(ops_place, eight_dimensions)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(2, 3, 2, 1, 2, 3, 1, 2));
+    size_t order[] = {7, 1, 5, 3, 0, 2, 6, 4};
+    kiln_tensor y = kiln_transpose(b, x, order);
+    check_read(b, kiln_pad(b, y, (size_t[]){1, 0, 1, 0, 1, 0, 1, 0},
+                           (size_t[]){0, 1, 0, 1, 0, 1, 0, 1}, 7));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+Test(ops_place, windows_of_all_kinds)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(2, 13, 11, 3));
+    size_t size[] = {3, 2}, step[] = {2, 3}, dilation[] = {2, 1};
+    kiln_tensor w = kiln_windows(b, x, 1, 2, size, step, dilation);
+    check_read(b, w);
+    check_read(b, kiln_reshape(b, w, DIMS(2 * 5 * 4, 18)));
+    check_read(b, kiln_max(b, w, 2, (int[]){3, 4}, 0));
+    check_read(b, kiln_windows(b, kiln_exp(b, w), 3, 1, (size_t[]){2}, NULL, NULL));
+    check_read(
+        b,
+        kiln_mean(b, kiln_windows(b, kiln_transpose(b, x, NULL), 3, 1, (size_t[]){3}, NULL, NULL),
+                  1, (int[]){-1}, 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* ---- what it costs ---- */
+
+/* One launch per part, no memory beyond what comes in and goes out. */
+Test(ops_place, a_concat_is_one_launch_per_part)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(64, 8)), y = input(b, DIMS(64, 24)), z = input(b, DIMS(64, 32));
+    kiln_tensor parts[] = {kiln_exp(b, x), kiln_scale(b, y, 2), z};
+    check_read(b, kiln_concat(b, 3, parts, 1));
+    cr_expect_eq(cost_of(b).launches, 3u);
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* The padding, and the part, computed into it. */
+Test(ops_place, a_pad_is_two_launches)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(64, 8));
+    check_read(b, kiln_pad(b, kiln_exp(b, kiln_transpose(b, x, NULL)), (size_t[]){1, 1},
+                           (size_t[]){1, 1}, 0));
+    cr_expect_eq(cost_of(b).launches, 2u);
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* A part cut out of a whole again is the part. */
+Test(ops_place, a_split_undoes_a_concat)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor parts[] = {input(b, DIMS(4, 3)), input(b, DIMS(4, 5)), input(b, DIMS(4, 2))};
+    kiln_tensor cut[3];
+    expect_ok(kiln_split(b, kiln_concat(b, 3, parts, 1), 1, 3, (size_t[]){3, 5, 2}, cut));
+    for (size_t i = 0; i < 3; i++)
+        check_read(b, cut[i]);
+    cr_expect_eq(cost_of(b).launches, 0u);
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* A chain of updates of a value that nobody else reads runs in its memory. */
+Test(ops_place, updates_run_in_place)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = input(b, DIMS(64, 64)), p = input(b, DIMS(64, 1));
+    kiln_tensor state = kiln_matmul(b, x, x);
+    for (int64_t i = 0; i < 10; i++)
+        state = kiln_place(b, state, kiln_scale(b, p, (double)i), (int64_t[]){0, 3 * i}, NULL);
+    check_read(b, kiln_sum(b, state, 1, (int[]){1}, 0));
+    size_t product = 1;
+    cr_expect_leq(cost_of(b).launches, product + 10 + 1);
+    cr_expect_leq(cost_of(b).unshared_bytes, 4u * (2 * 64 * 64 + 64 + 64) + 4096);
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* Neither an imported buffer nor one that a base is exported to changes. */
+Test(ops_place, buffers_stay_as_they_are)
+{
+    float content[12], placed[12], wanted[12];
+    for (int i = 0; i < 12; i++)
+        wanted[i] = content[i] = (float)i;
+    wanted[4] = wanted[5] = 77;
+    kiln_context *context = open_context();
+    kiln_buffer *buffer = make_buffer(context, 12, content), *copy = make_buffer(context, 12, NULL);
+    kiln_buffer *result = make_buffer(context, 12, NULL);
+    kiln_batch *b = kiln_batch_create(context);
+    kiln_tensor x = kiln_import(b, buffer);
+    kiln_tensor y = kiln_place(b, x, kiln_fill(b, KILN_F32, DIMS(2), 77), (int64_t[]){4}, NULL);
+    expect_ok(kiln_export(b, y, result));
+    expect_ok(kiln_read(b, y, placed, sizeof placed));
+    expect_ok(kiln_export(b, kiln_place(b, kiln_add(b, x, x), x, (int64_t[]){0}, NULL), copy));
+    run_batch(b);
+    run_batch(b);
+    expect_buffer(buffer, 12, content);
+    expect_buffer(copy, 12, content);
+    expect_buffer(result, 12, wanted);
+    cr_expect_arr_eq(placed, wanted, sizeof wanted);
+    kiln_batch_release(b);
+    kiln_buffer_release(buffer);
+    kiln_buffer_release(copy);
+    kiln_buffer_release(result);
+    close_context(context);
+}
