@@ -14,6 +14,7 @@
 #include <kiln/context.h>
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
+#include <kiln/gradient.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>
 #include <kiln/now.h>

@@ -121,6 +121,11 @@ uint32_t kiln__tensor_index(kiln_tensor tensor)
     return (uint32_t)tensor.id - 1;
 }
 
+kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index)
+{
+    return (kiln_tensor){(uint64_t)batch->serial << 32 | (index + 1)};
+}
+
 const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
                                           const char *operand)
 {
@@ -150,7 +155,7 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
         return (kiln_tensor){0};
     }
     batch->operations += !kiln__node_is_input(node) && node->kind != KILN__CONSTANT;
-    return (kiln_tensor){(uint64_t)batch->serial << 32 | (index + 1)};
+    return kiln__batch_tensor(batch, index);
 }
 
 /* ---- running ---- */

@@ -29,6 +29,9 @@ uint32_t kiln__tensor_index(kiln_tensor tensor);
 /* Wait for the latest run: CL_SUCCESS, or what became of it. */
 cl_int kiln__batch_await(const kiln_batch *batch);
 
+/* The tensor of node number `index`. */
+kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
+
 /* Append a node and name it. */
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
 

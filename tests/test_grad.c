@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of every row and kind by finite differences; no device. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/check.h"
+#include "support/context.h"
+#include "support/gradient.h"
+#include "support/graph.h"
+
+#define TIGHT 1e-6
+
+static kiln_tensor input(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return check_input(batch, KILN_F32, rank, dims, CHECK_PLAIN);
+}
+
+static kiln_tensor positive(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return check_input(batch, KILN_F32, rank, dims, CHECK_POSITIVE);
+}
+
+/* One result of n inputs. */
+static void expect_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const kiln_tensor *inputs)
+{
+    check_gradient(batch, y, n, inputs, TIGHT, NULL);
+    check_end(batch);
+}
+
+/* ---- elementwise ---- */
+
+static bool takes_floats(unsigned op)
+{
+    if (op == KILN__OP_maximum || op == KILN__OP_minimum || op == KILN__OP_abs ||
+        op == KILN__OP_relu || op == KILN__OP_gelu)
+        return false; /* to be written with comparisons */
+    return kiln__types_accept((enum kiln__types)kiln__elementwise_rows[op].types, KILN_F32);
+}
+
+/* First derivatives, and differences of first derivatives for second ones. Positive operands are
+ * in every row's domain. */
+static void every_row(enum check_values values)
+{
+    for (unsigned op = 0; op < KILN__OP_COUNT; op++) {
+        if (!takes_floats(op))
+            continue;
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor operands[3], first[3];
+        for (unsigned k = 0; k < 3; k++)
+            operands[k] = check_input(batch, KILN_F32, DIMS(7), values);
+        kiln_tensor y = check_elementwise(batch, op, operands);
+        size_t arity = kiln__elementwise_rows[op].arity;
+        cr_log_info("%s", kiln__elementwise_rows[op].name);
+        check_gradient(batch, y, arity, operands, TIGHT, first);
+        for (size_t k = 0; k < arity; k++)
+            check_gradient(batch, first[k], arity, operands, TIGHT, NULL);
+        check_end(batch);
+    }
+}
+
+Test(grad, every_row_and_its_second_derivative)
+{
+    every_row(CHECK_POSITIVE);
+}
+
+/* Rows whose domain is all numbers, on both sides of 0. */
+Test(grad, rows_below_zero)
+{
+    static const unsigned rows[] = {KILN__OP_add,     KILN__OP_sub,    KILN__OP_mul, KILN__OP_div,
+                                    KILN__OP_neg,     KILN__OP_square, KILN__OP_exp, KILN__OP_tanh,
+                                    KILN__OP_sigmoid, KILN__OP_swish};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor operands[3] = {input(batch, DIMS(11)), input(batch, DIMS(11)),
+                                   input(batch, DIMS(11))};
+        expect_gradient(batch, check_elementwise(batch, rows[i], operands),
+                        kiln__elementwise_rows[rows[i]].arity, operands);
+    }
+}
+
+/* Operands that were repeated get the sum. */
+Test(grad, broadcast_operands)
+{
+    static const struct {
+        size_t rank, dims[3];
+    } shapes[] = {{0, {0}},       {1, {1}},       {1, {3}},       {2, {2, 3}},
+                  {2, {2, 1}},    {2, {1, 3}},    {3, {5, 2, 3}}, {3, {5, 1, 3}},
+                  {3, {1, 1, 1}}, {3, {5, 2, 1}}, {3, {1, 2, 3}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
+            kiln_batch *batch = imagined_batch();
+            kiln_tensor x[2] = {input(batch, shapes[i].rank, shapes[i].dims),
+                                positive(batch, shapes[j].rank, shapes[j].dims)};
+            expect_gradient(batch, kiln_div(batch, x[0], x[1]), 2, x);
+        }
+}
+
+/* ---- reductions ---- */
+
+Test(grad, every_reduction)
+{
+    static const struct {
+        size_t count;
+        int axes[3];
+    } cases[] = {{0, {0}}, {1, {0}}, {1, {1}}, {1, {2}}, {2, {0, 2}}, {2, {1, 2}}, {3, {0, 1, 2}}};
+    for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            if (kiln__reduce_rows[op].indexed || op == KILN__REDUCE_max || op == KILN__REDUCE_min)
+                continue;
+            kiln_batch *batch = imagined_batch();
+            kiln_tensor x = positive(batch, DIMS(2, 3, 4));
+            kiln_tensor y = check_reduction(batch, op, kiln_square(batch, x), cases[i].count,
+                                            cases[i].count ? cases[i].axes : NULL, (int)i & 1);
+            cr_log_info("%s, case %zu", kiln__reduce_rows[op].name, i);
+            expect_gradient(batch, y, 1, &x);
+        }
+}
+
+/* ---- movement ---- */
+
+Test(grad, reshape_transpose_broadcast)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = input(batch, DIMS(2, 3, 4));
+    kiln_tensor y = kiln_reshape(batch, kiln_square(batch, x), DIMS(4, 6));
+    expect_gradient(batch, y, 1, &x);
+
+    static const size_t orders[][3] = {{0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}, {1, 0, 2}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        batch = imagined_batch();
+        x = input(batch, DIMS(2, 3, 4));
+        y = kiln_transpose(batch, kiln_square(batch, x), orders[i]);
+        expect_gradient(batch, y, 1, &x);
+    }
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(3, 1));
+    y = kiln_broadcast(batch, kiln_square(batch, x), DIMS(2, 3, 4));
+    expect_gradient(batch, kiln_transpose(batch, y, NULL), 1, &x);
+}
+
+/* ---- products ---- */
+
+Test(grad, matmul)
+{
+    static const struct {
+        size_t a_rank, a[4], b_rank, b[4];
+        int transpose_a, transpose_b;
+    } cases[] = {
+        {2, {3, 4}, 2, {4, 5}, 0, 0},       {2, {4, 3}, 2, {4, 5}, 1, 0},
+        {2, {3, 4}, 2, {5, 4}, 0, 1},       {2, {4, 3}, 2, {5, 4}, 1, 1},
+        {3, {2, 3, 4}, 2, {4, 5}, 0, 0},    {2, {3, 4}, 3, {2, 4, 5}, 0, 0},
+        {3, {2, 3, 4}, 3, {2, 5, 4}, 0, 1}, {4, {2, 1, 3, 4}, 3, {3, 4, 2}, 0, 0},
+        {3, {1, 3, 4}, 3, {2, 4, 1}, 0, 0}, {2, {1, 1}, 2, {1, 1}, 0, 0},
+        {4, {2, 3, 1, 4}, 2, {1, 4}, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x[2] = {input(batch, cases[i].a_rank, cases[i].a),
+                            input(batch, cases[i].b_rank, cases[i].b)};
+        kiln_tensor y =
+            kiln_matmul_transposed(batch, x[0], cases[i].transpose_a, x[1], cases[i].transpose_b);
+        kiln_tensor first[2];
+        check_gradient(batch, y, 2, x, TIGHT, first);
+        check_gradient(batch, first[0], 2, x, TIGHT, NULL);
+        check_gradient(batch, first[1], 2, x, TIGHT, NULL);
+        check_end(batch);
+    }
+}
+
+Test(grad, vectors_in_products)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x[2] = {input(batch, DIMS(4)), input(batch, DIMS(4, 3))};
+    expect_gradient(batch, kiln_matmul(batch, x[0], x[1]), 2, x);
+    batch = imagined_batch();
+    kiln_tensor v[2] = {input(batch, DIMS(5)), input(batch, DIMS(5))};
+    expect_gradient(batch, kiln_dot(batch, v[0], v[1]), 2, v);
+}
+
+/* ---- the walk ---- */
+
+/* A value that is used many times gets the sum of what its users give. */
+Test(grad, many_users)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = positive(batch, DIMS(2, 3));
+    kiln_tensor e = kiln_exp(batch, kiln_neg(batch, x));
+    kiln_tensor row = kiln_sum(batch, e, 1, (int[]){1}, 1);
+    kiln_tensor y = kiln_add(batch, kiln_mul(batch, e, e), kiln_div(batch, e, row));
+    y = kiln_sub(batch, y, kiln_mul(batch, x, kiln_log(batch, row)));
+    expect_gradient(batch, y, 1, &x);
+}
+
+/* Gradients by values in between, one of which depends on the other. */
+Test(grad, computed_inputs)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = positive(batch, DIMS(3));
+    kiln_tensor middle = kiln_square(batch, x), y = kiln_exp(batch, middle), g[3];
+    kiln_tensor loss = kiln_sum(batch, y, 0, NULL, 0);
+    kiln_grad(batch, loss, (kiln_tensor[]){middle, x, loss}, 3, g);
+    double *by_middle = check_values(batch, g[0]), *by_x = check_values(batch, g[1]);
+    double *by_loss = check_values(batch, g[2]), *wanted = check_values(batch, y);
+    double *at = check_values(batch, x);
+    for (size_t i = 0; i < 3; i++) {
+        cr_expect_float_eq(by_middle[i], wanted[i], 1e-12);
+        cr_expect_float_eq(by_x[i], wanted[i] * 2 * at[i], 1e-9);
+    }
+    cr_expect_eq(by_loss[0], 1);
+    free(by_middle), free(by_x), free(by_loss), free(wanted), free(at);
+    check_end(batch);
+}
+
+/* The gradient by a repeated matrix itself, not only by the matrix. */
+Test(grad, repeated_operand_is_an_input)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor a = input(batch, DIMS(2, 3, 4)), b = input(batch, DIMS(4, 5)), g[2];
+    kiln_tensor repeated = kiln_broadcast(batch, b, DIMS(2, 4, 5));
+    kiln_tensor loss = kiln_sum(batch, kiln_matmul(batch, a, repeated), 0, NULL, 0);
+    expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){repeated, b}, 2, g));
+    double *each = check_values(batch, g[0]), *both = check_values(batch, g[1]);
+    for (size_t i = 0; i < 20; i++)
+        cr_expect_float_eq(each[i] + each[20 + i], both[i], 1e-9);
+    cr_expect_neq(each[0], 0);
+    free(each), free(both);
+    check_end(batch);
+}
+
+static void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count)
+{
+    kiln_type type;
+    size_t rank, dims[KILN_MAX_RANK], found = 1;
+    expect_ok(kiln_tensor_shape(batch, gradient, &type, &rank, dims));
+    for (size_t d = 0; d < rank; d++)
+        found *= dims[d];
+    cr_expect_eq(type, KILN_F32);
+    cr_expect_eq(found, count);
+    double *values = check_values(batch, gradient);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(values[i], 0);
+    free(values);
+}
+
+/* What the loss does not depend on, or only through integers, gets zeros. */
+Test(grad, no_dependence)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = positive(batch, DIMS(2, 3)), other = positive(batch, DIMS(5)), g[3];
+    kiln_tensor scalar = positive(batch, SCALAR);
+    kiln_tensor whole = kiln_cast(batch, kiln_cast(batch, x, KILN_I32), KILN_F32);
+    kiln_tensor best = kiln_cast(batch, kiln_argmax(batch, x, 0, NULL, 0), KILN_F32);
+    kiln_tensor loss = kiln_add(batch, kiln_sum(batch, whole, 0, NULL, 0), best);
+    expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, other, scalar}, 3, g));
+    expect_zeros(batch, g[0], 6);
+    expect_zeros(batch, g[1], 5);
+    expect_zeros(batch, g[2], 1);
+    check_end(batch);
+}
+
+Test(grad, nothing_and_one_element)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = positive(batch, DIMS(0, 3)), v = positive(batch, DIMS(1, 1)), g[2];
+    kiln_tensor loss =
+        kiln_add(batch, kiln_sum(batch, kiln_exp(batch, x), 0, NULL, 0), kiln_square(batch, v));
+    expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, v}, 2, g));
+    expect_zeros(batch, g[0], 0);
+    double *by_v = check_values(batch, g[1]), *at = check_values(batch, v);
+    cr_expect_float_eq(by_v[0], 2 * at[0], 1e-12);
+    free(by_v), free(at);
+    expect_ok(kiln_grad(batch, loss, NULL, 0, NULL));
+    check_end(batch);
+}
+
+/* Two layers with all that training has. */
+Test(grad, network)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = input(batch, DIMS(5, 4)), target = input(batch, DIMS(5, 3));
+    kiln_tensor p[4] = {input(batch, DIMS(4, 6)), input(batch, DIMS(6)), input(batch, DIMS(6, 3)),
+                        input(batch, DIMS(3))};
+    kiln_tensor h = kiln_tanh(batch, kiln_add(batch, kiln_matmul(batch, x, p[0]), p[1]));
+    kiln_tensor z = kiln_add(batch, kiln_matmul(batch, h, p[2]), p[3]);
+    kiln_tensor e = kiln_exp(batch, z);
+    kiln_tensor s = kiln_div(batch, e, kiln_sum(batch, e, 1, (int[]){1}, 1));
+    kiln_tensor loss = kiln_mean(batch, kiln_square(batch, kiln_sub(batch, s, target)), 0, NULL, 0);
+    expect_gradient(batch, loss, 4, p);
+}
+
+/* ---- misuse ---- */
+
+static void expect_refusal(kiln_batch *batch, kiln_status status, const char *sentence,
+                           const kiln_tensor *out, size_t n)
+{
+    cr_expect_eq(kiln_batch_status(batch), status);
+    cr_expect_str_eq(kiln_batch_error(batch), sentence);
+    for (size_t i = 0; i < n; i++)
+        cr_expect_eq(out[i].id, 0);
+    check_end(batch);
+}
+
+Test(grad, misuse)
+{
+    kiln_batch *batch = imagined_batch(), *another = imagined_batch();
+    kiln_tensor foreign = input(another, DIMS(3));
+    kiln_tensor x = input(batch, DIMS(3)), g[2] = {{7}, {7}};
+    kiln_grad(batch, x, &x, 1, g);
+    expect_refusal(batch, KILN_SHAPE_MISMATCH,
+                   "kiln_grad: loss has shape [3], and a gradient is one of a single element; sum "
+                   "it",
+                   g, 1);
+
+    batch = imagined_batch();
+    x = check_input(batch, KILN_I32, DIMS(1), CHECK_PLAIN);
+    kiln_grad(batch, x, &x, 1, g);
+    expect_refusal(batch, KILN_TYPE_MISMATCH, "kiln_grad: loss is i32, and only f32 has a gradient",
+                   g, 1);
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(1));
+    g[1] = check_input(batch, KILN_I32, DIMS(1), CHECK_PLAIN);
+    kiln_grad(batch, x, (kiln_tensor[]){x, g[1]}, 2, g);
+    expect_refusal(batch, KILN_TYPE_MISMATCH,
+                   "kiln_grad: inputs[1] is i32, and only f32 has a gradient", g, 2);
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(1));
+    kiln_grad(batch, x, &foreign, 1, g);
+    expect_refusal(batch, KILN_INVALID_HANDLE,
+                   "kiln_grad: operand inputs[0] is a tensor of another batch, or of this one "
+                   "before a reset",
+                   g, 1);
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(1));
+    kiln_grad(batch, (kiln_tensor){0}, &x, 1, g);
+    expect_refusal(batch, KILN_INVALID_HANDLE, "kiln_grad: operand loss is the empty tensor", g, 1);
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(1));
+    kiln_grad(batch, x, NULL, 1, g);
+    expect_refusal(batch, KILN_INVALID_ARGUMENT, "kiln_grad: inputs is NULL", g, 1);
+
+    batch = imagined_batch();
+    x = input(batch, DIMS(1));
+    kiln_grad(batch, x, &x, 1, NULL);
+    expect_refusal(batch, KILN_INVALID_ARGUMENT, "kiln_grad: out is NULL", NULL, 0);
+
+    cr_expect_eq(kiln_grad(NULL, x, &x, 1, g), KILN_INVALID_ARGUMENT);
+    cr_expect_str_eq(kiln_last_error(), "kiln_grad: batch is NULL");
+    kiln_batch_release(another);
+}
