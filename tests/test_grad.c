@@ -30,52 +30,95 @@ static void expect_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const ki
 
 /* ---- elementwise ---- */
 
-static bool takes_floats(unsigned op)
+static bool gives_floats(const struct kiln__elementwise_row *row)
 {
-    if (op == KILN__OP_maximum || op == KILN__OP_minimum || op == KILN__OP_abs ||
-        op == KILN__OP_relu || op == KILN__OP_gelu)
-        return false; /* to be written with comparisons */
-    return kiln__types_accept((enum kiln__types)kiln__elementwise_rows[op].types, KILN_F32);
+    return kiln__types_result((enum kiln__types)row->types, KILN_F32) == KILN_F32;
 }
 
-/* First derivatives, and differences of first derivatives for second ones. Positive operands are
- * in every row's domain. */
-static void every_row(enum check_values values)
+/* The operands of a row; those that have a gradient come first in `inputs`. */
+static size_t make_operands(kiln_batch *batch, const struct kiln__elementwise_row *row,
+                            enum check_values values, kiln_tensor *operands, kiln_tensor *inputs)
 {
-    for (unsigned op = 0; op < KILN__OP_COUNT; op++) {
-        if (!takes_floats(op))
-            continue;
-        kiln_batch *batch = imagined_batch();
-        kiln_tensor operands[3], first[3];
-        for (unsigned k = 0; k < 3; k++)
-            operands[k] = check_input(batch, KILN_F32, DIMS(7), values);
-        kiln_tensor y = check_elementwise(batch, op, operands);
-        size_t arity = kiln__elementwise_rows[op].arity;
-        cr_log_info("%s", kiln__elementwise_rows[op].name);
-        check_gradient(batch, y, arity, operands, TIGHT, first);
-        for (size_t k = 0; k < arity; k++)
-            check_gradient(batch, first[k], arity, operands, TIGHT, NULL);
-        check_end(batch);
+    size_t count = 0;
+    for (unsigned k = 0; k < row->tensors; k++) {
+        kiln_type type = kiln__types_operand((enum kiln__types)row->types, k, KILN_F32);
+        operands[k] = check_input(batch, type, DIMS(7), type == KILN_F32 ? values : CHECK_FEW);
+        if (type == KILN_F32)
+            inputs[count++] = operands[k];
     }
+    return count;
 }
 
+/* First derivatives, and differences of first derivatives for second ones. */
+static void check_row(unsigned op, enum check_values values)
+{
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor operands[3], inputs[3], first[3];
+    size_t count = make_operands(batch, row, values, operands, inputs);
+    kiln_tensor y = check_elementwise(batch, op, operands);
+    cr_log_info("%s", row->name);
+    check_gradient(batch, y, count, inputs, TIGHT, first);
+    for (size_t k = 0; k < count; k++)
+        check_gradient(batch, first[k], count, inputs, TIGHT, NULL);
+    check_end(batch);
+}
+
+/* Positive operands are in every row's domain. */
 Test(grad, every_row_and_its_second_derivative)
 {
-    every_row(CHECK_POSITIVE);
+    for (unsigned op = 0; op < KILN__OP_COUNT; op++)
+        if (gives_floats(&kiln__elementwise_rows[op]) && op != KILN__OP_gelu)
+            check_row(op, CHECK_POSITIVE);
 }
 
-/* Rows whose domain is all numbers, on both sides of 0. */
+/* Not defined, or infinite, for some numbers below 0. */
+static bool is_picky(unsigned op)
+{
+    return op == KILN__OP_log || op == KILN__OP_sqrt || op == KILN__OP_rsqrt;
+}
+
+/* The others on both sides of 0. */
 Test(grad, rows_below_zero)
 {
-    static const unsigned rows[] = {KILN__OP_add,     KILN__OP_sub,    KILN__OP_mul, KILN__OP_div,
-                                    KILN__OP_neg,     KILN__OP_square, KILN__OP_exp, KILN__OP_tanh,
-                                    KILN__OP_sigmoid, KILN__OP_swish};
+    for (unsigned op = 0; op < KILN__OP_COUNT; op++)
+        if (gives_floats(&kiln__elementwise_rows[op]) && !is_picky(op) && op != KILN__OP_gelu)
+            check_row(op, CHECK_PLAIN);
+}
+
+/* The reference's value of one gradient, element by element. */
+static void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t count,
+                            const double *wanted)
+{
+    double *found = check_values(batch, tensor);
+    for (size_t i = 0; i < count; i++)
+        cr_expect(fabs(found[i] - wanted[i]) <= 1e-6 * (1 + fabs(wanted[i])),
+                  "element %zu is %.9g, not %.9g", i, found[i], wanted[i]);
+    free(found);
+}
+
+/* Where two candidates are equal, and at kinks: PyTorch 2.1's answers. */
+Test(grad, kinks)
+{
+    static const float at[] = {-1, -0.0f, 0, 2}, other[] = {-1, 1, 0, 1};
+    static const struct {
+        unsigned op;
+        double by_a[4], by_b[4];
+    } rows[] = {
+        {KILN__OP_abs, {-1, 0, 0, 1}, {0}},
+        {KILN__OP_relu, {0, 0, 0, 1}, {0}},
+        {KILN__OP_maximum, {0.5, 0, 0.5, 1}, {0.5, 1, 0.5, 0}},
+        {KILN__OP_minimum, {0.5, 1, 0.5, 0}, {0.5, 0, 0.5, 1}},
+    };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kiln_batch *batch = imagined_batch();
-        kiln_tensor operands[3] = {input(batch, DIMS(11)), input(batch, DIMS(11)),
-                                   input(batch, DIMS(11))};
-        expect_gradient(batch, check_elementwise(batch, rows[i], operands),
-                        kiln__elementwise_rows[rows[i]].arity, operands);
+        kiln_tensor x[2] = {check_given(batch, KILN_F32, DIMS(4), at),
+                            check_given(batch, KILN_F32, DIMS(4), other)};
+        kiln_tensor y = check_elementwise(batch, rows[i].op, x), g[2];
+        expect_ok(kiln_grad(batch, kiln_sum(batch, y, 0, NULL, 0), x, 2, g));
+        expect_elements(batch, g[0], 4, rows[i].by_a);
+        expect_elements(batch, g[1], 4, rows[i].by_b);
+        check_end(batch);
     }
 }
 
@@ -106,7 +149,7 @@ Test(grad, every_reduction)
     } cases[] = {{0, {0}}, {1, {0}}, {1, {1}}, {1, {2}}, {2, {0, 2}}, {2, {1, 2}}, {3, {0, 1, 2}}};
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            if (kiln__reduce_rows[op].indexed || op == KILN__REDUCE_max || op == KILN__REDUCE_min)
+            if (kiln__reduce_rows[op].indexed)
                 continue;
             kiln_batch *batch = imagined_batch();
             kiln_tensor x = positive(batch, DIMS(2, 3, 4));
@@ -115,6 +158,29 @@ Test(grad, every_reduction)
             cr_log_info("%s, case %zu", kiln__reduce_rows[op].name, i);
             expect_gradient(batch, y, 1, &x);
         }
+}
+
+/* Equal candidates share evenly, as PyTorch's amax and amin; a product goes on past its zeros. */
+Test(grad, reductions_of_special_values)
+{
+    static const float x[] = {1, 3, 3, 3, 2, 0, 5, 0, 4, 2, 0, 3};
+    static const struct {
+        unsigned op;
+        double wanted[12];
+    } rows[] = {
+        {KILN__REDUCE_max, {0, 1. / 3, 1. / 3, 1. / 3, 0, 0, 1, 0, 1, 0, 0, 0}},
+        {KILN__REDUCE_min, {1, 0, 0, 0, 0, 0.5, 0, 0.5, 0, 0, 1, 0}},
+        {KILN__REDUCE_product, {27, 9, 9, 9, 0, 0, 0, 0, 0, 0, 24, 0}},
+        {KILN__REDUCE_mean, {.25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor a = check_given(batch, KILN_F32, DIMS(3, 4), x), g;
+        kiln_tensor y = check_reduction(batch, rows[i].op, a, 1, (int[]){1}, 0);
+        expect_ok(kiln_grad(batch, kiln_sum(batch, y, 0, NULL, 0), &a, 1, &g));
+        expect_elements(batch, g, 12, rows[i].wanted);
+        check_end(batch);
+    }
 }
 
 /* ---- movement ---- */

@@ -15,9 +15,12 @@ static const kiln_tensor none = {0};
 
 /* ---- elementwise ---- */
 
+/* As many columns as the row has operands; numbers need none. */
 #define BY_1(by_a) by_a
 #define BY_2(by_a, by_b) k == 0 ? (by_a) : (by_b)
 #define BY_3(by_a, by_b, by_c) k == 0 ? (by_a) : k == 1 ? (by_b) : (by_c)
+#define COUNTED(by_a, by_b, by_c, count, ...) count
+#define BY(...) COUNTED(__VA_ARGS__, BY_3, BY_2, BY_1, )(__VA_ARGS__)
 
 /* What flows to operand k: only that operand's expression is recorded. */
 static kiln_tensor derivative(kiln_batch *batch, enum kiln__elementwise op, unsigned k,
@@ -28,7 +31,7 @@ static kiln_tensor derivative(kiln_batch *batch, enum kiln__elementwise op, unsi
     switch (op) {
 #define KILN_OP(name, arity, text, types, cost, ulp, device, host, ...)                            \
     case KILN__OP_##name:                                                                          \
-        return BY_##arity(__VA_ARGS__);
+        return BY(__VA_ARGS__);
 #define KILN_OP_INTERNAL KILN_OP
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL
@@ -71,8 +74,7 @@ static size_t read_mask(uint64_t mask, int axes[KILN_MAX_RANK])
 }
 
 /* A reduction over the axes of a mask, which stay as 1. A mask without axes reduces nothing. */
-__attribute__((unused)) static kiln_tensor reduce(kiln_batch *batch, enum kiln__reduction op,
-                                                  kiln_tensor x, uint64_t mask)
+static kiln_tensor reduce(kiln_batch *batch, enum kiln__reduction op, kiln_tensor x, uint64_t mask)
 {
     int axes[KILN_MAX_RANK];
     size_t count = read_mask(mask, axes);
@@ -81,11 +83,13 @@ __attribute__((unused)) static kiln_tensor reduce(kiln_batch *batch, enum kiln__
 
 #define REDUCE(name, value) reduce(batch, KILN__REDUCE_##name, value, mask)
 #define N kiln_constant(batch, KILN_F32, count)
+#define ONE_IF_0(x) OP(where, OP(equal, x, K(0)), K(1), K(0))
+#define ONE_FOR_0(x) OP(where, OP(equal, x, K(0)), K(1), x)
 
 static kiln_tensor reduce_derivative(kiln_batch *batch, enum kiln__reduction op, uint64_t mask,
                                      double count, kiln_tensor x, kiln_tensor y, kiln_tensor g)
 {
-    (void)x, (void)y, (void)mask;
+
     switch (op) {
 #define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end,     \
                     by_x)                                                                          \
