@@ -67,6 +67,7 @@ NATIVE(log1p)
 NATIVE(tanh)
 NATIVE(erf)
 NATIVE(erfc)
+NATIVE(acos)
 #endif
 #if defined(KILN_NATIVE_MATH) || defined(KILN_NO_FMA)
 #define KILN_NATIVE_LONG
@@ -85,9 +86,17 @@ static inline F FN(pow)(F x, F y)
 #define FMA fma
 #endif
 
+#ifdef KILN_NEED_FMA
+static inline F FN(fma)(F a, F b, F c)
+{
+    return FMA(a, b, c);
+}
+#endif
+
 /* ---- exp and its relatives ---- */
 
-#if defined(KILN_NEED_SWISH) || defined(KILN_NEED_GELU) || !defined(KILN_NATIVE_MATH)
+#if defined(KILN_NEED_SWISH) || defined(KILN_NEED_GELU) || defined(KILN_NEED_GELU_TANH) ||         \
+    !defined(KILN_NATIVE_MATH)
 /* exp(x + low) as p * *half1 * *half2, p in 0.7 to 1.42 and the halves powers of two. Multiplied in
  * that order the product overflows to infinity and underflows gradually, and a factor can come in
  * between while nothing has been lost. low: a correction far below x's last place, or 0.
@@ -290,15 +299,16 @@ static inline F FN(softplus)(F x)
 
 /* ---- the error function and gelu ---- */
 
-#if defined(KILN_NEED_ERFC) || defined(KILN_NEED_GELU)
-/* What a * a lost by rounding to square. */
-static inline F FN(square_rest)(F a, F square)
+#if defined(KILN_NEED_ERFC) || defined(KILN_NEED_GELU) || defined(KILN_NEED_GELU_TANH)
+/* What a * b lost by rounding to product. */
+static inline F FN(product_rest)(F a, F b, F product)
 {
 #ifdef KILN_NO_FMA
-    F high = AS_F(AS_I(a) & (int)0xfffff000), low = a - high; /* T. J. Dekker */
-    return ((high * high - square) + 2.0f * high * low) + low * low;
+    F ah = AS_F(AS_I(a) & (int)0xfffff000), al = a - ah; /* T. J. Dekker */
+    F bh = AS_F(AS_I(b) & (int)0xfffff000), bl = b - bh;
+    return (((ah * bh - product) + ah * bl) + al * bh) + al * bl;
 #else
-    return fma(a, a, -square);
+    return fma(a, b, -product);
 #endif
 }
 #endif
@@ -351,7 +361,7 @@ static inline F FN(erfc)(F x)
     r = FMA(r, q, C(1.07400692f));
     F half1, half2;
     F square = a * a;
-    F p = FN(exp_parts)(-square, -FN(square_rest)(a, square), &half1, &half2);
+    F p = FN(exp_parts)(-square, -FN(product_rest)(a, a, square), &half1, &half2);
     F tail = p * (r * t) * half1 * half2;
     return x < 0.0f ? 2.0f - tail : tail;
 }
@@ -377,7 +387,7 @@ static inline F FN(gelu)(F x)
     r = FMA(r, q, C(0.729083657f));
     F half1, half2;
     F square = a * a;
-    F p = FN(exp_parts)(-0.5f * square, -0.5f * FN(square_rest)(a, square), &half1, &half2);
+    F p = FN(exp_parts)(-0.5f * square, -0.5f * FN(product_rest)(a, a, square), &half1, &half2);
     F tail = p * (r * t) * half1;
     F left = -a * tail * half2; /* a first: the tail alone may be denormal */
     F right = x * FMA(-tail, half2, C(1.0f));
@@ -385,7 +395,30 @@ static inline F FN(gelu)(F x)
 }
 #endif
 
-/* ---- sine and cosine ---- */
+#ifdef KILN_NEED_GELU_TANH
+/* x / (1 + exp(-u)), u = x (k + l x^2), which is x (1 + tanh(u / 2)) / 2. Far left exp() multiplies
+ * the relative error of u by u, hence u and all that leads to it come with what rounding lost. */
+static inline F FN(gelu_tanh)(F x)
+{
+    F a = fabs(x);
+    a = a > 11.0f ? C(11.0f) : a;
+    F square = a * a, k = C(1.59576917f), l = C(0.0713548139f);
+    F p = l * square;
+    F p_rest = FN(product_rest)(l, square, p);
+    p_rest += l * FN(product_rest)(a, a, square) + 2.3988324e-09f * square;
+    F t = k + p, back = t - k; /* D. E. Knuth's sum */
+    F t_rest = ((k - (t - back)) + (p - back)) + (p_rest + -4.53406804e-08f);
+    F u = a * t;
+    F u_rest = FN(product_rest)(a, t, u) + a * t_rest;
+    F half1, half2;
+    p = FN(exp_parts)(-u, -u_rest, &half1, &half2);
+    F left = x < -11.0f ? C(-11.0f) : x; /* 0, not NaN, at -infinity */
+    F y = (x < 0.0f ? left * p * half1 : x) / FMA(p * half1, half2, C(1.0f));
+    return x < 0.0f ? y * half2 : y;
+}
+#endif
+
+/* ---- sine and cosine, arc cosine ---- */
 
 #if (defined(KILN_NEED_SIN) || defined(KILN_NEED_COS)) && !defined(KILN_NATIVE_LONG)
 #ifndef KILN_TWO_OVER_PI
@@ -473,6 +506,26 @@ static inline F FN(cos)(F x)
     I quadrant = (I)(1);
     F r = FN(reduce_angle)(x, &quadrant);
     return FN(sin_quadrant)(r, quadrant);
+}
+#endif
+
+#if defined(KILN_NEED_ACOS) && !defined(KILN_NATIVE_MATH)
+/* pi/2 - asin(x) in the middle, 2 asin(sqrt((1 - |x|) / 2)) at the right end, pi less that at the
+ * left one; asin(r) = r + r^3 P(r^2) to 1/2, a fit of degree 11, 0.08 ulp. */
+static inline F FN(acos)(F x)
+{
+    F a = fabs(x);
+    I end = a > 0.5f;
+    F s = end != 0 ? FMA(C(-0.5f), a, C(0.5f)) : a * a;
+    F r = end != 0 ? sqrt(s) : a;
+    F p = FMA(C(0.042157013f), s, C(0.0241855029f));
+    p = FMA(p, s, C(0.0454690196f));
+    p = FMA(p, s, C(0.0749531016f));
+    p = FMA(p, s, C(0.166667521f));
+    p = FMA(r * s, p, r);
+    F right = 2.0f * p, left = 3.14159274f - (right + 8.742278e-8f);
+    F near = 1.57079637f - ((x < 0.0f ? -p : p) + 4.371139e-8f);
+    return end != 0 ? (x < 0.0f ? left : right) : near;
 }
 #endif
 

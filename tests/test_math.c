@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accuracy of every floating row with one operand over a dense sample of all floats, against
+/* The accuracy of every floating row with one tensor over a dense sample of all floats, against
  * the host in double. KILN_MATH_STEP=1 takes every float there is; the default is every 4096th. */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -23,7 +23,7 @@ struct worst {
 static bool is_tested(unsigned op)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
-    return row->arity == 1 && row->types == KILN__FLOATING;
+    return row->tensors == 1 && row->types == KILN__FLOATING;
 }
 
 /* 0 where a flushed denormal explains the difference, infinity where nothing does. */
@@ -42,10 +42,11 @@ static double error_of(double wanted, float found)
 static void judge(unsigned op, size_t count, const float *x, const float *y, struct worst *worst)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    const double first = check_number(KILN_F32, 0), second = check_number(KILN_F32, 1);
     for (size_t i = 0; i < count; i++) {
         if (check_denormal() > 0 && fabsf(x[i]) < FLT_MIN)
             continue;
-        double error = error_of(row->host((double)x[i], 0, 0, false), y[i]);
+        double error = error_of(row->host((double)x[i], first, second, false), y[i]);
         if (error > row->max_ulp)
             worst->wrong++;
         if (error > worst->ulp)
@@ -118,10 +119,11 @@ Test(math, dense_sample, .timeout = 36000)
 /* Near where a function changes its form, or nearly cancels, every float counts. */
 Test(math, dense_around)
 {
-    static const float centres[] = {1.0f,    0.5f,           2.0f,  1.41421356f, 0.70710678f,
-                                    0.0625f, 0.00024414062f, -1.0f, -0.5f,       -5.0f,
-                                    -10.0f,  -13.0f,         10.0f, 20.0f,       88.0f,
-                                    -87.0f,  0.34657359f,    3.93f, 9.01f,       0x1p-126f};
+    static const float centres[] = {
+        1.0f,         0.5f,     2.0f,        1.41421356f, 0.70710678f, 0.0625f,   0.00024414062f,
+        -1.0f,        -0.5f,    -5.0f,       -10.0f,      -13.0f,      10.0f,     20.0f,
+        88.0f,        -87.0f,   0.34657359f, 3.93f,       9.01f,       0x1p-126f, 3.14159274f,
+        -1.57079637f, 65536.0f, -11.0f,      -3.0f,       3.0f,        0.9f};
     enum { EACH = 4096, COUNT = EACH * (int)(sizeof centres / sizeof *centres) };
     struct worst worst[KILN__OP_COUNT] = {{0, 0, 0, 0}};
     float *x = malloc(COUNT * sizeof *x), *y[KILN__OP_COUNT] = {NULL};

@@ -108,6 +108,20 @@ Test(ops, refusals_say_why)
     check_close();
 }
 
+/* (1 + 2^-12)^2 - (1 + 2^-11) is what rounding the product loses. */
+Test(ops, fma_rounds_once)
+{
+    static const float a[] = {0x1.001p0f}, c[] = {-0x1.002p0f};
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_given(b, KILN_F32, DIMS(1), a);
+    const float *y = check_read(b, kiln_fma(b, x, x, check_given(b, KILN_F32, DIMS(1), c)));
+    run_batch(b);
+    bool twice = check_context()->runtime.device.traits->emulates_fma;
+    cr_expect_eq(*y, twice ? 0 : 0x1p-24f);
+    check_end(b);
+    check_close();
+}
+
 /* Numbers reach the kernel, and a mask what it masks: conditions of elements of 1 and 4 bytes,
  * stored and used in the same kernel. */
 Test(ops, masks_and_numbers)

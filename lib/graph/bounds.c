@@ -92,6 +92,10 @@ static bool is_wild(const struct kiln__node *node, const double *values, const d
 {
     switch ((enum kiln__elementwise)node->op) {
     case KILN__OP_div: return may_be_zero(values[1], errors[1]);
+    case KILN__OP_reciprocal:
+    case KILN__OP_pow: return may_be_zero(values[0], errors[0]);
+    case KILN__OP_sin:
+    case KILN__OP_cos: return errors[0] > 1; /* turns round in between */
     case KILN__OP_equal:
     case KILN__OP_not_equal: return may_be_zero(values[0] - values[1], errors[0] + errors[1]);
     case KILN__OP_logical_not: return may_be_zero(values[0], errors[0]);
@@ -101,6 +105,15 @@ static bool is_wild(const struct kiln__node *node, const double *values, const d
         return may_be_zero(values[0], errors[0]) || may_be_zero(values[1], errors[1]);
     default: return false;
     }
+}
+
+/* What rounding inside adds where the result can be far smaller than what it is made of. */
+static double inner_error(const struct kiln__node *node, const double *values)
+{
+    double product = values[0] * values[1];
+    if (node->op != KILN__OP_fma || isinf(product) || isnan(product))
+        return 0;
+    return fabs(product) >= OVERFLOW ? INFINITY : 0.5 * kiln__float_ulp(product);
 }
 
 /* Rounding leaves it as it is. */
@@ -126,7 +139,9 @@ static double elementwise_error(const struct walk *walk, const struct kiln__node
         bool wraps = centre + moved > type->highest || centre - moved < type->lowest;
         return (wraps && moved > 0) || fabs(centre) > 0x1p53 ? INFINITY : moved;
     }
-    if (isinf(centre) || isnan(centre) || (moved == 0 && row->max_ulp <= 0.5 && is_exact(centre)))
+    moved += inner_error(node, values);
+    if (isinf(moved) || isinf(centre) || isnan(centre) ||
+        (moved == 0 && row->max_ulp <= 0.5 && is_exact(centre)))
         return moved;
     return moved + row->max_ulp * kiln__float_ulp(fabs(centre) + moved) + walk->denormal;
 }

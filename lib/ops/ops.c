@@ -17,6 +17,17 @@ static double kiln__host_swish(double a)
     return a == -INFINITY ? -0.0 : a * kiln__host_sigmoid(a);
 }
 
+static double kiln__host_gelu_tanh(double a)
+{
+    double u = 0.79788456080286536 * a * (1 + 0.044715 * a * a);
+    return a == -INFINITY ? -0.0 : a / (1 + exp(-2 * u));
+}
+
+static double kiln__host_softplus(double a)
+{
+    return (a > 0 ? a : 0) + log1p(exp(-fabs(a)));
+}
+
 static double kiln__host_gelu(double a)
 {
     return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));

@@ -138,7 +138,11 @@ static kiln_tensor tamed(struct pool *pool, const struct operand *x)
 
 static bool grows(unsigned op)
 {
-    return op == KILN__OP_exp || op == KILN__OP_square || op == KILN__OP_mul;
+    static const bool rows[KILN__OP_COUNT] = {
+        [KILN__OP_exp] = true,    [KILN__OP_exp2] = true, [KILN__OP_expm1] = true,
+        [KILN__OP_square] = true, [KILN__OP_mul] = true,  [KILN__OP_pow] = true,
+        [KILN__OP_fma] = true};
+    return rows[op];
 }
 
 static kiln_tensor elementwise(struct pool *pool)
