@@ -49,10 +49,12 @@
 #ifndef TILE_MANY
 #define TILE_MANY (ROWS >= 8 ? 2 : ROWS >= 4 ? 4 : 8)
 #endif
-/* What the caller does to a finished element; by default nothing. The expression may use the
- * parameters of EPILOGUE_PARAMETERS, which starts with a comma as EPILOGUE_ARGUMENTS does. */
+/* What the caller does to a finished element, and to VECTOR elements of a row from a column on; by
+ * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
+ * a comma as EPILOGUE_ARGUMENTS does. */
 #ifndef EPILOGUE
 #define EPILOGUE(value, batch, row, column) (value)
+#define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
 #ifndef EPILOGUE_PARAMETERS
 #define EPILOGUE_PARAMETERS
@@ -103,6 +105,20 @@ INLINE void add_lines(__global const float *a, const long *start, long a_column,
     }
 }
 
+/* Write a vector of sums. Swapped, they are neighbours in a column. */
+INLINE void store_vector(vector sum, __global float *c, long batch, long row, long column,
+                         long swapped EPILOGUE_PARAMETERS)
+{
+    if (!swapped) {
+        STORE(EPILOGUE_VECTOR(sum, batch, row, column), 0, __global, c);
+        return;
+    }
+    float line[VECTOR];
+    STORE(sum, 0, __private, line);
+    for (int j = 0; j < VECTOR; j++)
+        c[j] = EPILOGUE(line[j], batch, column + j, row);
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny(__global const float *restrict a, __global const float *restrict b,
               __global float *restrict out, long m, long n, long k, long a_offset, long a_row,
@@ -133,13 +149,17 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
     for (; step < end; step++)
         add_lines(a + step * a_column, start, a_column, b + step * b_row, b_row, 1, column0,
                   vectors, last_start, sums);
+    /* Several splits come to here without an epilogue. */
+    const int whole = columns / VECTOR;
     for (int r = 0; r < m; r++) {
-        for (int j = 0; j < columns; j++) {
+        for (int v = 0; v < whole; v++)
+            store_vector(LOAD(v * ROWS + r, __local, sums), out + r * out_row + column0 + v * VECTOR,
+                         batch, (long)r, column0 + v * VECTOR, swapped EPILOGUE_ARGUMENTS);
+        for (int j = whole * VECTOR; j < columns; j++) {
             const int v = j / VECTOR;
             const long column = min(column0 + v * VECTOR, last_start);
             const float value = sums[(v * ROWS + r) * VECTOR + column0 + j - column];
-            out[r * out_row + column0 + j] =
-                item_depth >= k ? EPILOGUE_OF(value, batch, (long)r, column0 + j) : value;
+            out[r * out_row + column0 + j] = EPILOGUE_OF(value, batch, (long)r, column0 + j);
         }
     }
 }
@@ -159,12 +179,7 @@ matmul_skinny_sum(__global const float *restrict partial, __global float *restri
         vector sum = LOAD(0, __global, partial + column);
         for (long split = 1; split < splits; split++)
             sum += LOAD(0, __global, partial + split * m * n + column);
-        float line[VECTOR];
-        STORE(sum, 0, __private, line);
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            line[j] = EPILOGUE_OF(line[j], batch, row, column + j);
-        STORE(LOAD(0, __private, line), 0, __global, c + column);
+        store_vector(sum, c + column, batch, row, column, swapped EPILOGUE_ARGUMENTS);
     }
     for (; column < end; column++) {
         float sum = partial[column];

@@ -30,10 +30,12 @@
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 256
 #endif
-/* What the caller does to a finished element; by default nothing. The expression may use the
- * parameters of EPILOGUE_PARAMETERS, which starts with a comma as EPILOGUE_ARGUMENTS does. */
+/* What the caller does to a finished element, and to VECTOR elements of a row from a column on; by
+ * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
+ * a comma as EPILOGUE_ARGUMENTS does. */
 #ifndef EPILOGUE
 #define EPILOGUE(value, batch, row, column) (value)
+#define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
 #ifndef EPILOGUE_PARAMETERS
 #define EPILOGUE_PARAMETERS
@@ -169,7 +171,7 @@ INLINE void multiply_tile(__global const float *a, long row, long column, int ro
 
 /* Write a vector of sums, or as many as the row still has, added to what is there already unless
  * it is the first block of k; after the last block comes the epilogue. */
-INLINE void write_sums(float *sums, __global float *c, int count, bool first, bool last, long batch,
+INLINE void write_sums(const float *sums, __global float *c, int count, bool first, bool last, long batch,
                        long row, long column EPILOGUE_PARAMETERS)
 {
     if (count < VECTOR) {
@@ -180,12 +182,12 @@ INLINE void write_sums(float *sums, __global float *c, int count, bool first, bo
         }
         return;
     }
+    vector sum = LOAD(0, __private, sums);
     if (!first)
-        STORE(LOAD(0, __private, sums) + LOAD(0, __global, c), 0, __private, sums);
+        sum += LOAD(0, __global, c);
     if (last)
-        for (int j = 0; j < VECTOR; j++)
-            sums[j] = EPILOGUE(sums[j], batch, row, column + j);
-    STORE(LOAD(0, __private, sums), 0, __global, c);
+        sum = EPILOGUE_VECTOR(sum, batch, row, column);
+    STORE(sum, 0, __global, c);
 }
 
 INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, long c_row,

@@ -42,10 +42,12 @@
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
-/* What the caller does to a finished element; by default nothing. The expression may use the
- * parameters of EPILOGUE_PARAMETERS, which starts with a comma as EPILOGUE_ARGUMENTS does. */
+/* What the caller does to a finished element, and to four elements of a row from a column on; by
+ * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
+ * a comma as EPILOGUE_ARGUMENTS does. */
 #ifndef EPILOGUE
 #define EPILOGUE(value, batch, row, column) (value)
+#define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
 #ifndef EPILOGUE_PARAMETERS
 #define EPILOGUE_PARAMETERS
@@ -173,11 +175,7 @@ INLINE void store_quad(float4 value, __global float *c, long valid, long batch, 
                        long column EPILOGUE_PARAMETERS)
 {
     if (valid >= 4) {
-        value.x = EPILOGUE(value.x, batch, row, column);
-        value.y = EPILOGUE(value.y, batch, row, column + 1);
-        value.z = EPILOGUE(value.z, batch, row, column + 2);
-        value.w = EPILOGUE(value.w, batch, row, column + 3);
-        STORE_QUAD(value, c);
+        STORE_QUAD(EPILOGUE_VECTOR(value, batch, row, column), c);
         return;
     }
     if (valid > 0)

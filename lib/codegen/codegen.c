@@ -28,7 +28,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 {
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__text_add(name, "%s %s", launch->file, launch->options);
-    else
+    if (launch->source != KILN__SOURCE_TEMPLATE || launch->form.epilogue)
         name_group(plan, launch, name);
 }
 
@@ -44,7 +44,9 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     };
     emit.index = launch->form.wide ? "long" : "int";
     kiln__emit_prelude(&emit);
-    if (launch->source == KILN__SOURCE_MAP)
+    if (launch->source == KILN__SOURCE_TEMPLATE)
+        kiln__emit_epilogue(&emit);
+    else if (launch->source == KILN__SOURCE_MAP)
         kiln__emit_map(&emit);
     else if (launch->form.chunked)
         kiln__emit_reduce(&emit);
@@ -55,10 +57,10 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
                           struct kiln__text *source)
 {
-    if (launch->source != KILN__SOURCE_TEMPLATE) {
+    if (launch->source != KILN__SOURCE_TEMPLATE || launch->form.epilogue)
         emit_group(plan, launch, false, source);
+    if (launch->source != KILN__SOURCE_TEMPLATE)
         return;
-    }
     const char *file = kiln__kernel_text(launch->file);
     kiln__text_add_bytes(source, file, file ? strlen(file) : 0);
 }
@@ -66,8 +68,9 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text)
 {
-    if (launch->source == KILN__SOURCE_MAP || launch->source == KILN__SOURCE_REDUCE)
+    bool generated = launch->source == KILN__SOURCE_MAP || launch->source == KILN__SOURCE_REDUCE;
+    if (generated || launch->form.epilogue)
         emit_group(plan, launch, true, text);
-    else
+    if (!generated)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
 }

@@ -222,6 +222,7 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
         break;
     case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text, width); break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
+    case KILN__STEP_PRODUCT: kiln__text_add(emit->text, "value"); break;
     }
     kiln__text_add(emit->text, ";\n");
 }

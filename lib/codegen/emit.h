@@ -6,7 +6,7 @@
  *
  * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k>
  * memory and offset of store k, u0_<d> strides of a placed one; c<k> scalars; v<k> the value of
- * step k; d<d> dimensions. */
+ * step k; d<d> dimensions; `value` what a product has added up. */
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 
@@ -68,6 +68,9 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
 /* Store value `value` of `width` elements at `place`, an expression of pointer type. */
 void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
                       unsigned width, const char *place, const char *value);
+
+/* Before a file of kernels/: the steps that a product's kernel does before it stores. */
+void kiln__emit_epilogue(const struct kiln__emit *emit);
 
 /* The kernels. */
 void kiln__emit_map(const struct kiln__emit *emit);

@@ -4,8 +4,10 @@
  * A map group visits every element of its shape: it loads, computes and stores there.
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
- * A matmul group multiplies its two accesses. An attention group has an access for each input of
- * its one node. */
+ * A matmul group multiplies its first two accesses, which steps 0 and 1 load: step 2 is a PRODUCT.
+ * Further steps run once for each of its elements, before the stores. What comes before a product
+ * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
+ * An attention group has an access for each input of its one node. */
 #ifndef KILN_PASSES_GROUP_H
 #define KILN_PASSES_GROUP_H
 
@@ -32,7 +34,8 @@ enum kiln__step_kind {
     KILN__STEP_SCALAR,  /* scalar `index` */
     KILN__STEP_APPLY,   /* elementwise row `op` over args */
     KILN__STEP_CONVERT, /* args[0] to `type` */
-    KILN__STEP_REDUCED  /* args[0] reduced by the group's row */
+    KILN__STEP_REDUCED, /* args[0] reduced by the group's row */
+    KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */
 };
 
 struct kiln__step {
@@ -68,6 +71,10 @@ struct kiln__group {
     KILN__VECTOR(uint32_t) nodes; /* every node that it computes, for explanations */
 };
 
+/* Of a matmul group. */
+#define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
+#define KILN__PRODUCT_STEP 2 /* the PRODUCT */
+
 /* Why a value is in memory. */
 enum kiln__why {
     KILN__INLINE, /* it is not */
@@ -101,6 +108,9 @@ struct kiln__fusion {
 bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
+
+/* Whether a matmul group does more than to multiply. */
+bool kiln__group_has_epilogue(const struct kiln__group *group);
 
 /* A group as text: its kind, its steps, its stores. */
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);

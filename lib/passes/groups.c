@@ -12,6 +12,7 @@
 /* What one kernel may hold, beyond what a single root may. */
 #define MOST_STEPS 160
 #define MOST_BUFFERS 28
+#define MOST_PRODUCT_BUFFERS 16 /* its kernels have many arguments of their own */
 
 /* How far back a root looks for company. */
 #define LOOK_BACK 8
@@ -232,7 +233,11 @@ static void form_matmul(struct builder *builder, uint32_t index)
     uint32_t *computed = kiln__vector_push(&builder->group->nodes);
     if (computed)
         *computed = index;
-    add_store(builder, index, 0);
+    add_store(builder, index,
+              add_step(builder, (struct kiln__step){.kind = KILN__STEP_PRODUCT,
+                                                    .type = node->type,
+                                                    .n_args = KILN__OPERANDS,
+                                                    .args = {0, 1}}));
 }
 
 static void form_attention(struct builder *builder, uint32_t index)
@@ -339,11 +344,11 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
 {
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
-    return (1 && group->kind != KILN__GROUP_MATMUL && group->kind != KILN__GROUP_ATTENTION &&
-            !group->stores.items[0].placed &&
+    const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
+    return (1 && group->kind != KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
             kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
-            group->accesses.count + group->stores.count + size->loads < MOST_BUFFERS);
+            group->accesses.count + group->stores.count + size->loads < buffers);
 }
 
 static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
@@ -387,7 +392,8 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
     }
     struct kiln__access access = access_to(
         fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
-    for (size_t i = 0; i < builder->group->steps.count; i++) {
+    size_t first = builder->group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP : 0;
+    for (size_t i = first; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
         if (step->kind == KILN__STEP_LOAD &&
             same_access(&builder->group->accesses.items[step->index], &access)) {
@@ -401,7 +407,7 @@ static void join(struct builder *builder, uint32_t group, uint32_t index)
 {
     builder->group = &builder->fuser->fusion->groups.items[group];
     recall_group(builder);
-    if (builder->group->kind == KILN__GROUP_MAP)
+    if (builder->group->kind != KILN__GROUP_REDUCE)
         share_loads(builder, index, true);
     const struct kiln__node *node = node_at(builder->fuser, index);
     add_store(builder, index, compute(builder, index, true, straight, node->shape.rank));
@@ -449,7 +455,8 @@ static void count_saved(struct kiln__fusion *fusion)
 {
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
         const struct kiln__node *node = &fusion->graph.nodes.items[i];
-        bool value = kiln__node_is_pointwise(node) || node->kind == KILN__REDUCE;
+        bool value = kiln__node_is_pointwise(node) || node->kind == KILN__REDUCE ||
+                     node->kind == KILN__MATMUL;
         if (value && !fusion->stored[i])
             fusion->saved_bytes += 2 * kiln__node_bytes(node);
     }
@@ -470,6 +477,11 @@ bool kiln__form_groups(struct kiln__fuser *fuser)
     return !builder.failed && kiln__settle_places(fuser);
 }
 
+bool kiln__group_has_epilogue(const struct kiln__group *group)
+{
+    return group->kind == KILN__GROUP_MATMUL && group->steps.count > KILN__PRODUCT_STEP + 1;
+}
+
 /* ---- text ---- */
 
 static void dump_step(const struct kiln__group *group, uint16_t index, struct kiln__text *text)
@@ -486,6 +498,7 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
         kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
         break;
     case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name); break;
+    case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;
     }
     for (unsigned k = 0; k < step->n_args; k++)
         kiln__text_add(text, " v%u", step->args[k]);

@@ -65,6 +65,8 @@ struct kiln__form {
     uint8_t direction;   /* reduce: enum kiln__direction */
     uint8_t stage;       /* reduce: enum kiln__stage */
     uint8_t value_type;  /* reduce: kiln_type of the values */
+    uint8_t epilogue;    /* template: the group's steps after its product are put into the file */
+    uint8_t result;      /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t along[32];   /* per access: enum kiln__along */
     uint8_t updates[32]; /* per access: 1 + the store that overwrites what it reads; 0: none */
 };

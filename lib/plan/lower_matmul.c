@@ -52,23 +52,45 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
         product.batch *= (int64_t)shape->dims[d];
     product.a = matrix_of(plan, group, 0, product.m, product.k);
     product.b = matrix_of(plan, group, 1, product.k, product.n);
-    product.c = (struct kiln__matrix){.slot = plan->slot_of[group->stores.items[0].node],
-                                      .row = product.n,
-                                      .column = 1,
-                                      .batch = product.m * product.n};
+    product.c = (struct kiln__matrix){
+        .slot = KILN__NO_SLOT, .row = product.n, .column = 1, .batch = product.m * product.n};
     fold_batch(&product);
     return product;
 }
 
+/* Where kernels add up: the first store that can hold sums, or else working memory. */
+static bool place_result(struct kiln__plan *plan, const struct kiln__group *group,
+                         struct kiln__product *product)
+{
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        if (group->steps.items[store->step].type != KILN_F32)
+            continue;
+        product->c.slot = plan->slot_of[store->node];
+        product->result = (uint8_t)(i + 1);
+        return true;
+    }
+    product->c.slot = kiln__plan_scratch(plan, (size_t)(product->batch * product->m * product->n) *
+                                                   sizeof(float));
+    return product->c.slot != KILN__NO_SLOT;
+}
+
+static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
+                    const struct kiln__group *group, const struct kiln__product *product)
+{
+    return row->fits(plan, product) && (row->takes_epilogue || !kiln__group_has_epilogue(group));
+}
+
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
+                                             const struct kiln__group *group,
                                              const struct kiln__product *product)
 {
     const char *wanted = plan->options.matmul;
     for (size_t i = 0; wanted && i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i]->name, wanted) && rows[i]->fits(plan, product))
+        if (!strcmp(rows[i]->name, wanted) && is_able(rows[i], plan, group, product))
             return rows[i];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i]->fits(plan, product) && rows[i]->suits(plan, product))
+        if (is_able(rows[i], plan, group, product) && rows[i]->suits(plan, product))
             return rows[i];
     return &kiln__matmul_tiled;
 }
@@ -78,10 +100,12 @@ bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0)
         return true;
-    const struct kiln__product product = product_of(plan, group);
+    struct kiln__product product = product_of(plan, group);
     if (product.m == 0 || product.n == 0 || product.batch == 0)
         return true;
-    const struct kiln__matmul_row *row = choose(plan, &product);
+    if (!place_result(plan, group, &product))
+        return false;
+    const struct kiln__matmul_row *row = choose(plan, group, &product);
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
               (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
     return row->lower(plan, index, &product);
@@ -107,6 +131,34 @@ void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int6
     launch->global[1] = (size_t)y;
     launch->global[2] = (size_t)z;
     launch->local[0] = launch->local[1] = launch->local[2] = 1;
+}
+
+/* The group's steps walk lines, which are rows of all matrices of the batch, and their columns. */
+bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
+                           int64_t vector, bool aligned, struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    struct kiln__form *form = &launch->form;
+    struct kiln__space space;
+    if (!kiln__group_has_epilogue(group))
+        return true;
+    kiln__space_of(group, &space);
+    kiln__form_start(plan, group, &space, form);
+    form->wide = true;
+    form->epilogue = true;
+    form->result = product->result;
+    form->vector = (uint8_t)vector;
+    for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
+        form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
+    form->aligned = aligned && kiln__form_is_aligned(plan, group, form);
+    launch->bytes = kiln__group_bytes(plan, group);
+    bool done = KILN__LAUNCH_INDICES(launch, product->m, product->n);
+    for (uint32_t d = 1; d < space.kept; d++)
+        done = done && kiln__launch_index(launch, (int64_t)space.dims[d]);
+    for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
+        done = done && kiln__launch_access(plan, group, &space, launch, i);
+    done = done && kiln__launch_stores(plan, group, launch);
+    return done && kiln__launch_scalars(group, launch);
 }
 
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)

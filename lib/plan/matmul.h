@@ -12,16 +12,19 @@ struct kiln__matrix {
     int64_t offset, row, column, batch;
 };
 
-/* c[b] = a[b] b[b] for each b of `batch`; c has a column stride of 1. */
+/* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
+ * sums before, and then what the epilogue makes of them. */
 struct kiln__product {
     int64_t m, n, k, batch;
     struct kiln__matrix a, b, c;
+    uint8_t result; /* as in kiln__form */
 };
 
 struct kiln__matmul_row {
     const char *name;
     /* Whether the implementation is right for this product on this device. */
     bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    bool takes_epilogue;
     /* Whether it is the one to take, where it fits and no earlier row suits. */
     bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
     /* Append its launches. False without memory. */
@@ -69,6 +72,12 @@ struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const
 
 /* Ranges of single work-items, as kernels of chunked devices have them. */
 void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z);
+
+/* Put the group's epilogue, if it has one, into a launch that has all its arguments but those of
+ * EPILOGUE_PARAMETERS: `vector` is the width of EPILOGUE_VECTOR. `aligned`: rows of the result and
+ * its memory start at multiples of that. False without memory. */
+bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
+                           int64_t vector, bool aligned, struct kiln__launch *launch);
 
 /* Append `count` integers. */
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);

@@ -144,11 +144,13 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
                 kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
                 KILN__LAUNCH_INDICES(&launch, product->b.batch ? packed : 0) &&
                 add_result(&launch, &product->c) &&
-                KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+                KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
+                kiln__launch_epilogue(plan, product, tiles->vector, false, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, always, lower_packed};
+const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, true, always,
+                                                     lower_packed};
 
 /* ---- small: one launch ---- */
 
@@ -195,11 +197,13 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
                 KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
                 add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
                 add_result(&launch, &product->c) &&
-                KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+                KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
+                kiln__launch_epilogue(plan, product, tiles->vector, false, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked, small_suits, lower_small};
+const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked, true, small_suits,
+                                                    lower_small};
 
 /* ---- skinny: few rows, b read once where it is ---- */
 
@@ -261,8 +265,9 @@ static struct kiln__product swapped(const struct kiln__product *product)
     return other;
 }
 
+/* `given` is the product as it was before it was swapped. */
 static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                       bool is_swapped, uint32_t scratch, int64_t splits)
+                       const struct kiln__product *given, uint32_t scratch, int64_t splits)
 {
     int64_t vector = tiles_of(plan)->vector;
     int64_t share = divide_up(product->n, most(1, units_of(plan) / product->m));
@@ -271,11 +276,13 @@ static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
     skinny_options(plan, few_rows(product->m), &launch);
     kiln__product_range(&launch, divide_up(product->n, columns), product->m, product->batch);
-    bool done =
-        kiln__launch_memory(&launch, scratch) && kiln__launch_memory(&launch, product->c.slot) &&
-        KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
-        kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-        add_result(&launch, &product->c) && KILN__LAUNCH_INDICES(&launch, columns, is_swapped);
+    bool done = kiln__launch_memory(&launch, scratch) &&
+                kiln__launch_memory(&launch, product->c.slot) &&
+                KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
+                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+                add_result(&launch, &product->c) &&
+                KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given)) &&
+                kiln__launch_epilogue(plan, given, vector, false, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -311,11 +318,14 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
     else
         done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n);
     done = done && KILN__LAUNCH_INDICES(&launch, columns, depth, is_swapped);
-    return kiln__plan_launch(plan, &launch, done) &&
-           (splits == 1 || sum_splits(plan, group, &product, is_swapped, out, splits));
+    if (splits > 1)
+        return kiln__plan_launch(plan, &launch, done) &&
+               sum_splits(plan, group, &product, given, out, splits);
+    done = done && kiln__launch_epilogue(plan, given, vector, false, &launch);
+    return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, skinny_suits,
+const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, true, skinny_suits,
                                                      lower_skinny};
 
 /* ---- dots: both operands contiguous along k ---- */
@@ -338,16 +348,18 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
     skinny_options(plan, few_rows(few), &launch);
     kiln__product_range(&launch, divide_up(many, item), product->batch, 1);
-    bool done = add_memory(&launch, f->slot, g->slot, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
-                kiln__launch_offset(&launch, f->slot, f->offset, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, columns ? f->column : f->row, f->batch) &&
-                kiln__launch_offset(&launch, g->slot, g->offset, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, columns ? g->row : g->column, g->batch) &&
-                kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row,
-                                     columns ? product->c.row : 1, product->c.batch, item, columns);
+    bool done =
+        add_memory(&launch, f->slot, g->slot, product->c.slot) &&
+        KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
+        kiln__launch_offset(&launch, f->slot, f->offset, sizeof(float)) &&
+        KILN__LAUNCH_INDICES(&launch, columns ? f->column : f->row, f->batch) &&
+        kiln__launch_offset(&launch, g->slot, g->offset, sizeof(float)) &&
+        KILN__LAUNCH_INDICES(&launch, columns ? g->row : g->column, g->batch) &&
+        kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
+        KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row, columns ? product->c.row : 1,
+                             product->c.batch, item, columns) &&
+        kiln__launch_epilogue(plan, product, tiles_of(plan)->vector, false, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, always, lower_dots};
+const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, true, always, lower_dots};

@@ -72,11 +72,12 @@ static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
                 kiln__launch_memory(&launch, product->c.slot) &&
                 KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
                 add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
-                add_matrix(&launch, &product->c);
+                add_matrix(&launch, &product->c) &&
+                kiln__launch_epilogue(plan, product, 4, aligned, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", tiled_fits, always, lower_tiled};
+const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", tiled_fits, true, always, lower_tiled};
 
 /* ---- CLBlast ---- */
 
@@ -117,5 +118,5 @@ static bool lower_clblast(struct kiln__plan *plan, uint32_t group,
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_clblast = {"clblast", clblast_fits, clblast_suits,
+const struct kiln__matmul_row kiln__matmul_clblast = {"clblast", clblast_fits, false, clblast_suits,
                                                       lower_clblast};

@@ -65,14 +65,15 @@ static void insert_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
 {
     bool reduces = group->kind == KILN__GROUP_REDUCE;
+    bool multiplies = group->kind == KILN__GROUP_MATMUL;
     size_t rows = count_rows(group);
     *space = (struct kiln__space){.rank = group->shape.rank};
-    space->kept = reduces ? group->kept : space->rank;
+    space->kept = reduces ? group->kept : multiplies ? space->rank - 1 : space->rank;
     space->kept_count = space->reduced_count = 1;
     for (uint32_t d = 0; d < space->rank; d++) {
         space->dims[d] = group->shape.dims[d];
         *(d < space->kept ? &space->kept_count : &space->reduced_count) *= space->dims[d];
-        for (size_t i = 0; i < rows; i++)
+        for (size_t i = multiplies ? KILN__OPERANDS : 0; i < rows; i++)
             space->stride[i][d] = i < group->accesses.count ? group->accesses.items[i].stride[d]
                                                             : group->stores.items[0].stride[d];
     }
@@ -81,7 +82,7 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
         insert_dimension(space, rows, 0);
         space->kept = 1;
     }
-    if (reduces && space->rank == space->kept)
+    if ((reduces || multiplies) && space->rank == space->kept)
         insert_dimension(space, rows, space->rank);
 }
 

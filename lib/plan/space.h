@@ -8,7 +8,9 @@
 #include "plan/launch.h"
 
 struct kiln__space {
-    uint32_t rank, kept; /* reduce: the first `kept` dimensions are kept; map: all are */
+    /* Reduce: the first `kept` dimensions are kept; map: all are; matmul: all but the columns are,
+     * and the operands have no strides. */
+    uint32_t rank, kept;
     size_t dims[KILN_MAX_RANK];
     int64_t stride[KILN__MOST_ACCESSES + 1][KILN_MAX_RANK]; /* per access; after them those of a
                                                                placed store */
