@@ -246,7 +246,7 @@ INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, 
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_packed(__global const float *restrict a, __global const float *restrict packed,
-              __global float *restrict c, long m, long n, long k, long a_offset, long a_row,
+              __global float *c, long m, long n, long k, long a_offset, long a_row,
               long a_column, long a_batch, long packed_offset, long packed_batch, long c_offset,
               long c_row, long c_batch, long item_rows, long item_panels EPILOGUE_PARAMETERS)
 {

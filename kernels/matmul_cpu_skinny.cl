@@ -121,7 +121,7 @@ INLINE void store_vector(vector sum, __global float *c, long batch, long row, lo
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_skinny(__global const float *restrict a, __global const float *restrict b,
-              __global float *restrict out, long m, long n, long k, long a_offset, long a_row,
+              __global float *out, long m, long n, long k, long a_offset, long a_row,
               long a_column, long a_batch, long b_offset, long b_row, long b_batch, long out_offset,
               long out_row, long out_split, long out_batch, long item_columns, long item_depth,
               long swapped EPILOGUE_PARAMETERS)
@@ -165,7 +165,7 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_skinny_sum(__global const float *restrict partial, __global float *restrict c, long m,
+matmul_skinny_sum(__global const float *restrict partial, __global float *c, long m,
                   long n, long splits, long partial_offset, long c_offset, long c_row, long c_batch,
                   long item_columns, long swapped EPILOGUE_PARAMETERS)
 {
@@ -247,7 +247,7 @@ INLINE void dot_tile(__global const float *few, const long *few_start, __global 
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_dots(__global const float *restrict few, __global const float *restrict many,
-            __global float *restrict c, long few_count, long many_count, long k, long few_offset,
+            __global float *c, long few_count, long many_count, long k, long few_offset,
             long few_stride, long few_batch, long many_offset, long many_stride, long many_batch,
             long c_offset, long c_few, long c_many, long c_batch, long item_many,
             long few_are_columns EPILOGUE_PARAMETERS)

@@ -188,7 +188,7 @@ INLINE void store_quad(float4 value, __global float *c, long valid, long batch, 
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_gpu(__global const float *restrict a, __global const float *restrict b,
-           __global float *restrict c, long m, long n, long k, long a_offset, long a_lead,
+           __global float *c, long m, long n, long k, long a_offset, long a_lead,
            long a_batch, long b_offset, long b_lead, long b_batch, long c_offset, long c_lead,
            long c_batch EPILOGUE_PARAMETERS)
 {

@@ -342,3 +342,66 @@ Test(epilogue, grows_only_so_large)
     kiln__fusion_free(&fusion);
     kiln_batch_release(batch);
 }
+
+/* ---- in place ---- */
+
+enum { IN = 37, OUT = 45, MOST_ROWS = 600 };
+
+/* W -= X' G / 8, all small whole numbers. */
+static void expect_update(const float *x, const float *g, size_t rows, const float *before,
+                          const float *after)
+{
+    for (size_t i = 0; i < IN * OUT; i++) {
+        double sum = 0;
+        for (size_t r = 0; r < rows; r++)
+            sum += (double)x[r * IN + i / OUT] * (double)g[r * OUT + i % OUT];
+        cr_assert_eq((double)after[i], (double)before[i] - sum / 8, "element %zu of %zu rows", i,
+                     rows);
+    }
+}
+
+/* A training step: the gradient of the weights is never in memory. */
+static void update_weights(size_t rows)
+{
+    static float x[MOST_ROWS * IN], g[MOST_ROWS * OUT], before[IN * OUT], after[IN * OUT];
+    kiln_buffer *weights;
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (float)check_random(5) - 2;
+    for (size_t i = 0; i < sizeof g / sizeof *g; i++)
+        g[i] = (float)check_random(5) - 2;
+    for (size_t i = 0; i < IN * OUT; i++)
+        before[i] = (float)check_random(9);
+    expect_ok(kiln_buffer_create(check_context(), KILN_F32, 2, (size_t[]){IN, OUT}, &weights));
+    expect_ok(kiln_buffer_write(weights, 0, before, sizeof before));
+
+    kiln_batch *batch = check_begin();
+    kiln_tensor w = kiln_import(batch, weights);
+    kiln_tensor gradient =
+        kiln_matmul_transposed(batch, check_given(batch, KILN_F32, DIMS(rows, IN), x), 1,
+                               check_given(batch, KILN_F32, DIMS(rows, OUT), g), 0);
+    kiln_tensor step = kiln_scale(batch, gradient, 0.125);
+    expect_ok(kiln_export(batch, kiln_sub(batch, w, step), weights));
+    char *text;
+    expect_ok(kiln_batch_explain(batch, &text));
+    cr_expect(strstr(text, " in place"), "with %zu rows", rows);
+    kiln_free(text);
+    for (int run = 0; run < 2; run++) {
+        run_batch(batch);
+        expect_ok(kiln_buffer_read(weights, 0, after, sizeof after));
+        expect_update(x, g, rows, before, after);
+        memcpy(before, after, sizeof before);
+    }
+    check_end(batch);
+    kiln_buffer_release(weights);
+}
+
+Test(epilogue, updates_in_place)
+{
+    static const char *const names[] = {"", "packed", "small", "tiled"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        setenv("KILN_MATMUL", names[i], 1);
+        update_weights(40);
+        update_weights(MOST_ROWS); /* sums go to memory on the way */
+        check_close();
+    }
+}

@@ -30,14 +30,16 @@ static void emit_access(const struct kiln__emit *emit, bool declares, size_t k)
     char type[64], stride[24];
     snprintf(type, sizeof type, "global const %s *restrict",
              device_type(emit, emit->group->accesses.items[k].node));
-    emit_name(emit, declares, type, "x", k);
+    if (!emit->form->updates[k])
+        emit_name(emit, declares, type, "x", k);
     emit_name(emit, declares, "const long", "o", k);
     snprintf(stride, sizeof stride, "s%zu_", k);
     for (uint32_t d = 0; d < emit->form->rank; d++)
         emit_name(emit, declares, "const long", stride, d);
 }
 
-/* In the order of kiln__launch_epilogue(), on one line. */
+/* In the order of kiln__launch_epilogue(), on one line. Stores may be the kernel's own result, so
+ * that they are not restricted. */
 static void emit_parameters(const struct kiln__emit *emit, bool declares)
 {
     const struct kiln__group *group = emit->group;
@@ -49,8 +51,7 @@ static void emit_parameters(const struct kiln__emit *emit, bool declares)
     for (size_t k = KILN__OPERANDS; k < group->accesses.count; k++)
         emit_access(emit, declares, k);
     for (size_t k = 0; k < group->stores.count; k++) {
-        snprintf(type, sizeof type, "global %s *restrict",
-                 device_type(emit, group->stores.items[k].node));
+        snprintf(type, sizeof type, "global %s *", device_type(emit, group->stores.items[k].node));
         emit_name(emit, declares, type, "y", k);
         emit_name(emit, declares, "const long", "q", k);
     }
@@ -89,6 +90,7 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
                    "    EPILOGUE_PARAMETERS)\n{\n"
                    "    const long line = batch * epilogue_m + row;\n",
                    type, name, type);
+    kiln__emit_updated(emit);
     if (group->accesses.count > KILN__OPERANDS)
         kiln__emit_coordinates(emit, "    ", "line", 0, kept);
     for (size_t k = KILN__OPERANDS; k < group->accesses.count; k++) {

@@ -115,9 +115,11 @@ static bool is_elementwise(const struct kiln__group *group, const struct kiln__a
     return true;
 }
 
-/* The access is read only where the result is complete. */
+/* The access is read only where the result is complete: not as an operand of a product. */
 static bool is_read_late(const struct kiln__group *group, size_t access)
 {
+    if (group->kind == KILN__GROUP_MATMUL)
+        return access >= KILN__OPERANDS;
     for (size_t i = 0; group->kind == KILN__GROUP_REDUCE && i < group->reduced_step; i++)
         if (group->steps.items[i].kind == KILN__STEP_LOAD && group->steps.items[i].index == access)
             return false;
@@ -126,9 +128,6 @@ static bool is_read_late(const struct kiln__group *group, size_t access)
 
 static bool reads_in_step(const struct kiln__group *group, uint32_t node)
 {
-    bool generated = group->kind == KILN__GROUP_MAP || group->kind == KILN__GROUP_REDUCE;
-    if (!generated)
-        return !reads(group, node);
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
         if (access->node == node && !(is_elementwise(group, access) && is_read_late(group, i)))

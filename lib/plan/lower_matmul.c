@@ -58,13 +58,22 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
     return product;
 }
 
+/* Sums would overwrite what the epilogue is still to read, unless they are written once. */
+static bool holds_sums(const struct kiln__plan *plan, const struct kiln__product *product,
+                       const struct kiln__store *store)
+{
+    bool written_once = !plan->options.device->traits->chunked || product->k <= KILN__BLOCK_DEPTH;
+    return plan->fusion.graph.nodes.items[store->node].type == KILN_F32 &&
+           (written_once || !plan->slots.items[plan->slot_of[store->node]].in_place);
+}
+
 /* Where kernels add up: the first store that can hold sums, or else working memory. */
 static bool place_result(struct kiln__plan *plan, const struct kiln__group *group,
                          struct kiln__product *product)
 {
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
-        if (group->steps.items[store->step].type != KILN_F32)
+        if (!holds_sums(plan, product, store))
             continue;
         product->c.slot = plan->slot_of[store->node];
         product->result = (uint8_t)(i + 1);
@@ -148,6 +157,7 @@ bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__pro
     form->epilogue = true;
     form->result = product->result;
     form->vector = (uint8_t)vector;
+    kiln__form_updates(plan, group, form);
     for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
         form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
     form->aligned = aligned && kiln__form_is_aligned(plan, group, form);
