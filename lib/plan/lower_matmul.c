@@ -167,7 +167,7 @@ bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__pro
         done = done && kiln__launch_index(launch, (int64_t)space.dims[d]);
     for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
         done = done && kiln__launch_access(plan, group, &space, launch, i);
-    done = done && kiln__launch_stores(plan, group, launch);
+    done = done && kiln__launch_stores(plan, group, &space, launch);
     return done && kiln__launch_scalars(group, launch);
 }
 
