@@ -111,9 +111,12 @@ kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int co
 cl_int kiln__cl_finish(cl_command_queue queue)
 {
     cl_event end;
+    cl_int waited = CL_SUCCESS;
     if (!clEnqueueMarkerWithWaitList(queue, 0, NULL, &end)) {
-        clWaitForEvents(1, &end);
+        waited = clWaitForEvents(1, &end);
         clReleaseEvent(end);
     }
-    return clFinish(queue);
+    cl_int code = clFinish(queue);
+    /* A command that failed has ended, too. */
+    return code || waited == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? code : waited;
 }
