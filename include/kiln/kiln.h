@@ -22,6 +22,7 @@
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 #include <kiln/status.h>
+#include <kiln/training.h>
 #include <kiln/types.h>
 #include <kiln/version.h>
 

@@ -148,6 +148,17 @@ void kiln_buffer_release(kiln_buffer *buffer)
 
 /* ---- content ---- */
 
+kiln_status kiln__buffer_clear(kiln_buffer *buffer)
+{
+    const cl_uint zero = 0;
+    if (!buffer->bytes)
+        return KILN_OK;
+    cl_int code =
+        clEnqueueFillBuffer(buffer->context->runtime.queue, buffer->memory, &zero,
+                            kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, NULL);
+    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code) : KILN_OK;
+}
+
 static kiln_status check_range(const char *call, const kiln_buffer *buffer, size_t offset,
                                const void *data, size_t bytes)
 {

@@ -26,6 +26,9 @@ struct kiln_buffer {
     void *mapping;
 };
 
+/* Zero its content. Errors: DEVICE_ERROR. */
+kiln_status kiln__buffer_clear(kiln_buffer *buffer);
+
 struct kiln_event {
     atomic_int references;
     kiln_context *context;

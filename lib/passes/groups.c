@@ -361,7 +361,9 @@ static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
         if (!welcomes(fuser, group, index))
             continue;
         inspect(fuser, index, true, &company);
-        bool wanted = company.direct || (company.shares && group->kind == KILN__GROUP_MAP);
+        /* For single elements a launch is all that counts. */
+        bool cheap = company.shares || kiln__node_count(node_at(fuser, index)) == 1;
+        bool wanted = company.direct || (cheap && group->kind == KILN__GROUP_MAP);
         if (company.possible && wanted)
             return company.group;
     }
