@@ -28,6 +28,21 @@ static void expect_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const ki
     check_end(batch);
 }
 
+static void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count)
+{
+    kiln_type type;
+    size_t rank, dims[KILN_MAX_RANK], found = 1;
+    expect_ok(kiln_tensor_shape(batch, gradient, &type, &rank, dims));
+    for (size_t d = 0; d < rank; d++)
+        found *= dims[d];
+    cr_expect_eq(type, KILN_F32);
+    cr_expect_eq(found, count);
+    double *values = check_values(batch, gradient);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(values[i], 0);
+    free(values);
+}
+
 /* ---- elementwise ---- */
 
 static bool gives_floats(const struct kiln__elementwise_row *row)
@@ -206,6 +221,106 @@ Test(grad, reshape_transpose_broadcast)
     expect_gradient(batch, kiln_transpose(batch, y, NULL), 1, &x);
 }
 
+/* Slices with steps, in either direction, and views of views. */
+Test(grad, slices)
+{
+    static const struct {
+        int64_t start[2], stop[2], step[2];
+    } cases[] = {
+        {{1, 0}, {4, 7}, {1, 1}},   {{0, 1}, {5, 6}, {2, 3}}, {{4, 6}, {-1, -1}, {-1, -1}},
+        {{3, 5}, {0, 0}, {-2, -3}}, {{2, 3}, {3, 4}, {1, 1}}, {{0, 6}, {5, -1}, {1, -2}},
+        {{4, 6}, {5, 7}, {7, 9}},   {{0, 0}, {5, 7}, {1, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = input(batch, DIMS(5, 7)), first;
+        kiln_tensor y =
+            kiln_slice(batch, kiln_square(batch, x), cases[i].start, cases[i].stop, cases[i].step);
+        check_gradient(batch, kiln_transpose(batch, kiln_square(batch, y), NULL), 1, &x, TIGHT,
+                       &first);
+        check_gradient(batch, first, 1, &x, TIGHT, NULL);
+        check_end(batch);
+    }
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = input(batch, DIMS(4, 3)), g;
+    kiln_tensor nothing = kiln_slice(batch, x, (int64_t[]){2, 0}, (int64_t[]){2, 3}, NULL);
+    expect_ok(kiln_grad(batch, kiln_sum(batch, nothing, 0, NULL, 0), &x, 1, &g));
+    expect_zeros(batch, g, 12);
+    check_end(batch);
+}
+
+/* Overlapping windows: shared elements get the sum. */
+Test(grad, windows)
+{
+    static const struct {
+        size_t size[2], step[2], dilation[2];
+    } cases[] = {
+        {{3, 2}, {1, 1}, {1, 1}}, {{2, 3}, {2, 1}, {1, 1}}, {{3, 2}, {1, 2}, {2, 3}},
+        {{1, 1}, {1, 1}, {1, 1}}, {{2, 1}, {3, 2}, {1, 1}}, {{6, 7}, {1, 1}, {1, 1}},
+        {{2, 6}, {1, 1}, {4, 1}}, {{3, 3}, {3, 2}, {1, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = input(batch, DIMS(2, 6, 7, 1)), first;
+        kiln_tensor y = kiln_windows(batch, kiln_square(batch, x), 1, 2, cases[i].size,
+                                     cases[i].step, cases[i].dilation);
+        check_gradient(batch, kiln_square(batch, y), 1, &x, TIGHT, &first);
+        if (i < 3)
+            check_gradient(batch, first, 1, &x, TIGHT, NULL);
+        check_end(batch);
+    }
+}
+
+/* Windows that run backwards, and elements at strange positions, which no public call makes. */
+Test(grad, any_affine_view)
+{
+    static const struct {
+        struct kiln__view view;
+        struct kiln__shape shape;
+    } cases[] = {
+        {{{0, 0}, {1, -1}, {3}}, {2, {4, 4}}},
+        {{{0, 0}, {-2, 1}, {6}}, {2, {4, 2}}},
+        {{{0, 0, 0}, {1, 2, 3}, {0}}, {3, {2, 2, 2}}},
+        {{{0, -1, 0}, {-1, 0, -2}, {8}}, {3, {3, 2, 3}}},
+        {{{0, 0}, {3, 0}, {1}}, {2, {3, 2}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = input(batch, DIMS(9)), square = kiln_square(batch, x);
+        struct kiln__node node = {.kind = KILN__VIEW, .type = KILN_F32, .n_inputs = 1};
+        node.op = KILN__VIEW_COMPOSED;
+        node.input[0] = kiln__tensor_index(square);
+        node.shape = cases[i].shape;
+        node.view = cases[i].view;
+        expect_gradient(batch, kiln__batch_record(batch, &node, "test"), 1, &x);
+    }
+}
+
+Test(grad, places)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x[2] = {input(batch, DIMS(4, 5)), input(batch, DIMS(2, 3))};
+    kiln_tensor y = kiln_place(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]),
+                               (int64_t[]){3, 0}, (int64_t[]){-2, 2});
+    kiln_tensor first[2];
+    check_gradient(batch, y, 2, x, TIGHT, first);
+    check_gradient(batch, first[0], 2, x, TIGHT, NULL);
+    check_end(batch);
+
+    batch = imagined_batch();
+    kiln_tensor p[3] = {input(batch, DIMS(2, 3)), input(batch, DIMS(2, 1)),
+                        input(batch, DIMS(2, 2))};
+    kiln_tensor joined = kiln_concat(batch, 3, p, 1);
+    y = kiln_pad(batch, kiln_square(batch, joined), (size_t[]){1, 0}, (size_t[]){0, 2}, 3);
+    expect_gradient(batch, kiln_square(batch, y), 3, p);
+
+    batch = imagined_batch();
+    kiln_tensor s[2] = {input(batch, DIMS(2, 3)), input(batch, DIMS(2, 3))}, half[2];
+    kiln_tensor stacked = kiln_square(batch, kiln_stack(batch, 2, s, 1));
+    expect_ok(kiln_split(batch, stacked, 0, 2, NULL, half));
+    expect_gradient(batch, kiln_mul(batch, half[0], half[1]), 2, s);
+}
+
 /* ---- products ---- */
 
 Test(grad, matmul)
@@ -293,21 +408,6 @@ Test(grad, repeated_operand_is_an_input)
     cr_expect_neq(each[0], 0);
     free(each), free(both);
     check_end(batch);
-}
-
-static void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count)
-{
-    kiln_type type;
-    size_t rank, dims[KILN_MAX_RANK], found = 1;
-    expect_ok(kiln_tensor_shape(batch, gradient, &type, &rank, dims));
-    for (size_t d = 0; d < rank; d++)
-        found *= dims[d];
-    cr_expect_eq(type, KILN_F32);
-    cr_expect_eq(found, count);
-    double *values = check_values(batch, gradient);
-    for (size_t i = 0; i < count; i++)
-        cr_expect_eq(values[i], 0);
-    free(values);
 }
 
 /* What the loss does not depend on, or only through integers, gets zeros. */

@@ -10,9 +10,13 @@
 #include <stdlib.h>
 
 static kiln__adjoint *const adjoints[] = {
-    [KILN__ELEMENTWISE] = kiln__adjoint_elementwise, [KILN__CAST] = kiln__adjoint_cast,
-    [KILN__REDUCE] = kiln__adjoint_reduce,           [KILN__VIEW] = kiln__adjoint_view,
-    [KILN__RESHAPE] = kiln__adjoint_reshape,         [KILN__MATMUL] = kiln__adjoint_matmul,
+    [KILN__ELEMENTWISE] = kiln__adjoint_elementwise,
+    [KILN__CAST] = kiln__adjoint_cast,
+    [KILN__REDUCE] = kiln__adjoint_reduce,
+    [KILN__VIEW] = kiln__adjoint_view,
+    [KILN__RESHAPE] = kiln__adjoint_reshape,
+    [KILN__MATMUL] = kiln__adjoint_matmul,
+    [KILN__PLACE] = kiln__adjoint_place,
 };
 
 kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node)
@@ -125,8 +129,7 @@ static void walk_back(struct kiln__gradient *walk)
 
 static kiln_tensor filled(kiln_batch *batch, const struct kiln__shape *shape, double value)
 {
-    kiln_tensor constant = kiln_constant(batch, KILN_F32, value);
-    return shape->rank ? kiln_broadcast(batch, constant, shape->rank, shape->dims) : constant;
+    return kiln_fill(batch, KILN_F32, shape->rank, shape->dims, value);
 }
 
 /* The loss grows by 1 with itself. */
