@@ -146,9 +146,10 @@ static void move_windows_last(struct unview *u, uint32_t along, uint32_t within)
 }
 
 /* Element g[.., j, i] came from the input's element x = start + j * within + i * along. Each j gets
- * a row of zeros in which g[.., j, i] is put at place x - j * within + lead. The input's gradient
- * at x is then the sum over j of that place of row j, whatever `along` is: a view, since the rows
- * lie one behind the other. No two elements are added up in one memory. */
+ * a row in which g[.., j, i] is put at place x - j * within, among zeros. The input's gradient at x
+ * is then the sum over j of that place of row j, whatever `along` is: a view, since rows lie one
+ * behind the other, and what is beyond one end of a row is a zero: rows are that much longer than
+ * the input. No two elements are added up in one memory. */
 static kiln_tensor put_into_rows(const struct unview *u, size_t length, int64_t first)
 {
     const uint32_t rank = u->shape.rank, last = rank - 1;
@@ -170,10 +171,10 @@ static void sum_windows(struct unview *u, size_t extent)
 {
     const uint32_t last = u->shape.rank - 1, row = last - 1;
     const int64_t within = u->view.step[row];
-    const int64_t reach = within * ((int64_t)u->shape.dims[row] - 1), lead = reach > 0 ? reach : 0;
+    const int64_t reach = within * ((int64_t)u->shape.dims[row] - 1);
     const size_t length = extent + (size_t)(reach < 0 ? -reach : reach);
     const int8_t d = u->view.source[last];
-    kiln_tensor rows = put_into_rows(u, length, u->view.start[d] + lead);
+    kiln_tensor rows = put_into_rows(u, length, u->view.start[d]);
 
     struct kiln__shape shape = u->shape;
     struct kiln__view view = {0};
@@ -182,7 +183,6 @@ static void sum_windows(struct unview *u, size_t extent)
         view.step[k] = 1;
     }
     view.step[row] = (int64_t)length - within;
-    view.start[row] = lead;
     shape.dims[last] = extent;
     u->g = kiln_sum(u->batch, record_view(u->batch, rows, &shape, &view), 1, (int[]){(int)row}, 0);
     u->shape.rank = last;
