@@ -152,7 +152,7 @@ static int mask_kind(const struct attention *attention)
 /* Room for `columns` in steps that few kernels serve. */
 static size_t room_for(size_t columns)
 {
-    size_t room = 16;
+    size_t room = 32;
     while (room < columns)
         room *= 2;
     return room;
@@ -195,6 +195,61 @@ static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention
     return kiln__plan_launch(plan, &launch, add_arguments(&launch, attention));
 }
 
+/* ---- other devices ---- */
+
+/* What a work-group owns: the first row that holds d and e and fits the local memory. */
+struct shape {
+    size_t columns, rows, keys, lanes;
+};
+
+static const struct shape shapes[] = {{32, 64, 32, 8},   {64, 64, 32, 8},   {64, 32, 32, 8},
+                                      {128, 32, 32, 16}, {128, 16, 16, 16}, {256, 16, 16, 16},
+                                      {256, 8, 8, 8},    {512, 8, 8, 8}};
+
+#define ITEM_ROWS 8
+
+static size_t shape_items(const struct shape *shape)
+{
+    return shape->rows / ITEM_ROWS * shape->lanes;
+}
+
+static size_t shape_bytes(const struct shape *shape)
+{
+    return (shape->columns * (shape->rows + 4) + shape->columns * (shape->keys + 1) +
+            (shape->keys + shape->lanes) * shape->rows) *
+           sizeof(float);
+}
+
+/* NULL if none is for this device and these sizes. */
+static const struct shape *choose_shape(const struct kiln__plan *plan,
+                                        const struct attention *attention)
+{
+    const kiln_device_info *device = &plan->options.device->info;
+    size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (columns <= shapes[i].columns && shape_bytes(&shapes[i]) <= device->local_memory &&
+            shape_items(&shapes[i]) <= device->max_work_group)
+            return &shapes[i];
+    return NULL;
+}
+
+static bool lower_gpu(struct kiln__plan *plan, const struct attention *attention,
+                      const struct shape *shape)
+{
+    struct kiln__launch launch = launch_of(plan, attention, "attention_gpu");
+    size_t items = shape_items(shape);
+    snprintf(launch.options, sizeof launch.options,
+             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s",
+             (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
+             (int)shape->columns, mask_kind(attention), (int)attention->runs,
+             plan->options.device->traits->emulates_fma ? " -DNO_FMA" : "");
+    launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
+    launch.global[1] = attention->size.batches;
+    launch.local[0] = items;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    return kiln__plan_launch(plan, &launch, add_arguments(&launch, attention));
+}
+
 bool kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -203,5 +258,7 @@ bool kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct attention attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
         return true;
-    return lower_cpu(plan, &attention);
+    bool chunked = plan->options.device->traits->chunked;
+    const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
+    return shape ? lower_gpu(plan, &attention, shape) : lower_cpu(plan, &attention);
 }
