@@ -67,6 +67,29 @@ KILN_API kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *
 KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n,
                                 const size_t *sizes, kiln_tensor *parts);
 
+/** Elements of x picked along an axis, as numpy's take(): the result has the shape of x with the
+ *  axis replaced by all dimensions of `indices` (i32 or u8), and is x where the index is on the
+ *  axis. A negative axis counts from the end. An index that is negative or too large picks NaN, of
+ *  an integer type 0; no memory is touched. */
+KILN_API kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis);
+
+/** i32: the index that each element of a tensor of this shape has along an axis; a negative one
+ *  counts from the end. No memory is read or filled for it. TOO_LARGE beyond INT32_MAX elements
+ *  along the axis. */
+KILN_API kiln_tensor kiln_iota(kiln_batch *batch, size_t rank, const size_t *dims, int axis);
+
+/** start, start + step, ... before stop (with a negative step: above it), as numpy's arange():
+ *  ceil((stop - start) / step) elements, none if that is negative. Of f32 each is i * step + start,
+ *  rounded twice; integer types take whole numbers that they can hold. TOO_LARGE beyond INT32_MAX
+ *  elements. */
+KILN_API kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double stop,
+                                 double step);
+
+/** Of the type 1 where the index (i32 or u8) is the position along a new last dimension of `depth`,
+ *  else 0; only 0 for an index that is negative or too large. */
+KILN_API kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth,
+                                  kiln_type type);
+
 #ifdef __cplusplus
 }
 #endif

@@ -42,6 +42,13 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
 kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
                               const struct kiln__shape *shape, double value);
 
+/* Check a type and a shape that a call was given. */
+bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
+                       const size_t *dims, struct kiln__shape *shape);
+
+/* Dimension `axis` of `rank` from the front; negative ones count from the end. */
+bool kiln__find_axis(kiln_batch *batch, const char *call, int axis, uint32_t rank, uint32_t *found);
+
 /* Whether the batch takes recordings: not NULL, not failed. */
 bool kiln__batch_is_open(kiln_batch *batch, const char *call);
 

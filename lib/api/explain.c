@@ -10,7 +10,7 @@ static void explain_values(const struct kiln__plan *plan, struct kiln__text *tex
     const struct kiln__fusion *fusion = &plan->fusion;
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
         const struct kiln__node *node = &fusion->graph.nodes.items[i];
-        bool value = kiln__node_is_pointwise(node) || fusion->why[i] > KILN__BECAUSE_INPUT;
+        bool value = kiln__node_is_computed(node) || fusion->why[i] > KILN__BECAUSE_INPUT;
         if (!value)
             continue;
         kiln__text_add(text, "  %%%u %s: ", i, kiln__node_name(node));

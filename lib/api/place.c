@@ -157,8 +157,7 @@ static bool check_parts(kiln_batch *batch, const char *call, size_t n, const kil
     return !batch->error.status;
 }
 
-/* `axis` of `rank` dimensions from the front; negative ones count from the end. */
-static bool find_axis(kiln_batch *batch, const char *call, int axis, uint32_t rank, uint32_t *found)
+bool kiln__find_axis(kiln_batch *batch, const char *call, int axis, uint32_t rank, uint32_t *found)
 {
     int64_t at = axis < 0 ? (int64_t)axis + rank : axis;
     if (at < 0 || at >= rank)
@@ -231,7 +230,7 @@ kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, i
     if (!check_parts(batch, __func__, n, parts))
         return none;
     const struct kiln__node *first = part_node(batch, __func__, parts, 0);
-    if (!first || !find_axis(batch, __func__, axis, first->shape.rank, &at))
+    if (!first || !kiln__find_axis(batch, __func__, axis, first->shape.rank, &at))
         return none;
     return join(batch, __func__, n, parts, at);
 }
@@ -252,7 +251,7 @@ kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, in
     if (!check_parts(batch, __func__, n, parts))
         return none;
     const struct kiln__node *first = part_node(batch, __func__, parts, 0);
-    if (!first || !find_axis(batch, __func__, axis, first->shape.rank + 1, &at))
+    if (!first || !kiln__find_axis(batch, __func__, axis, first->shape.rank + 1, &at))
         return none;
     const struct kiln__shape shape = first->shape;
     if (shape.rank == KILN_MAX_RANK) {
@@ -311,7 +310,7 @@ kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n, con
     if (!parts)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: parts is NULL", __func__);
     const struct kiln__shape shape = node->shape;
-    if (!find_axis(batch, __func__, axis, shape.rank, &at) ||
+    if (!kiln__find_axis(batch, __func__, axis, shape.rank, &at) ||
         !check_sizes(batch, n, sizes, shape.dims[at]))
         return batch->error.status;
     int64_t from[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK] = {0};

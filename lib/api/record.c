@@ -6,8 +6,8 @@
 
 static const kiln_tensor none = {0};
 
-static bool check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
-                        const size_t *dims, struct kiln__shape *shape)
+bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
+                       const size_t *dims, struct kiln__shape *shape)
 {
     if (!kiln__type_row(type))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
@@ -43,7 +43,7 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
 {
     struct kiln__node node = {.kind = KILN__UPLOAD, .type = (uint8_t)type};
     if (!kiln__batch_is_open(batch, __func__) ||
-        !check_shape(batch, __func__, type, rank, dims, &node.shape))
+        !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape))
         return none;
     size_t bytes = kiln__node_bytes(&node);
     if (!data && bytes) {
@@ -129,7 +129,7 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
 kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call)
 {
     struct kiln__shape shape;
-    if (!kiln__batch_is_open(batch, call) || !check_shape(batch, call, type, 0, NULL, &shape))
+    if (!kiln__batch_is_open(batch, call) || !kiln__check_shape(batch, call, type, 0, NULL, &shape))
         return none;
     return kiln__record_fill(batch, call, type, &shape, value);
 }
@@ -144,7 +144,7 @@ kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size
 {
     struct kiln__shape shape;
     if (!kiln__batch_is_open(batch, __func__) ||
-        !check_shape(batch, __func__, type, rank, dims, &shape))
+        !kiln__check_shape(batch, __func__, type, rank, dims, &shape))
         return none;
     return kiln__record_fill(batch, __func__, type, &shape, value);
 }

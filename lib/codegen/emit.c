@@ -67,17 +67,23 @@ static kiln_type node_type(const struct kiln__emit *emit, uint32_t node)
     return (kiln_type)emit->plan->fusion.graph.nodes.items[node].type;
 }
 
+static void emit_access(const struct kiln__emit *emit, size_t k)
+{
+    const struct kiln__access *access = &emit->group->accesses.items[k];
+    if (!emit->form->updates[k] && access->kind != KILN__ACCESS_NUMBER)
+        kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu",
+                       kiln__type_row(node_type(emit, access->node))->device, k);
+    kiln__text_add(emit->text, ", const %s o%zu", emit->index, k);
+    for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
+        kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
+    if (access->kind == KILN__ACCESS_GATHER)
+        kiln__text_add(emit->text, ", const %s g%zu, const int e%zu", emit->index, k, k);
+}
+
 void kiln__emit_accesses(const struct kiln__emit *emit)
 {
-    for (size_t k = 0; k < emit->group->accesses.count; k++) {
-        kiln_type type = node_type(emit, emit->group->accesses.items[k].node);
-        if (!emit->form->updates[k])
-            kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu",
-                           kiln__type_row(type)->device, k);
-        kiln__text_add(emit->text, ", const %s o%zu", emit->index, k);
-        for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
-            kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
-    }
+    for (size_t k = 0; k < emit->group->accesses.count; k++)
+        emit_access(emit, k);
 }
 
 void kiln__emit_stores(const struct kiln__emit *emit)
@@ -139,7 +145,9 @@ bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned fro
 {
     for (unsigned i = from; i < to; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        if (step->kind == KILN__STEP_LOAD && step->index == access)
+        bool reads = step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
+                     step->kind == KILN__STEP_GATHER;
+        if (reads && step->index == access)
             return true;
     }
     return false;
@@ -147,18 +155,17 @@ bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned fro
 
 /* ---- steps ---- */
 
-/* The dimension that vectors run over. */
-static uint32_t vector_dimension(const struct kiln__emit *emit)
+uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 {
     bool columns =
         emit->group->kind == KILN__GROUP_REDUCE && emit->form->direction == KILN__ALONG_COLUMNS;
     return columns ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
-static void emit_gather(const struct kiln__emit *emit, size_t k, const char *type, unsigned width,
-                        const char *base, const char *at)
+static void emit_strided(const struct kiln__emit *emit, size_t k, const char *type, unsigned width,
+                         const char *base, const char *at)
 {
-    uint32_t d = vector_dimension(emit);
+    uint32_t d = kiln__emit_vector_dimension(emit);
     kiln__text_add(emit->text, "(%s)(", type);
     for (unsigned lane = 0; lane < width; lane++)
         kiln__text_add(emit->text, "%sx%zu[%s%zu + (%s + %u) * s%zu_%u]", lane ? ", " : "", k, base,
@@ -179,14 +186,14 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
         kiln__text_add(emit->text, "x%zu[%s%zu + %s]", k, base, k, at);
     else if (width == 1)
         kiln__text_add(emit->text, "x%zu[%s%zu + (%s) * s%zu_%u]", k, base, k, at, k,
-                       vector_dimension(emit));
+                       kiln__emit_vector_dimension(emit));
     else if (along == KILN__ACROSS)
         kiln__text_add(emit->text, "t%zu[r]", k);
     else if (neighbours)
         kiln__text_add(emit->text, "*(global const %s%s *)(x%zu + %s%zu + %s)",
                        emit->form->aligned ? "" : "loose_", type.text, k, base, k, at);
     else
-        emit_gather(emit, k, type.text, width, base, at);
+        emit_strided(emit, k, type.text, width, base, at);
 }
 
 /* Not every driver saturates NaN to 0, as the standard advises. */
@@ -215,6 +222,8 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
                    index);
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
+    case KILN__STEP_NUMBER: kiln__emit_number(emit, step, width, base, at); break;
+    case KILN__STEP_GATHER: kiln__emit_gathered(emit, step, width, base, at); break;
     case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
     case KILN__STEP_APPLY:
         kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0], operand[1],

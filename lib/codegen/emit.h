@@ -4,7 +4,8 @@
  * kernel   = prelude signature '{' ranges visit '}'
  * visit    = bases (load | apply)* (store | combine)
  *
- * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k; y<k> and q<k>
+ * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k, of a gather also
+ * g<k> stride and e<k> extent of its axis; y<k> and q<k>
  * memory and offset of store k, u0_<d> strides of a placed one; c<k> scalars; v<k> the value of
  * step k; d<d> dimensions; `value` what a product has added up. */
 #ifndef KILN_CODEGEN_EMIT_H
@@ -57,6 +58,15 @@ void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first
  * `<base><access>` plus `at` elements along the vector's dimension. */
 void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from, unsigned to,
                       unsigned width, const char *base, const char *at);
+
+/* The dimension that vectors run over. */
+uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit);
+
+/* The value of a GATHER or NUMBER step as an expression (gather.c). */
+void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
+                         unsigned width, const char *base, const char *at);
+void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
+                       const char *base, const char *at);
 
 /* Whether step `step` is among the accesses that steps `from` to `to` - 1 load. */
 bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to);

@@ -27,15 +27,19 @@ static const char *device_type(const struct kiln__emit *emit, uint32_t node)
 
 static void emit_access(const struct kiln__emit *emit, bool declares, size_t k)
 {
+    const struct kiln__access *access = &emit->group->accesses.items[k];
     char type[64], stride[24];
-    snprintf(type, sizeof type, "global const %s *restrict",
-             device_type(emit, emit->group->accesses.items[k].node));
-    if (!emit->form->updates[k])
+    snprintf(type, sizeof type, "global const %s *restrict", device_type(emit, access->node));
+    if (!emit->form->updates[k] && access->kind != KILN__ACCESS_NUMBER)
         emit_name(emit, declares, type, "x", k);
     emit_name(emit, declares, "const long", "o", k);
     snprintf(stride, sizeof stride, "s%zu_", k);
     for (uint32_t d = 0; d < emit->form->rank; d++)
         emit_name(emit, declares, "const long", stride, d);
+    if (access->kind == KILN__ACCESS_GATHER) {
+        emit_name(emit, declares, "const long", "g", k);
+        emit_name(emit, declares, "const int", "e", k);
+    }
 }
 
 /* In the order of kiln__launch_epilogue(), on one line. Stores may be the kernel's own result, so

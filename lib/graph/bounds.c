@@ -330,6 +330,16 @@ static void bound_place(const struct walk *walk, const struct kiln__node *node, 
     }
 }
 
+static void bound_gather(const struct walk *walk, const struct kiln__node *node, double *result)
+{
+    struct operand data = operand_of(walk, node, 0), indices = operand_of(walk, node, 1);
+    for (size_t i = 0; i < kiln__node_count(node); i++) {
+        size_t number =
+            kiln__gathered_number(node, &data.node->shape, &indices.node->shape, indices.values, i);
+        result[i] = number == SIZE_MAX ? 0 : data.errors[number];
+    }
+}
+
 static void bound_reshape(const struct walk *walk, const struct kiln__node *node, double *result)
 {
     struct operand x = operand_of(walk, node, 0);
@@ -389,7 +399,8 @@ static bound *const rules[] = {
     [KILN__CAST] = bound_cast,        [KILN__REDUCE] = bound_reduce,
     [KILN__VIEW] = bound_view,        [KILN__RESHAPE] = bound_reshape,
     [KILN__MATMUL] = bound_matmul,    [KILN__ATTENTION] = bound_attention,
-    [KILN__PLACE] = bound_place,
+    [KILN__PLACE] = bound_place,      [KILN__IOTA] = bound_nothing,
+    [KILN__GATHER] = bound_gather,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

@@ -40,6 +40,8 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
     if (node->kind == KILN__VIEW)
         dump_view(&node->view, &node->shape, text);
+    if (node->kind == KILN__GATHER)
+        kiln__text_add(text, " along %u", (unsigned)node->axis);
     if (node->kind == KILN__PLACE) {
         kiln__text_add(text, " at");
         dump_view(&node->view, &graph->nodes.items[node->input[0]].shape, text);

@@ -27,6 +27,8 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__REDUCE: to->axes = from->axes; break;
     case KILN__VIEW:
     case KILN__PLACE: to->view = from->view; break;
+    case KILN__GATHER: to->axis = from->axis; break;
+    case KILN__IOTA: break;
     case KILN__ATTENTION: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
@@ -74,6 +76,11 @@ bool kiln__node_is_input(const struct kiln__node *node)
 bool kiln__node_is_pointwise(const struct kiln__node *node)
 {
     return node->kind == KILN__ELEMENTWISE || node->kind == KILN__CAST;
+}
+
+bool kiln__node_is_computed(const struct kiln__node *node)
+{
+    return kiln__node_is_pointwise(node) || node->kind == KILN__GATHER;
 }
 
 bool kiln__node_is_movement(const struct kiln__node *node)
@@ -136,6 +143,8 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__MATMUL: return "matmul";
     case KILN__ATTENTION: return "attention";
     case KILN__PLACE: return "place";
+    case KILN__IOTA: return "iota";
+    case KILN__GATHER: return "gather";
     }
     return "?";
 }

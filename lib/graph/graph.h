@@ -22,8 +22,10 @@ enum kiln__kind {
     KILN__RESHAPE,     /* the input's elements in row-major order */
     KILN__MATMUL,      /* [..., m, k] times [..., k, n] with equal leading dimensions */
     KILN__ATTENTION,   /* softmax of queries times keys, times values: graph/attention.h */
-    KILN__PLACE        /* the second input with the first put where a view finds it; without a
+    KILN__PLACE,       /* the second input with the first put where a view finds it; without a
                           second input the elements beside the part are undefined */
+    KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
+    KILN__GATHER       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
 };
 
 /* What a view is called in texts; it makes no other difference. */
@@ -65,6 +67,7 @@ struct kiln__node {
         double value;           /* CONSTANT */
         uint64_t binding;       /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;          /* REDUCE: bit d is set if the input's dimension d is reduced */
+        uint64_t axis;          /* GATHER */
         struct kiln__view view; /* VIEW, PLACE */
         struct kiln__attention attention;
     };
@@ -98,6 +101,9 @@ bool kiln__node_is_input(const struct kiln__node *node);
 
 /* Operations that are fused: elementwise rows and casts. */
 bool kiln__node_is_pointwise(const struct kiln__node *node);
+
+/* Those and gathers: what kernels compute in registers where it is used. */
+bool kiln__node_is_computed(const struct kiln__node *node);
 
 /* Operations that only say where elements are: views and reshapes. */
 bool kiln__node_is_movement(const struct kiln__node *node);

@@ -161,6 +161,39 @@ static void evaluate_place(const struct evaluator *e, const struct kiln__node *n
     }
 }
 
+static void evaluate_iota(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    (void)e;
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = (double)i;
+}
+
+size_t kiln__gathered_number(const struct kiln__node *node, const struct kiln__shape *data,
+                             const struct kiln__shape *indices, const double *values, size_t number)
+{
+    size_t inner = 1, extent = data->dims[node->axis];
+    for (uint32_t d = (uint32_t)node->axis + 1; d < data->rank; d++)
+        inner *= data->dims[d];
+    size_t count = kiln__shape_count(indices);
+    double index = values[number / inner % count];
+    if (!(index >= 0 && index < (double)extent))
+        return SIZE_MAX;
+    return (number / inner / count * extent + (size_t)index) * inner + number % inner;
+}
+
+/* Beyond the data there is NaN, of integers 0. */
+static void evaluate_gather(const struct evaluator *e, const struct kiln__node *node,
+                            double *result)
+{
+    const struct kiln__node *data = input_of(e, node, 0), *indices = input_of(e, node, 1);
+    bool floating = kiln__type_row((kiln_type)node->type)->floating;
+    for (size_t i = 0; i < kiln__node_count(node); i++) {
+        size_t number = kiln__gathered_number(node, &data->shape, &indices->shape,
+                                              e->values[node->input[1]], i);
+        result[i] = number != SIZE_MAX ? e->values[node->input[0]][number] : floating ? NAN : 0;
+    }
+}
+
 static void evaluate_reshape(const struct evaluator *e, const struct kiln__node *node,
                              double *result)
 {
@@ -199,7 +232,8 @@ static evaluate *const evaluators[] = {
     [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
     [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
     [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
-    [KILN__PLACE] = evaluate_place,
+    [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
+    [KILN__GATHER] = evaluate_gather,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

@@ -64,6 +64,19 @@ bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape
     return kiln__shape_make(rank, dims, result);
 }
 
+bool kiln__shape_gathered(const struct kiln__shape *data, const struct kiln__shape *indices,
+                          uint32_t axis, struct kiln__shape *result)
+{
+    size_t dims[2 * KILN_MAX_RANK], rank = 0;
+    for (uint32_t d = 0; d < axis; d++)
+        dims[rank++] = data->dims[d];
+    for (uint32_t d = 0; d < indices->rank; d++)
+        dims[rank++] = indices->dims[d];
+    for (uint32_t d = axis + 1; d < data->rank; d++)
+        dims[rank++] = data->dims[d];
+    return kiln__shape_make(rank, dims, result);
+}
+
 struct kiln__shape_text kiln__shape_text(const struct kiln__shape *shape)
 {
     struct kiln__shape_text result = {"["};

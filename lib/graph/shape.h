@@ -27,6 +27,11 @@ bool kiln__shape_matches(const struct kiln__shape *a, const struct kiln__shape *
 bool kiln__shape_broadcast(const struct kiln__shape *a, const struct kiln__shape *b,
                            struct kiln__shape *result);
 
+/* The shape of `data` with dimension `axis` replaced by all of `indices`. False if it has too many
+ * dimensions or elements. */
+bool kiln__shape_gathered(const struct kiln__shape *data, const struct kiln__shape *indices,
+                          uint32_t axis, struct kiln__shape *result);
+
 /* "[4,8]"; the text is cut, never overrun. */
 struct kiln__shape_text {
     char text[96];

@@ -118,6 +118,25 @@ static const char *check_matmul(const struct kiln__graph *graph, const struct ki
                : NULL;
 }
 
+static const char *check_iota(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    (void)graph;
+    return node->type != KILN_I32 ? "type" : kiln__node_count(node) > INT32_MAX ? "count" : NULL;
+}
+
+static const char *check_gather(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *data = input_of(graph, node, 0), *indices = input_of(graph, node, 1);
+    struct kiln__shape shape;
+    if (node->type != data->type || (indices->type != KILN_I32 && indices->type != KILN_U8))
+        return "type";
+    if (node->axis >= data->shape.rank ||
+        !kiln__shape_gathered(&data->shape, &indices->shape, (uint32_t)node->axis, &shape) ||
+        !kiln__shape_equal(&shape, &node->shape))
+        return "shape";
+    return NULL;
+}
+
 static const struct {
     unsigned inputs_at_least;
     check *check;
@@ -127,7 +146,8 @@ static const struct {
     [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
     [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
     [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
-    [KILN__PLACE] = {1, check_place},
+    [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
+    [KILN__GATHER] = {2, check_gather},
 };
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)

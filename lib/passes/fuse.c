@@ -25,6 +25,7 @@ const char *kiln__why_text(enum kiln__why why)
         [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
         [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
         [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
+        [KILN__BECAUSE_GATHERED] = "read at positions that are computed",
         [KILN__BECAUSE_PLACED] = "parts are put into it",
     };
     return texts[why];
@@ -37,7 +38,7 @@ static struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t inde
 
 static bool in_registers(const struct kiln__fuser *fuser, uint32_t index)
 {
-    return kiln__node_is_pointwise(node_at(fuser, index)) && !fuser->fusion->why[index];
+    return kiln__node_is_computed(node_at(fuser, index)) && !fuser->fusion->why[index];
 }
 
 static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
@@ -132,6 +133,16 @@ static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
 }
 
+/* A gather reads memory; its indices are computed where it is. */
+static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
+{
+    uint32_t data = node_at(fuser, index)->input[0];
+    if (!fuser->layouts[data].known ||
+        node_at(fuser, fuser->layouts[data].base)->kind == KILN__IOTA)
+        store(fuser, data, KILN__BECAUSE_GATHERED);
+    decide_pointwise(fuser, index);
+}
+
 static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = node_at(fuser, index);
@@ -167,6 +178,10 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__RESHAPE: decide_movement(fuser, index); break;
     case KILN__MATMUL: decide_matmul(fuser, index); break;
     case KILN__ATTENTION: decide_attention(fuser, index); break;
+    case KILN__IOTA:
+        fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, NULL, false);
+        break;
+    case KILN__GATHER: decide_gather(fuser, index); break;
     case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
     }
     if (fuser->fusion->why[index])

@@ -18,6 +18,7 @@ struct kiln__fuser {
     struct kiln__size *sizes;     /* per node */
     KILN__VECTOR(struct kiln__memo {
         uint32_t node;
+        uint32_t key; /* where its dimensions stand in the group */
         uint16_t step;
     })
     memo; /* of one group */

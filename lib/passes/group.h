@@ -20,10 +20,19 @@ enum kiln__group_kind {
     KILN__GROUP_ATTENTION
 };
 
+enum kiln__access_kind {
+    KILN__ACCESS_MEMORY,
+    KILN__ACCESS_NUMBER, /* of an iota: the position is the value */
+    KILN__ACCESS_GATHER  /* the value of a step, times `jump`, is added to the position */
+};
+
 /* Where a group finds elements of a node in memory: offset and strides in elements, a stride per
  * dimension of the group. */
 struct kiln__access {
     uint32_t node;
+    uint8_t kind;  /* enum kiln__access_kind */
+    int64_t jump;  /* GATHER: stride along the axis; in elements */
+    size_t extent; /* GATHER: what the index must be below */
     int64_t offset;
     int64_t stride[KILN_MAX_RANK];
     size_t inner; /* matmul: extent of the operand's last dimension */
@@ -34,6 +43,8 @@ enum kiln__step_kind {
     KILN__STEP_SCALAR,  /* scalar `index` */
     KILN__STEP_APPLY,   /* elementwise row `op` over args */
     KILN__STEP_CONVERT, /* args[0] to `type` */
+    KILN__STEP_NUMBER,  /* position of access `index` */
+    KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; NaN or 0 if none */
     KILN__STEP_REDUCED, /* args[0] reduced by the group's row */
     KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */
 };
@@ -88,7 +99,8 @@ enum kiln__why {
     KILN__BECAUSE_REPEATED,
     KILN__BECAUSE_MOVED,
     KILN__BECAUSE_LARGE,
-    KILN__BECAUSE_PLACED
+    KILN__BECAUSE_PLACED,
+    KILN__BECAUSE_GATHERED
 };
 const char *kiln__why_text(enum kiln__why why);
 

@@ -41,19 +41,28 @@ static uint16_t add_step(struct builder *builder, struct kiln__step step)
     return (uint16_t)(builder->group->steps.count - 1);
 }
 
-static void remember(struct builder *builder, uint32_t node, uint16_t step)
+/* The dimensions of a node that stand at `at`, aligned at the last of `rank`, as a number. */
+static uint32_t key_of(const struct kiln__node *node, const uint32_t *at, uint32_t rank)
+{
+    uint32_t key = 0;
+    for (uint32_t d = rank - node->shape.rank; d < rank; d++)
+        key = key * KILN_MAX_RANK + at[d];
+    return key;
+}
+
+static void remember(struct builder *builder, uint32_t node, uint32_t key, uint16_t step)
 {
     struct kiln__memo *memo = kiln__vector_push(&builder->fuser->memo);
     if (memo)
-        *memo = (struct kiln__memo){node, step};
+        *memo = (struct kiln__memo){node, key, step};
     else
         builder->failed = true;
 }
 
-static uint16_t recall(const struct kiln__fuser *fuser, uint32_t node)
+static uint16_t recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key)
 {
     for (size_t i = fuser->memo.count; i-- > 0;)
-        if (fuser->memo.items[i].node == node)
+        if (fuser->memo.items[i].node == node && fuser->memo.items[i].key == key)
             return fuser->memo.items[i].step;
     return NO_STEP;
 }
@@ -81,6 +90,8 @@ static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t i
     const struct kiln__layout *layout = &fuser->layouts[index];
     struct kiln__access access = {.node = layout->base, .offset = layout->offset};
     uint32_t shift = rank - node->shape.rank;
+    if (node_at(fuser, layout->base)->kind == KILN__IOTA)
+        access.kind = KILN__ACCESS_NUMBER;
     for (uint32_t d = 0; d < node->shape.rank; d++)
         if (node->shape.dims[d] != 1)
             access.stride[at[d + shift]] = layout->stride[d];
@@ -89,8 +100,8 @@ static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t i
 
 static bool same_access(const struct kiln__access *a, const struct kiln__access *b)
 {
-    return a->node == b->node && a->offset == b->offset &&
-           !memcmp(a->stride, b->stride, sizeof a->stride);
+    return a->node == b->node && a->kind == b->kind && a->kind != KILN__ACCESS_GATHER &&
+           a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
 static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t *at, uint32_t rank)
@@ -101,11 +112,64 @@ static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t
         return 0;
     }
     *access = access_to(builder->fuser, index, at, rank);
-    builder->fuser->fusion->stored[access->node] = true;
+    bool number = access->kind == KILN__ACCESS_NUMBER;
+    if (!number)
+        builder->fuser->fusion->stored[access->node] = true;
     return add_step(builder,
-                    (struct kiln__step){.kind = KILN__STEP_LOAD,
+                    (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
                                         .type = node_at(builder->fuser, index)->type,
                                         .index = (uint16_t)(builder->group->accesses.count - 1)});
+}
+
+/* The data of a gather: dimensions before the axis and behind it stand around those of the indices;
+ * along the axis the index decides. */
+static struct kiln__access gathered_access(const struct kiln__fuser *fuser,
+                                           const struct kiln__node *node, const uint32_t *at)
+{
+    const struct kiln__node *data = node_at(fuser, node->input[0]);
+    const struct kiln__layout *layout = &fuser->layouts[node->input[0]];
+    uint32_t indices = node_at(fuser, node->input[1])->shape.rank, axis = (uint32_t)node->axis;
+    struct kiln__access access = {.node = layout->base, .offset = layout->offset};
+    access.kind = KILN__ACCESS_GATHER;
+    access.jump = layout->stride[axis];
+    access.extent = data->shape.dims[axis];
+    for (uint32_t d = 0; d < data->shape.rank; d++)
+        if (d != axis && data->shape.dims[d] != 1)
+            access.stride[at[d < axis ? d : d - 1 + indices]] = layout->stride[d];
+    return access;
+}
+
+static uint16_t compute(struct builder *builder, uint32_t index, bool root, const uint32_t *at,
+                        uint32_t rank);
+
+/* `at` says where the dimensions of the gather itself stand. */
+static uint16_t add_gather(struct builder *builder, const struct kiln__node *node,
+                           const uint32_t *at)
+{
+    const struct kiln__node *indices = node_at(builder->fuser, node->input[1]);
+    uint16_t where = compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
+    struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
+    if (!access) {
+        builder->failed = true;
+        return 0;
+    }
+    *access = gathered_access(builder->fuser, node, at);
+    builder->fuser->fusion->stored[access->node] = true;
+    struct kiln__step gather = {.kind = KILN__STEP_GATHER, .type = node->type, .n_args = 1};
+    gather.index = (uint16_t)(builder->group->accesses.count - 1);
+    gather.args[0] = where;
+    return add_step(builder, gather);
+}
+
+/* The step of an elementwise operation or a cast. */
+static uint16_t add_apply(struct builder *builder, const struct kiln__node *node,
+                          const uint32_t *at, uint32_t rank)
+{
+    struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
+    apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        apply.args[k] = compute(builder, node->input[k], false, at, rank);
+    return add_step(builder, apply);
 }
 
 /* The step that computes `index` at the group's element; `root` is computed even if it is in
@@ -114,24 +178,23 @@ static uint16_t compute(struct builder *builder, uint32_t index, bool root, cons
                         uint32_t rank)
 {
     const struct kiln__node *node = node_at(builder->fuser, index);
-    uint16_t step = recall(builder->fuser, index);
+    uint32_t key = key_of(node, at, rank);
+    uint16_t step = recall(builder->fuser, index, key);
     if (step != NO_STEP || builder->failed)
         return step;
     if (node->kind == KILN__CONSTANT) {
         step = add_scalar(builder, node);
-    } else if (kiln__node_is_pointwise(node) && (root || !builder->fuser->layouts[index].known)) {
-        struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
-        apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
-        for (unsigned k = 0; k < node->n_inputs; k++)
-            apply.args[k] = compute(builder, node->input[k], false, at, rank);
-        step = add_step(builder, apply);
+    } else if (kiln__node_is_computed(node) && (root || !builder->fuser->layouts[index].known)) {
+        step = node->kind == KILN__GATHER
+                   ? add_gather(builder, node, at + (rank - node->shape.rank))
+                   : add_apply(builder, node, at, rank);
         uint32_t *computed = kiln__vector_push(&builder->group->nodes);
         if (computed)
             *computed = index;
     } else {
         step = add_load(builder, index, at, rank);
     }
-    remember(builder, index, step);
+    remember(builder, index, key, step);
     return step;
 }
 
@@ -170,7 +233,7 @@ static uint16_t compute_root(struct builder *builder, uint32_t index)
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
     uint16_t step = add_load(builder, index, straight, node->shape.rank);
     fuser->layouts[index] = own;
-    remember(builder, index, step);
+    remember(builder, index, key_of(node, straight, node->shape.rank), step);
     return step;
 }
 
@@ -309,10 +372,25 @@ static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group 
     if (!kiln__shape_equal(shape, &group->shape))
         return false;
     struct kiln__access access = access_to(fuser, index, straight, shape->rank);
+    if (access.kind != KILN__ACCESS_MEMORY)
+        return false;
     for (size_t i = 0; i < group->accesses.count; i++)
         if (same_access(&group->accesses.items[i], &access))
             return true;
     return false;
+}
+
+/* A value that is read in other places than the group's element must be there before. */
+static void inspect_moved(const struct kiln__fuser *fuser, uint32_t index, struct company *company)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    if (kiln__node_is_computed(node) && !fuser->layouts[index].known) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            inspect_moved(fuser, node->input[k], company);
+    } else if (node->kind != KILN__CONSTANT) {
+        uint32_t maker = fuser->fusion->group_of[fuser->layouts[index].base];
+        company->possible = company->possible && (maker == NO_GROUP || maker < company->group);
+    }
 }
 
 /* Look at everything that computing `index` in registers reads. */
@@ -324,9 +402,12 @@ static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
     const struct kiln__group *group = &fusion->groups.items[company->group];
     if (node->kind == KILN__CONSTANT)
         return;
-    if (kiln__node_is_pointwise(node) && (root || !fuser->layouts[index].known)) {
+    if (kiln__node_is_computed(node) && (root || !fuser->layouts[index].known)) {
         for (unsigned k = 0; k < node->n_inputs; k++)
-            inspect(fuser, node->input[k], false, company);
+            if (node->kind == KILN__GATHER)
+                inspect_moved(fuser, node->input[k], company);
+            else
+                inspect(fuser, node->input[k], false, company);
         return;
     }
     uint32_t maker = fusion->group_of[fuser->layouts[index].base];
@@ -376,8 +457,11 @@ static void recall_group(struct builder *builder)
     struct kiln__fuser *fuser = builder->fuser;
     const struct kiln__group *group = builder->group;
     fuser->memo.count = 0;
-    for (size_t i = 0; i < group->stores.count; i++)
-        remember(builder, group->stores.items[i].node, group->stores.items[i].step);
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        const struct kiln__node *node = node_at(fuser, store->node);
+        remember(builder, store->node, key_of(node, straight, node->shape.rank), store->step);
+    }
 }
 
 /* Loads that the group has already at the same element. */
@@ -385,21 +469,22 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
 {
     struct kiln__fuser *fuser = builder->fuser;
     const struct kiln__node *node = node_at(fuser, index);
-    if (recall(fuser, index) != NO_STEP || node->kind == KILN__CONSTANT)
+    uint32_t rank = node_at(fuser, builder->group->stores.items[0].node)->shape.rank;
+    uint32_t key = key_of(node, straight, rank);
+    if (recall(fuser, index, key) != NO_STEP || node->kind == KILN__CONSTANT)
         return;
-    if (kiln__node_is_pointwise(node) && (root || !fuser->layouts[index].known)) {
-        for (unsigned k = 0; k < node->n_inputs; k++)
+    if (kiln__node_is_computed(node) && (root || !fuser->layouts[index].known)) {
+        for (unsigned k = 0; k < node->n_inputs && node->kind != KILN__GATHER; k++)
             share_loads(builder, node->input[k], false);
         return;
     }
-    struct kiln__access access = access_to(
-        fuser, index, straight, node_at(fuser, builder->group->stores.items[0].node)->shape.rank);
+    struct kiln__access access = access_to(fuser, index, straight, rank);
     size_t first = builder->group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP : 0;
     for (size_t i = first; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
         if (step->kind == KILN__STEP_LOAD &&
             same_access(&builder->group->accesses.items[step->index], &access)) {
-            remember(builder, index, (uint16_t)i);
+            remember(builder, index, key, (uint16_t)i);
             return;
         }
     }
@@ -422,7 +507,7 @@ static void form_group(struct builder *builder, uint32_t index)
     struct kiln__fusion *fusion = builder->fuser->fusion;
     const struct kiln__node *node = node_at(builder->fuser, index);
     uint32_t company = NO_GROUP;
-    if (kiln__node_is_pointwise(node))
+    if (kiln__node_is_computed(node))
         company = find_company(builder->fuser, index);
     if (company != NO_GROUP)
         join(builder, company, index);
@@ -498,6 +583,10 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_APPLY: kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name); break;
     case KILN__STEP_CONVERT:
         kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
+        break;
+    case KILN__STEP_NUMBER: kiln__text_add(text, "number"); break;
+    case KILN__STEP_GATHER:
+        kiln__text_add(text, "gather %%%u at", group->accesses.items[step->index].node);
         break;
     case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name); break;
     case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;

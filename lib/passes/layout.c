@@ -18,8 +18,9 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
                                     const struct kiln__layout *layouts, bool in_memory)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
-    struct kiln__layout layout = {.known = in_memory, .base = index};
-    if (in_memory) {
+    bool found = in_memory || node->kind == KILN__IOTA;
+    struct kiln__layout layout = {.known = found, .base = index};
+    if (found) {
         kiln__shape_strides(&node->shape, layout.stride);
         return layout;
     }

@@ -7,7 +7,7 @@
 
 struct kiln__layout {
     bool known;                    /* false: computed in registers, or no strides can say it */
-    uint32_t base;                 /* node whose memory is read */
+    uint32_t base;                 /* node whose memory is read, or an iota */
     int64_t offset;                /* in elements, as the strides */
     int64_t stride[KILN_MAX_RANK]; /* per dimension of the node */
 };

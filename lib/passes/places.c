@@ -32,7 +32,7 @@ static bool reads_what_it_stores(const struct kiln__group *group, uint32_t base)
     const struct kiln__store *store = &group->stores.items[0];
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
-        if (access->node == base && (access->offset != store->offset ||
+        if (access->node == base && (access->kind || access->offset != store->offset ||
                                      memcmp(access->stride, store->stride, sizeof store->stride)))
             return false;
     }

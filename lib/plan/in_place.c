@@ -102,7 +102,7 @@ static bool is_elementwise(const struct kiln__group *group, const struct kiln__a
 {
     uint32_t kept = group->kind == KILN__GROUP_REDUCE ? group->kept : group->shape.rank;
     int64_t run = 1;
-    if (access->offset)
+    if (access->offset || access->kind)
         return false;
     for (uint32_t d = group->shape.rank; d-- > kept;)
         if (group->shape.dims[d] != 1 && access->stride[d])

@@ -37,7 +37,10 @@ bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__gro
         return false;
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
-        bool vectors = form->along[i] == KILN__CONTIGUOUS || form->along[i] == KILN__LINEAR;
+        bool vectors = access->kind != KILN__ACCESS_NUMBER &&
+                       (form->along[i] == KILN__CONTIGUOUS || form->along[i] == KILN__LINEAR);
+        if (vectors && access->jump % form->vector)
+            return false;
         if (vectors && access->offset % form->vector)
             return false;
         for (uint32_t d = 0; vectors && d + 1 < group->shape.rank; d++)
@@ -71,6 +74,8 @@ static uint8_t find_update(const struct kiln__plan *plan, const struct kiln__gro
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[access->node];
+    if (access->kind != KILN__ACCESS_MEMORY)
+        return 0;
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t number = plan->slot_of[group->stores.items[i].node];
         const struct kiln__slot *slot = &plan->slots.items[number];
@@ -101,12 +106,18 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t slot = plan->slot_of[from->node];
     size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[from->node].type);
-    bool done = (launch->form.updates[access] || kiln__launch_memory(launch, slot)) &&
-                kiln__launch_offset(launch, slot, from->offset, item);
-    if (launch->form.along[access] == KILN__LINEAR)
-        return done;
-    for (uint32_t d = 0; d < space->rank; d++)
+    bool done;
+    if (from->kind == KILN__ACCESS_NUMBER)
+        done = kiln__launch_index(launch, from->offset);
+    else
+        done = (launch->form.updates[access] || kiln__launch_memory(launch, slot)) &&
+               kiln__launch_offset(launch, slot, from->offset, item);
+    for (uint32_t d = 0; launch->form.along[access] != KILN__LINEAR && d < space->rank; d++)
         done = done && kiln__launch_index(launch, space->stride[access][d]);
+    if (from->kind == KILN__ACCESS_GATHER)
+        done =
+            done && kiln__launch_index(launch, from->jump) &&
+            kiln__launch_i32(launch, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
     return done;
 }
 
@@ -142,7 +153,8 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     uint64_t bytes = 0;
     for (size_t i = 0; i < group->accesses.count; i++)
-        bytes += kiln__node_bytes(&nodes[group->accesses.items[i].node]);
+        if (group->accesses.items[i].kind != KILN__ACCESS_NUMBER)
+            bytes += kiln__node_bytes(&nodes[group->accesses.items[i].node]);
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
         bytes += store->placed ? kiln__shape_count(&group->shape) *

@@ -31,7 +31,7 @@ bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group 
                         struct kiln__form *form);
 
 /* Memory (that of a store is not named again), offset and strides of one access: the strides that
- * its form leaves open. */
+ * its form leaves open; of a gather also the stride and extent of its axis. */
 bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch,
                          size_t access);

@@ -35,14 +35,15 @@ static bool is_linear(const struct kiln__space *space, size_t access)
 /* 1 + the dimension along which an access has its neighbours where they do not lie along the last
  * one: reading it in square blocks is worth while on devices that walk long runs. Blocks overlap,
  * so what is changed in place is not walked like that. */
-static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__space *space,
-                             size_t accesses)
+static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__group *group,
+                             const struct kiln__space *space)
 {
     uint32_t last = space->rank - 1;
     if (!traits->chunked || traits->vector == 1 || space->dims[last] < traits->vector)
         return 0;
-    for (size_t i = 0; i < accesses; i++) {
-        if (kiln__space_along(space, i, last) != KILN__STRIDED)
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
+            kiln__space_along(space, i, last) != KILN__STRIDED)
             continue;
         for (uint32_t d = 0; d < last; d++)
             if (space->stride[i][d] == 1 && space->dims[d] >= traits->vector)
@@ -52,10 +53,12 @@ static uint8_t choose_across(const struct kiln__traits *traits, const struct kil
 }
 
 /* Turned maps know rows, not runs over all dimensions. */
-static enum kiln__along choose_along(const struct kiln__space *space, size_t access, uint8_t across)
+static enum kiln__along choose_along(const struct kiln__group *group,
+                                     const struct kiln__space *space, size_t access, uint8_t across)
 {
+    bool plain = group->accesses.items[access].kind == KILN__ACCESS_MEMORY;
     enum kiln__along along = kiln__space_along(space, access, space->rank - 1);
-    if (across && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
+    if (across && plain && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
         return KILN__ACROSS;
     return !across && is_linear(space, access) ? KILN__LINEAR : along;
 }
@@ -76,10 +79,10 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
     kiln__form_start(plan, group, space, form);
     /* The last blocks of tiles overlap, which is one update too many. */
     if (!kiln__form_updates(plan, group, form))
-        form->across = choose_across(traits, space, group->accesses.count);
+        form->across = choose_across(traits, group, space);
     form->placed = choose_placed(group, space);
     for (size_t i = 0; i < group->accesses.count; i++)
-        form->along[i] = (uint8_t)choose_along(space, i, form->across);
+        form->along[i] = (uint8_t)choose_along(group, space, i, form->across);
     form->vector = choose_vector(traits, space, form, group->accesses.count);
     form->aligned = kiln__form_is_aligned(plan, group, form);
     form->streams = traits->nontemporal_stores && group->stores.count == 1 && !form->placed &&

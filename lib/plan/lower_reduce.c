@@ -52,6 +52,8 @@ static enum kiln__direction choose_direction(const struct kiln__group *group,
 {
     unsigned rows = 0, columns = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
+            continue;
         rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept);
         columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
                    moves(space, i, space->kept, space->rank);

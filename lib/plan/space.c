@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/space.h"
 
+#include <stdlib.h>
+
 /* How many rows of strides there are. Stores that are not placed are row-major. */
 static size_t count_rows(const struct kiln__group *group)
 {
@@ -99,6 +101,9 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
             int64_t stride = space->stride[i][d];
             reach += (stride < 0 ? -stride : stride) * (int64_t)space->dims[d];
         }
+        if (i < group->accesses.count && group->accesses.items[i].kind == KILN__ACCESS_GATHER)
+            reach +=
+                llabs(group->accesses.items[i].jump) * (int64_t)group->accesses.items[i].extent;
         if (reach > limit)
             return false;
     }
