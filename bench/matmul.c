@@ -33,6 +33,11 @@ enum { EACH = sizeof each / sizeof *each };
 /* CLBlast without tuning takes seconds for larger products on a CPU. */
 #define MOST_CLBLAST 1.2e9
 
+/* A small product takes no longer than starting the device and waiting for it: here a program
+ * submits several before it waits. */
+#define MOST_QUEUED 1e8
+enum { QUEUED = 32 };
+
 static bool wants_each;
 
 /* A context is tied to one implementation. */
@@ -117,6 +122,24 @@ static void run_side(void *user)
     bench_ok(kiln_batch_execute(side->batch), side->name);
 }
 
+static double queued_seconds;
+
+static void run_queued(void *user)
+{
+    const struct side *side = user;
+    double start = bench_now();
+    for (int i = 0; i < QUEUED; i++)
+        bench_ok(kiln_batch_submit(side->batch, NULL), side->name);
+    bench_ok(kiln_context_finish(side->context), side->name);
+    queued_seconds = (bench_now() - start) / QUEUED;
+}
+
+static double read_queued(void *user)
+{
+    (void)user;
+    return queued_seconds;
+}
+
 static void run_clblast(void *user)
 {
     const struct side *side = user;
@@ -194,9 +217,12 @@ static void add_sides(struct bench_row *row)
 
 static void add_peers(struct bench_row *row, const struct shape *shape)
 {
+    bool queued = row->amount <= MOST_QUEUED;
+    if (queued)
+        bench_way(row, "kiln, queued", run_queued, check_side, &own)->seconds = read_queued;
     if (peer_has_openblas()) {
         bench_way(row, "OpenBLAS", run_openblas, check_host, NULL)->spins = true;
-        bench_at_least(row, "kiln", "OpenBLAS", shape->of_openblas);
+        bench_at_least(row, queued ? "kiln, queued" : "kiln", "OpenBLAS", shape->of_openblas);
     }
     if (peer_has_openblas() && shape->product.m == 1) {
         bench_way(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL)->spins = true;
