@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation: kernels are broken on their way to the compiler (--wrap), and the run has to say
- * which operation is off. */
+ * which operation is off; what goes wrong becomes a program that shows it. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kiln/opencl.h>
 
+#include "support/check.h"
 #include "support/context.h"
+#include "support/random.h"
+#include "support/reproduce.h"
 
 enum { N = 40 };
 
@@ -291,4 +296,95 @@ Test(validate, has_nothing_to_say_about_an_empty_batch)
     kiln_batch *batch = kiln_batch_create(context);
     run_batch(batch);
     end(batch, context);
+}
+
+/* ---- programs that reproduce ---- */
+
+/* Of six operations the one that is off is left, with what it needs as inputs. */
+Test(reproduce, leaves_what_fails)
+{
+    struct kiln__text text = {0};
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    fill(x, N, 1);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, x);
+    kiln_tensor b = kiln_tanh(batch, kiln_square(batch, kiln_exp(batch, a)));
+    expect_ok(kiln_read(batch, b, result, sizeof result));
+    expect_ok(kiln_read(batch, kiln_sum(batch, b, 0, NULL, 0), result, sizeof *result));
+    break_kernels(" * ", " * 1.5f * ", 0, 1000);
+    kiln_batch *small = reproduce_shrink(batch, context, reproduce_validates);
+    cr_assert(small);
+    cr_expect_eq(small->graph.requests.count, 1);
+    reproduce_print(small, &text);
+    const char *words[] = {"kiln_tanh", "kiln_square", "kiln_exp", "kiln_sum"};
+    int operations = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        operations += strstr(text.data, words[i]) != NULL;
+    cr_expect_eq(operations, 1, "%s", text.data);
+    kiln__text_free(&text);
+    reproduce_release(small);
+    end(batch, context);
+}
+
+Test(reproduce, has_nothing_to_shrink_where_nothing_fails)
+{
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = record_chain(context);
+    cr_expect_null(reproduce_shrink(batch, context, reproduce_validates));
+    end(batch, context);
+}
+
+/* Compile a program against this build; skips where there is no compiler. */
+static void compile(const char *source, const char *program)
+{
+    char command[4096];
+    const char *compiler = getenv("KILN_TEST_CC"), *tree = getenv("srcdir");
+    if (!compiler || !tree || access(".libs/libkiln.so", R_OK))
+        cr_skip("run by make check, with a shared library");
+    snprintf(command, sizeof command,
+             "%s -Wall -Werror -Iinclude -I%s/include -o %s %s .libs/libkiln.so -lm "
+             "-Wl,-rpath,$PWD/.libs",
+             compiler, tree, program, source);
+    cr_assert_eq(system(command), 0, "%s", command);
+}
+
+/* What the program says. */
+static void run_program(const char *program, char line[200])
+{
+    FILE *output = popen(program, "r");
+    cr_assert(output);
+    if (!fgets(line, 200, output))
+        line[0] = 0;
+    pclose(output);
+}
+
+/* Every kind of operation, as a program: it compiles, without a warning, and computes the same. */
+Test(reproduce, prints_programs_that_run)
+{
+    char source[512], program[512], said[200];
+    const char *folder = getenv("TMPDIR");
+    struct kiln__text text = {0};
+    kiln_context *context = open_validated(1);
+    kiln_batch *batch = kiln_batch_create(context);
+    static float ones[N];
+    fill(x, N, 1);
+    kiln_buffer *buffer = make_buffer(context, N, ones);
+    record_all(batch, buffer);
+    random_record(batch, 7, 0, 30);
+    reproduce_print(batch, &text);
+    snprintf(source, sizeof source, "%s/reproduce-%ld.c", folder ? folder : "/tmp", (long)getpid());
+    snprintf(program, sizeof program, "%s/reproduce-%ld", folder ? folder : "/tmp", (long)getpid());
+    FILE *file = fopen(source, "w");
+    cr_assert(file);
+    fputs(text.data, file);
+    fclose(file);
+    kiln__text_free(&text);
+    kiln_buffer_release(buffer);
+    check_end(batch);
+    close_context(context);
+    compile(source, program);
+    run_program(program, said);
+    cr_expect_str_eq(said, "as it should be\n");
+    remove(source);
+    remove(program);
 }

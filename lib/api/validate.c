@@ -203,6 +203,7 @@ struct exposure {
     struct kiln__graph graph;
     struct kiln__bindings bindings;
     struct kiln__reference given; /* per node: the device's values */
+    double **unknown; /* per node: INFINITY where its value is undefined, else 0; or NULL */
 };
 
 static void free_exposure(struct exposure *exposure, bool lost)
@@ -214,6 +215,9 @@ static void free_exposure(struct exposure *exposure, bool lost)
             free(host);
     }
     kiln__bindings_free(&exposure->bindings);
+    for (size_t i = 0; exposure->unknown && i < exposure->graph.nodes.count; i++)
+        free(exposure->unknown[i]);
+    free(exposure->unknown);
     kiln__reference_free(&exposure->given);
     kiln__graph_free(&exposure->graph);
 }
@@ -260,7 +264,8 @@ static bool make_exposure(const struct kiln__validation *validation, const kiln_
     }
     exposure->given.values = calloc(graph->nodes.count + 1, sizeof(double *));
     exposure->given.count = exposure->given.values ? graph->nodes.count : 0;
-    return done && exposure->given.values;
+    exposure->unknown = calloc(graph->nodes.count + 1, sizeof(double *));
+    return done && exposure->given.values && exposure->unknown;
 }
 
 /* `lost`: the end could not be awaited. */
@@ -283,6 +288,21 @@ static kiln_status run_exposure(kiln_context *context, struct exposure *exposure
     return status;
 }
 
+/* Keeps `allowed` for a node of which some elements have no bound, as beside the part of a place
+ * that has nothing beneath; else frees it. */
+static void keep_unknown(struct exposure *exposure, uint32_t index, double *allowed)
+{
+    bool keep = false;
+    size_t count = kiln__node_count(&exposure->graph.nodes.items[index]);
+    for (size_t i = 0; i < count; i++) {
+        allowed[i] = isinf(allowed[i]) ? INFINITY : 0;
+        keep = keep || allowed[i] > 0;
+    }
+    exposure->unknown[index] = keep ? allowed : NULL;
+    if (!keep)
+        free(allowed);
+}
+
 /* Compare a node's value with the host's from the same operands; from then on the device's is what
  * counts. `found` is NULL for inputs and constants. */
 static kiln_status compare_node(const struct kiln__validation *validation,
@@ -300,11 +320,15 @@ static kiln_status compare_node(const struct kiln__validation *validation,
         kiln__reference_node(&exposure->graph, index, (const void *const *)validation->inputs,
                              &exposure->given, values);
     if (done && found)
-        done = kiln__bounds_node(&exposure->graph, index, &exposure->given, denormal, allowed);
+        done = kiln__bounds_node(&exposure->graph, index, &exposure->given, exposure->unknown,
+                                 denormal, allowed);
     bool off = done && found && differ(node, found, values, allowed, &difference);
     for (size_t i = 0; i < count && done && found; i++)
         values[i] = kiln__type_load((kiln_type)node->type, (const char *)found + i * bytes);
-    free(allowed);
+    if (done && found)
+        keep_unknown(exposure, index, allowed);
+    else
+        free(allowed);
     if (!done)
         return no_memory(error);
     return off ? wrong(&exposure->graph, index, call, "from equal operands", &difference, error)

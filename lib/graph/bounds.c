@@ -322,7 +322,7 @@ static void bound_place(const struct walk *walk, const struct kiln__node *node, 
     struct operand part = operand_of(walk, node, 0);
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = node->n_inputs > 1 ? operand_of(walk, node, 1).errors[i] : 0;
+        result[i] = node->n_inputs > 1 ? operand_of(walk, node, 1).errors[i] : INFINITY;
     for (size_t i = 0; i < kiln__node_count(part.node); i++) {
         unravel(&part.node->shape, i, index);
         result[kiln__view_number(&node->view, part.node->shape.rank, index, &node->shape)] =
@@ -465,7 +465,8 @@ static double *no_errors(const struct kiln__graph *graph, const struct kiln__nod
 }
 
 bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
-                       const struct kiln__reference *given, double denormal, double *result)
+                       const struct kiln__reference *given, double *const *unknown, double denormal,
+                       double *result)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     double **errors = calloc(graph->nodes.count + 1, sizeof *errors);
@@ -473,7 +474,7 @@ bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
     bool failed = !errors || !zeros;
     struct walk walk = {graph, given, errors, denormal, &failed};
     for (unsigned k = 0; k < node->n_inputs && !failed; k++)
-        errors[node->input[k]] = zeros;
+        errors[node->input[k]] = unknown[node->input[k]] ? unknown[node->input[k]] : zeros;
     if (!failed)
         rules[node->kind](&walk, node, result);
     free(zeros);

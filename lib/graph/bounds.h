@@ -22,9 +22,11 @@ bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__refer
 void kiln__bounds_free(struct kiln__bounds *bounds);
 
 /* Bounds of the elements of one node whose operands are exactly the values of `given`, as are its
- * own. `result` has room for them. False without memory. */
+ * own, except where `unknown` (per node, NULL: nowhere) has INFINITY instead of 0. `result` has
+ * room for them. False without memory. */
 bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
-                       const struct kiln__reference *given, double denormal, double *result);
+                       const struct kiln__reference *given, double *const *unknown, double denormal,
+                       double *result);
 
 /* Whether a device's element may be `found`. */
 bool kiln__bounds_allow(double wanted, double error, double found);
