@@ -15,6 +15,7 @@
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
 #include <kiln/gradient.h>
+#include <kiln/interpolation.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>
 #include <kiln/now.h>
