@@ -467,6 +467,45 @@ Test(grad, network)
 
 /* ---- misuse ---- */
 
+/* Normalisations, whose largest element is detached. */
+Test(grad, normalisations)
+{
+    for (int i = 0; i < 8; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x[3] = {input(batch, DIMS(3, 5)), input(batch, DIMS(5)), input(batch, DIMS(5))};
+        const int last[1] = {-1};
+        kiln_tensor results[8] = {kiln_softmax(batch, x[0], 1, last),
+                                  kiln_log_softmax(batch, x[0], 1, last),
+                                  kiln_logsumexp(batch, x[0], 1, last, 1),
+                                  kiln_variance(batch, x[0], 1, last, 1, 0),
+                                  kiln_norm(batch, x[0], 0, NULL, 0),
+                                  kiln_layer_norm(batch, x[0], x[1], x[2], 1, last, 1e-5),
+                                  kiln_rms_norm(batch, x[0], x[1], 1, last, 1e-5),
+                                  kiln_softmax(batch, x[0], 0, NULL)};
+        kiln_tensor first[3];
+        check_gradient(batch, results[i], 3, x, TIGHT, first);
+        check_gradient(batch, first[0], 3, x, TIGHT, NULL);
+        check_end(batch);
+    }
+}
+
+Test(grad, detached)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = positive(batch, DIMS(4)), g[2];
+    kiln_tensor still = kiln_detach(batch, kiln_square(batch, x));
+    kiln_tensor loss = kiln_sum(batch, kiln_mul(batch, x, still), 0, NULL, 0);
+    expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, still}, 2, g));
+    double *by_x = check_values(batch, g[0]), *by_still = check_values(batch, g[1]);
+    double *at = check_values(batch, x);
+    for (size_t i = 0; i < 4; i++) {
+        cr_expect_float_eq(by_x[i], at[i] * at[i], 1e-12);
+        cr_expect_float_eq(by_still[i], at[i], 1e-12);
+    }
+    free(by_x), free(by_still), free(at);
+    check_end(batch);
+}
+
 static void expect_refusal(kiln_batch *batch, kiln_status status, const char *sentence,
                            const kiln_tensor *out, size_t n)
 {

@@ -29,6 +29,11 @@ extern "C" {
 KILN_API kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *inputs,
                                size_t n, kiln_tensor *out);
 
+/** x itself, which kiln_grad() takes for a constant: no gradient flows through it to what x is
+ *  computed from. Costs nothing when the batch runs. Owner: the result belongs to the batch.
+ *  Threads: one at a time. Errors (sticky): INVALID_HANDLE, OUT_OF_HOST_MEMORY. */
+KILN_API kiln_tensor kiln_detach(kiln_batch *batch, kiln_tensor x);
+
 #ifdef __cplusplus
 }
 #endif

@@ -96,12 +96,17 @@ void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor p
 
 /* ---- the walk ---- */
 
+static bool carries_gradient(const struct kiln__node *node)
+{
+    return is_floating(node) && !(node->kind == KILN__CAST && node->op == KILN__DETACH);
+}
+
 /* Inputs are marked; what is computed from them in f32 is wanted too. */
 static void mark_wanted(struct kiln__gradient *walk)
 {
     for (uint32_t i = 0; i < walk->count; i++) {
         const struct kiln__node *node = node_at(walk, i);
-        for (unsigned k = 0; k < node->n_inputs && is_floating(node); k++)
+        for (unsigned k = 0; k < node->n_inputs && carries_gradient(node); k++)
             walk->wanted[i] |= walk->wanted[node->input[k]];
     }
 }
@@ -115,7 +120,7 @@ static void walk_back(struct kiln__gradient *walk)
         bool computed = false;
         for (unsigned k = 0; k < node.n_inputs; k++)
             computed |= walk->wanted[node.input[k]];
-        if (!computed || !walk->gradient[i].id)
+        if (!computed || !carries_gradient(&node) || !walk->gradient[i].id)
             continue;
         kiln__adjoint *adjoint = kiln__adjoint_of(&node);
         if (adjoint)
@@ -148,7 +153,19 @@ static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor 
     }
 }
 
-/* ---- the call ---- */
+/* ---- the calls ---- */
+
+kiln_tensor kiln_detach(kiln_batch *batch, kiln_tensor x)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    if (!input)
+        return (kiln_tensor){0};
+    struct kiln__node node = {.kind = KILN__CAST, .op = KILN__DETACH, .n_inputs = 1};
+    node.type = input->type;
+    node.shape = input->shape;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}
 
 static bool check_loss(kiln_batch *batch, const char *call, kiln_tensor loss)
 {

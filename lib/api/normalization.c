@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisations as the operations that they are made of. Fusion makes one kernel of them. */
+#include <kiln/gradient.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>
 
@@ -109,6 +110,12 @@ static kiln_tensor finish(const struct call *call, kiln_tensor result, int keep_
 
 /* ---- softmax and its logarithm ---- */
 
+/* The largest element only shifts; the result, and so its gradient, does not depend on it. */
+static kiln_tensor largest(const struct call *call, kiln_tensor x)
+{
+    return kiln_detach(call->batch, REDUCE(max, x));
+}
+
 kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
 {
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
@@ -116,7 +123,7 @@ kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const 
         return none;
     if (call->count == 0)
         return x; /* no elements: nothing to compute, and no largest one */
-    kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, REDUCE(max, x)));
+    kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, largest(call, x)));
     return APPLY_2(mul, powers, APPLY_2(div, number(call, 1), REDUCE(sum, powers)));
 }
 
@@ -127,7 +134,7 @@ kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, co
         return none;
     if (call->count == 0)
         return x;
-    kiln_tensor shifted = APPLY_2(sub, x, REDUCE(max, x));
+    kiln_tensor shifted = APPLY_2(sub, x, largest(call, x));
     return APPLY_2(sub, shifted, APPLY(log, REDUCE(sum, APPLY(exp, shifted))));
 }
 
@@ -141,7 +148,7 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
         return none;
     if (call->count == 0)
         return finish(call, APPLY(log, REDUCE(sum, x)), keep_dims);
-    kiln_tensor top = APPLY_2(minimum, REDUCE(max, x), number(call, FLT_MAX));
+    kiln_tensor top = APPLY_2(minimum, largest(call, x), number(call, FLT_MAX));
     top = APPLY_2(maximum, top, number(call, -FLT_MAX));
     kiln_tensor total = REDUCE(sum, APPLY(exp, APPLY_2(sub, x, top)));
     return finish(call, APPLY_2(add, APPLY(log, total), top), keep_dims);

@@ -136,7 +136,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__IMPORT: return "import";
     case KILN__CONSTANT: return "constant";
     case KILN__ELEMENTWISE: return kiln__elementwise_rows[node->op].name;
-    case KILN__CAST: return "cast";
+    case KILN__CAST: return node->op == KILN__DETACH ? "detach" : "cast";
     case KILN__REDUCE: return kiln__reduce_rows[node->op].name;
     case KILN__VIEW: return views[node->op];
     case KILN__RESHAPE: return "reshape";

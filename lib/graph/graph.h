@@ -28,6 +28,9 @@ enum kiln__kind {
     KILN__GATHER       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
 };
 
+/* A cast to the type that its input has can mark where gradients end. */
+enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
+
 /* What a view is called in texts; it makes no other difference. */
 enum kiln__view_name {
     KILN__TRANSPOSE,
@@ -58,7 +61,7 @@ struct kiln__attention {
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     uint8_t kind; /* enum kiln__kind */
-    uint8_t op;   /* enum kiln__elementwise, kiln__reduction or kiln__view_name */
+    uint8_t op;   /* enum kiln__elementwise, kiln__reduction, kiln__cast_name or kiln__view_name */
     uint8_t type; /* kiln_type */
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
