@@ -12,6 +12,7 @@
 #include <kiln/buffer.h>
 #include <kiln/cache.h>
 #include <kiln/context.h>
+#include <kiln/convolution.h>
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
 #include <kiln/gradient.h>
