@@ -39,14 +39,10 @@
 #ifndef PACK_DEPTH
 #define PACK_DEPTH 256
 #endif
-/* What the caller does to a finished element, and to VECTOR elements of a row from a column on; by
- * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
- * a comma as EPILOGUE_ARGUMENTS does. */
+/* What the caller does to a finished element, and to VECTOR elements of a row from a column on, if
+ * anything. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with a comma
+ * as EPILOGUE_ARGUMENTS does. */
 #ifndef EPILOGUE
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
-#endif
-#ifndef EPILOGUE_PARAMETERS
 #define EPILOGUE_PARAMETERS
 #define EPILOGUE_ARGUMENTS
 #endif
@@ -204,29 +200,23 @@ INLINE void multiply_tile(__local const float *a, __global const float *b, int d
 }
 
 /* Write a vector of sums, or as many as the row still has, added to what is there already unless
- * it is the first block of k; after the last block comes the epilogue. */
-INLINE void write_sums(const float *sums, __global float *c, int count, bool first, bool last, long batch,
-                       long row, long column EPILOGUE_PARAMETERS)
+ * it is the first block of k. */
+INLINE void write_sums(const float *sums, __global float *c, int count, bool first)
 {
     if (count < VECTOR) {
         PLAIN_LOOP
-        for (int j = 0; j < count; j++) {
-            const float sum = first ? sums[j] : sums[j] + c[j];
-            c[j] = last ? EPILOGUE(sum, batch, row, column + j) : sum;
-        }
+        for (int j = 0; j < count; j++)
+            c[j] = first ? sums[j] : sums[j] + c[j];
         return;
     }
     vector sum = LOAD(0, __private, sums);
     if (!first)
         sum += LOAD(0, __global, c);
-    if (last)
-        sum = EPILOGUE_VECTOR(sum, batch, row, column);
     STORE(sum, 0, __global, c);
 }
 
 INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, long c_row,
-                       int rows, int columns, bool first, bool last, long batch, long row,
-                       long column EPILOGUE_PARAMETERS)
+                       int rows, int columns, bool first)
 {
     float tile[TILE_ROWS * TILE_COLUMNS];
 #pragma unroll
@@ -239,10 +229,28 @@ INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, 
     for (int i = 0; i < min(rows, TILE_ROWS); i++) {
         PLAIN_LOOP
         for (int j = 0; j < columns; j += VECTOR)
-            write_sums(tile + i * TILE_COLUMNS + j, c + i * c_row + j, columns - j, first, last,
-                       batch, row + i, column + j EPILOGUE_ARGUMENTS);
+            write_sums(tile + i * TILE_COLUMNS + j, c + i * c_row + j, columns - j, first);
     }
 }
+
+#ifdef EPILOGUE
+/* All that an item has added up, in a loop of its own: within those of the product the epilogue's
+ * constants would take the sums' registers, and halve its speed. */
+INLINE void finish(__global float *c, long c_row, int rows, int columns, long batch, long row,
+                   long column EPILOGUE_PARAMETERS)
+{
+    for (int i = 0; i < rows; i++) {
+        __global float *line = c + i * c_row;
+        int j = 0;
+        for (; j + VECTOR <= columns; j += VECTOR)
+            STORE(EPILOGUE_VECTOR(LOAD(0, __global, line + j), batch, row + i, column + j), 0,
+                  __global, line + j);
+        PLAIN_LOOP
+        for (; j < columns; j++)
+            line[j] = EPILOGUE(line[j], batch, row + i, column + j);
+    }
+}
+#endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_packed(__global const float *restrict a, __global const float *restrict packed,
@@ -273,9 +281,13 @@ matmul_packed(__global const float *restrict a, __global const float *restrict p
             for (int i = 0; i < rows; i += TILE_ROWS) {
                 vector sums[TILE_ROWS][TILE_VECTORS];
                 multiply_tile(block + i * depth, b, depth, sums);
-                write_tile(sums, c + i * c_row + column, c_row, rows - i, columns, k0 == 0,
-                           k0 + BLOCK_DEPTH >= k, batch, row0 + i, column EPILOGUE_ARGUMENTS);
+                write_tile(sums, c + i * c_row + column, c_row, rows - i, columns, k0 == 0);
             }
         }
     }
+#ifdef EPILOGUE
+    const long column = panel0 * TILE_COLUMNS;
+    finish(c + column, c_row, rows, min(panel1 * TILE_COLUMNS, n) - column, batch, row0,
+           column EPILOGUE_ARGUMENTS);
+#endif
 }

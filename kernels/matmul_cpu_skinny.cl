@@ -52,7 +52,9 @@
 /* What the caller does to a finished element, and to VECTOR elements of a row from a column on; by
  * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
  * a comma as EPILOGUE_ARGUMENTS does. */
-#ifndef EPILOGUE
+#ifdef EPILOGUE
+#define EPILOGUE_LATE
+#else
 #define EPILOGUE(value, batch, row, column) (value)
 #define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
@@ -274,10 +276,18 @@ matmul_dots(__global const float *restrict few, __global const float *restrict m
 #pragma unroll
             for (int i = 0; i < TILE_MANY; i++) {
                 if (f < few_count && row + i < end)
-                    c[f * c_few + (row + i) * c_many] =
-                        few_are_columns ? EPILOGUE(dots[f][i], batch, row + i, (long)f)
-                                        : EPILOGUE(dots[f][i], batch, (long)f, row + i);
+                    c[f * c_few + (row + i) * c_many] = dots[f][i];
             }
         }
     }
+#ifdef EPILOGUE_LATE
+    /* Within the loops above its constants would take the sums' registers. */
+    for (long f = 0; f < few_count; f++) {
+        for (long row = first; row < end; row++) {
+            __global float *place = c + f * c_few + row * c_many;
+            *place = few_are_columns ? EPILOGUE(*place, batch, row, f)
+                                     : EPILOGUE(*place, batch, f, row);
+        }
+    }
+#endif
 }

@@ -58,13 +58,13 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
     return product;
 }
 
-/* Sums would overwrite what the epilogue is still to read, unless they are written once. */
-static bool holds_sums(const struct kiln__plan *plan, const struct kiln__product *product,
-                       const struct kiln__store *store)
+/* Chunked devices write sums and finish them later: they would overwrite what is still to be read.
+ */
+static bool holds_sums(const struct kiln__plan *plan, const struct kiln__store *store)
 {
-    bool written_once = !plan->options.device->traits->chunked || product->k <= KILN__BLOCK_DEPTH;
     return plan->fusion.graph.nodes.items[store->node].type == KILN_F32 &&
-           (written_once || !plan->slots.items[plan->slot_of[store->node]].in_place);
+           (!plan->options.device->traits->chunked ||
+            !plan->slots.items[plan->slot_of[store->node]].in_place);
 }
 
 /* Where kernels add up: the first store that can hold sums, or else working memory. */
@@ -73,7 +73,7 @@ static bool place_result(struct kiln__plan *plan, const struct kiln__group *grou
 {
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
-        if (!holds_sums(plan, product, store))
+        if (!holds_sums(plan, store))
             continue;
         product->c.slot = plan->slot_of[store->node];
         product->result = (uint8_t)(i + 1);

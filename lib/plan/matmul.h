@@ -31,9 +31,6 @@ struct kiln__matmul_row {
     bool (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
 };
 
-/* How much of k kernels of chunked devices add up before they write sums. */
-#define KILN__BLOCK_DEPTH 256
-
 /* In the order in which the heuristic asks them; the last ones suit all. */
 extern const struct kiln__matmul_row kiln__matmul_dots, kiln__matmul_skinny, kiln__matmul_small,
     kiln__matmul_packed, kiln__matmul_clblast, kiln__matmul_tiled;

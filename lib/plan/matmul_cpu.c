@@ -79,6 +79,7 @@ static bool add_result(struct kiln__launch *launch, const struct kiln__matrix *c
 
 /* ---- packed: both operands copied into the order in which they are used ---- */
 
+#define BLOCK_DEPTH 256
 #define BLOCK_TILES 32   /* of rows of a in local memory at once */
 #define ITEMS_PER_UNIT 2 /* so that a late unit leaves less behind */
 
@@ -104,7 +105,7 @@ static bool pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     if (product->k == 0)
         return true;
     snprintf(launch.options, sizeof launch.options, "%s", options);
-    kiln__product_range(&launch, panels, divide_up(product->k, KILN__BLOCK_DEPTH),
+    kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
                         product->b.batch ? product->batch : 1);
     bool done =
         kiln__launch_memory(&launch, product->b.slot) && kiln__launch_memory(&launch, scratch) &&
@@ -118,7 +119,7 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
 {
     const struct tiles *tiles = tiles_of(plan);
     int64_t tile = tiles->packed_rows, columns = tiles->packed_vectors * tiles->vector;
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / KILN__BLOCK_DEPTH;
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
     int64_t block = most(tile, least(BLOCK_TILES * tile, room / tile * tile));
     int64_t panels = divide_up(product->n, columns), rows, item_panels;
     int64_t packed = panels * product->k * columns;
@@ -127,8 +128,8 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
              "-DPACK_DEPTH=%d",
-             (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, KILN__BLOCK_DEPTH,
-             (int)block, KILN__BLOCK_DEPTH);
+             (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, BLOCK_DEPTH, (int)block,
+             BLOCK_DEPTH);
     share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
                  &item_panels);
     uint32_t scratch = kiln__plan_scratch(
@@ -188,7 +189,7 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
         kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
-             (int)tile, (int)vectors, KILN__BLOCK_DEPTH);
+             (int)tile, (int)vectors, BLOCK_DEPTH);
     share_small(product, panels, tile, units_of(plan), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
