@@ -9,6 +9,7 @@
 
 #include "api/batch.h"
 #include "support/check.h"
+#include "support/gradient.h"
 
 /* ---- known answers ---- */
 
@@ -316,5 +317,40 @@ Test(convolution, operands_are_checked)
            "kiln_avg_pool2d: no window of 2 by 0");
     EXPECT(kiln_avg_pool2d(b, IMAGE(1, 5, 5, 2), window, &groups), KILN_INVALID_ARGUMENT,
            "2 groups");
+    check_close();
+}
+
+/* ---- derivatives ---- */
+
+Test(convolution, has_derivatives)
+{
+    for (size_t i = 0; i < 11; i++) {
+        const struct layer *l = &layers[i];
+        kiln_window_options options = l->options;
+        options.size = sizeof options;
+        size_t w_dims[] = {l->kh, l->kw, l->x[3] / options.groups, l->out};
+        kiln_batch *b = check_begin();
+        kiln_tensor inputs[] = {check_input(b, KILN_F32, 4, l->x, CHECK_PLAIN),
+                                check_input(b, KILN_F32, 4, w_dims, CHECK_PLAIN)};
+        kiln_tensor y = kiln_conv2d(b, inputs[0], inputs[1], &options);
+        check_gradient(b, y, 2, inputs, 1e-6, NULL);
+        check_end(b);
+    }
+    check_close();
+}
+
+Test(convolution, pools_have_derivatives)
+{
+    for (size_t i = 0; i < 5; i++) {
+        kiln_window_options options = layers[i].options;
+        options.size = sizeof options;
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, 4, layers[i].x, CHECK_PLAIN);
+        size_t window[] = {layers[i].kh, layers[i].kw};
+        kiln_tensor max = kiln_max_pool2d(b, x, window, &options);
+        kiln_tensor mean = kiln_avg_pool2d(b, x, window, &options);
+        check_gradient(b, kiln_add(b, max, mean), 1, &x, 1e-6, NULL);
+        check_end(b);
+    }
     check_close();
 }
