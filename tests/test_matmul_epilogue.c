@@ -229,8 +229,14 @@ Test(epilogue, of_packed_products)
                     &(struct product){4, {2, 3}, 9, 35, 20, 0, 1});
 }
 
+/* A CPU takes a while to compile them and never chooses them: one is enough there. */
 Test(epilogue, of_tiled_products)
 {
+    if (prefer("tiled", false) && check_context()->runtime.device.traits->chunked) {
+        compare(&(struct product){2, {0}, 37, 53, 70, 3, 0}, bias_gelu, CHECK_FEW);
+        check_close();
+        return;
+    }
     everything_with("tiled", false, &(struct product){2, {0}, 37, 53, 70, 3, 0},
                     &(struct product){4, {2, 3}, 9, 36, 20, 3, 1});
 }
@@ -397,7 +403,7 @@ static void update_weights(size_t rows)
 
 Test(epilogue, updates_in_place)
 {
-    static const char *const names[] = {"", "packed", "small", "tiled"};
+    static const char *const names[] = {"", "packed", "small"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         setenv("KILN_MATMUL", names[i], 1);
         update_weights(40);
