@@ -104,7 +104,7 @@ INLINE void pack_queries(__global const float *q, long row, long column, int d, 
 INLINE void load_keys(__global const float *k, long row, long column, int d, int keys, int item,
                       __local float *tile)
 {
-#pragma unroll
+#pragma unroll 8
     for (int step = 0; step < KEYS * DEPTH / ITEMS; step++) {
         const int i = step * ITEMS + item, c = i % DEPTH, j = i / DEPTH;
         tile[c * KEY_LINE + j] = j < keys && c < d ? k[j * row + c * column] : 0.0f;
@@ -115,7 +115,7 @@ INLINE void load_keys(__global const float *k, long row, long column, int d, int
 INLINE void load_values(__global const float *v, long row, long column, int e, int keys, int item,
                         __local float *tile)
 {
-#pragma unroll
+#pragma unroll 8
     for (int step = 0; step < KEYS * WIDTH / ITEMS; step++) {
         const int i = step * ITEMS + item, c = i % WIDTH, j = i / WIDTH;
         tile[i] = j < keys && c < e ? v[j * row + c * column] : 0.0f;
@@ -128,7 +128,7 @@ INLINE void score(__local const float *queries, __local const float *tile, int d
 #pragma unroll
     for (int j = 0; j < ITEM_KEYS; j++)
         scores[j] = (float8)(0.0f);
-#pragma unroll 4
+#pragma unroll 8
     for (int c = 0; c < d; c++) {
         const float8 rows = load_rows(queries + c * QUERY_LINE);
 #pragma unroll
@@ -177,7 +177,7 @@ INLINE void weigh(const float8 scores[ITEM_KEYS], float8 old, float8 peak, int f
 INLINE void add_values(__local const float *weights, __local const float *tile, int keys, int lane,
                        float8 sums[ITEM_COLUMNS])
 {
-#pragma unroll 4
+#pragma unroll 8
     for (int j = 0; j < keys; j++) {
         const float8 rows = load_rows(weights + j * ROWS);
 #pragma unroll

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include <kiln/attention.h>
+#include <kiln/gradient.h>
 
 #include "support/check.h"
+#include "support/gradient.h"
 
 static const kiln_tensor no_mask = {0};
 
@@ -312,6 +314,111 @@ Test(attention, scores_are_not_in_memory)
     cr_expect_leq(cost.peak_bytes, 4 * count * sizeof *y);
     run_batch(b);
     kiln_batch_release(b);
+    check_close();
+}
+
+/* ---- gradients ---- */
+
+/* By q, k and v, of the loss sum(y * g), from PyTorch's autograd in f64. */
+Test(attention, known_gradients)
+{
+    static const float weights[] = {1, -2, 0.5f, 3};
+    static const double wanted[] = {
+        3.476073787,  -3.339794785,  3.28802644,    9.221107608,  -3.68160561,  -7.252042958,
+        0.9516107023, 0.1960018005,  -0.8046093519, -1.77875155,  -7.353335698, -3.736250223,
+        2.023324455,  3.679959689,   0.7366453121,  -1.196183607, 3.477374208,  3.804214263,
+        0.1148953539, -0.1430625292, 0.3507356991,  2.075969367,  0.2463424383, 0.09130527421,
+        0.7880265087, -1.024212112};
+    struct given g = begin_known();
+    kiln_tensor added = check_given(g.batch, KILN_F32, DIMS(2, 4), added24), out[3];
+    kiln_tensor y = kiln_attention(g.batch, g.q, g.k, g.v, added, NULL);
+    y = kiln_mul(g.batch, y, check_given(g.batch, KILN_F32, DIMS(2, 2), weights));
+    kiln_tensor inputs[] = {g.q, g.k, g.v}, loss = kiln_sum(g.batch, y, 0, NULL, 0);
+    expect_ok(kiln_grad(g.batch, loss, inputs, 3, out));
+    const float *found[] = {check_read(g.batch, out[0]), check_read(g.batch, out[1]),
+                            check_read(g.batch, out[2])};
+    check_run(g.batch);
+    for (int i = 0; i < 26; i++) {
+        double value = i < 6 ? found[0][i] : i < 18 ? found[1][i - 6] : found[2][i - 18];
+        cr_expect(fabs(value - wanted[i]) <= 1e-5, "element %d is %g, not %g", i, value, wanted[i]);
+    }
+    check_end(g.batch);
+    check_close();
+}
+
+/* Differences of the reference; a mask's gradient too. */
+static void differ(size_t m, size_t n, size_t d, enum masks kind, int causal, int64_t diagonal)
+{
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    kiln_batch *b = check_begin();
+    options.causal = causal;
+    options.diagonal = diagonal;
+    options.scale = 0.25;
+    kiln_tensor q = check_input(b, KILN_F32, DIMS(2, 2, m, d), CHECK_PLAIN);
+    kiln_tensor k = check_input(b, KILN_F32, DIMS(2, 1, n, d), CHECK_PLAIN);
+    kiln_tensor v = check_input(b, KILN_F32, DIMS(n, 3), CHECK_PLAIN);
+    kiln_tensor mask = make_mask(b, kind, 2, m, n), inputs[] = {q, k, v, mask};
+    kiln_tensor y = kiln_attention(b, q, k, v, mask, &options);
+    check_gradient(b, y, kind == ADDED || kind == ADDED_ROW ? 4 : 3, inputs, 1e-6, NULL);
+    check_end(b);
+}
+
+Test(attention, gradients)
+{
+    differ(3, 5, 4, NO_MASK, 0, 0);
+    differ(5, 4, 1, NO_MASK, 1, 0);
+    differ(4, 5, 2, NO_MASK, 1, -2);
+    differ(4, 5, 2, SEEN, 0, 0);
+    differ(3, 4, 2, ADDED, 1, 1);
+    differ(3, 4, 2, SEEN_KEYS, 0, 0);
+    differ(3, 4, 2, ADDED_ROW, 0, 0);
+    differ(3, 0, 2, NO_MASK, 0, 0);
+    check_close();
+}
+
+/* Rows in two blocks have the gradients that the same rows have by themselves, and the scores of
+ * one block at a time are in memory. */
+Test(attention, gradients_come_in_blocks)
+{
+    enum { M = 65, N = 65536 };
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    options.causal = 1;
+    options.diagonal = N / 2;
+    kiln_batch *b = kiln_batch_create(check_context());
+    static float x[N], all[M + N], parts[M + N];
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 61) / 32 - 1;
+    kiln_tensor q = kiln_upload(b, KILN_F32, DIMS(M, 1), x), halves[2], out[2];
+    kiln_tensor k = kiln_upload(b, KILN_F32, DIMS(N, 1), x), inputs[] = {q, k};
+    kiln_tensor v = kiln_add(b, k, kiln_constant(b, KILN_F32, 1));
+    kiln_tensor y = kiln_attention(b, q, k, v, no_mask, &options);
+    expect_ok(kiln_grad(b, kiln_sum(b, kiln_square(b, y), 0, NULL, 0), inputs, 2, out));
+    expect_ok(kiln_read(b, out[0], all, M * sizeof *all));
+    expect_ok(kiln_read(b, out[1], all + M, N * sizeof *all));
+    cr_expect_lt(cost_of(b).peak_bytes, (size_t)80 << 20, "%zu", cost_of(b).peak_bytes);
+    run_batch(b);
+    kiln_batch_release(b);
+
+    b = kiln_batch_create(check_context());
+    inputs[0] = q = kiln_upload(b, KILN_F32, DIMS(M, 1), x);
+    inputs[1] = k = kiln_upload(b, KILN_F32, DIMS(N, 1), x);
+    v = kiln_add(b, k, kiln_constant(b, KILN_F32, 1));
+    for (int i = 0; i < 2; i++) {
+        int64_t first = i ? 30 : 0, end = i ? M : 30;
+        options.diagonal = N / 2 + first;
+        halves[i] =
+            kiln_attention(b, kiln_slice(b, q, (int64_t[]){first, 0}, (int64_t[]){end, 1}, NULL), k,
+                           v, no_mask, &options);
+    }
+    y = kiln_concat(b, 2, halves, 0);
+    expect_ok(kiln_grad(b, kiln_sum(b, kiln_square(b, y), 0, NULL, 0), inputs, 2, out));
+    expect_ok(kiln_read(b, out[0], parts, M * sizeof *parts));
+    expect_ok(kiln_read(b, out[1], parts + M, N * sizeof *parts));
+    run_batch(b);
+    kiln_batch_release(b);
+    for (int i = 0; i < M + N; i++)
+        cr_assert_float_eq(all[i], parts[i], 1e-5 + 1e-4 * fabs(parts[i]), "%d: %g, not %g", i,
+                           all[i], parts[i]);
     check_close();
 }
 

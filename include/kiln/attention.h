@@ -39,6 +39,9 @@ typedef struct kiln_attention_options {
  *  key is 0. What a row does not see does not count, even if its score is NaN; v is expected to be
  *  finite there.
  *
+ *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
+ *  or a 32nd part of all, whichever is more, are in memory at once, a few times over.
+ *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
  *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,
  *  OUT_OF_HOST_MEMORY. */

@@ -17,6 +17,7 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__RESHAPE] = kiln__adjoint_reshape,
     [KILN__MATMUL] = kiln__adjoint_matmul,
     [KILN__PLACE] = kiln__adjoint_place,
+    [KILN__ATTENTION] = kiln__adjoint_attention,
 };
 
 kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node)
