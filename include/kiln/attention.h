@@ -43,7 +43,8 @@ typedef struct kiln_attention_options {
  *  or a 32nd part of all, whichever is more, are in memory at once, a few times over.
  *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
- *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,
+ *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE, UNSUPPORTED
+ *  (d or e of several thousand, more than local memory holds),
  *  OUT_OF_HOST_MEMORY. */
 KILN_API kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
                                     kiln_tensor mask, const kiln_attention_options *options);

@@ -7,6 +7,7 @@
 
 #include "api/batch.h"
 #include "graph/attention.h"
+#include "plan/lower.h"
 
 static const kiln_tensor none = {0};
 
@@ -149,6 +150,12 @@ static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *
     struct kiln__shape common;
     size_t m = last(operands->shape, 2), d = last(operands->shape, 1);
     size_t n = last(&operands->shape[KILN__VALUE], 2), e = last(&operands->shape[KILN__VALUE], 1);
+    if (!kiln__attention_fits(&batch->context->runtime.device.info, d, e)) {
+        kiln__fail(&batch->error, KILN_UNSUPPORTED,
+                   "%s: %zu columns of q and %zu of v need more local memory than the device has",
+                   call, d, e);
+        return none;
+    }
     if (!read_options(batch, call, options, d, &attention) ||
         !share_leading(batch, call, operands, &common) ||
         !extend(batch, call, &common, m, e, &node.shape))

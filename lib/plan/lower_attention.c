@@ -177,11 +177,26 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     return vectors;
 }
 
+/* Local memory of the narrowest form for these columns of q and v. */
+static uint64_t least_local(size_t d, size_t e)
+{
+    return (uint64_t)(room_for(d) + room_for(e) + BLOCK_KEYS) * 4 * sizeof(float);
+}
+
+bool kiln__attention_fits(const kiln_device_info *device, size_t d, size_t e)
+{
+    const size_t most = (size_t)1 << 30;
+    return d <= most && e <= most && least_local(d, e) <= device->local_memory;
+}
+
 static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__attention_size *size = &attention->size;
     size_t vector = plan->options.device->traits->vector;
     vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
+    while (vector > 4 &&
+           least_local(size->d, size->e) / 4 * vector > plan->options.device->info.local_memory)
+        vector /= 2;
     size_t vectors = choose_row_vectors(plan, attention, vector);
     struct kiln__launch launch = launch_of(plan, attention, "attention_cpu");
     snprintf(launch.options, sizeof launch.options,

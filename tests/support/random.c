@@ -346,6 +346,25 @@ static kiln_tensor place(struct pool *pool)
     return x.rank ? kiln_place(pool->batch, x.tensor, part, start, step) : none;
 }
 
+/* Some of the positions are beyond the axis. */
+static kiln_tensor gather(struct pool *pool)
+{
+    struct operand x = any_operand(pool);
+    size_t axis = x.rank ? choose((uint32_t)x.rank) : 0, picks = PICK(0, 1, 3, 8);
+    if (x.rank == 0 || x.rank > 4 || !is_small(&x))
+        return none;
+    kiln_tensor indices = fresh(pool, chance(2) ? KILN_I32 : KILN_U8, DIMS(picks));
+    if (chance(2))
+        indices = kiln_arange(pool->batch, KILN_I32, (double)picks, 0, -1);
+    return kiln_gather(pool->batch, x.tensor, indices, (int)axis);
+}
+
+static kiln_tensor number(struct pool *pool)
+{
+    struct operand x = any_operand(pool);
+    return x.rank ? kiln_iota(pool->batch, x.rank, x.dims, (int)choose((uint32_t)x.rank)) : none;
+}
+
 /* ---- rows ---- */
 
 static kiln_tensor normalize(struct pool *pool)
@@ -381,9 +400,10 @@ static kiln_tensor attention(struct pool *pool)
 static kiln_tensor act(struct pool *pool)
 {
     static kiln_tensor (*const actions[])(struct pool *) = {
-        elementwise, elementwise, elementwise, elementwise, elementwise, elementwise, elementwise,
-        cast,        reduce,      reduce,      transpose,   slice,       reshape,     broadcast,
-        upload,      product,     normalize,   join,        place,       pad,         windows,
+        elementwise, elementwise, elementwise, elementwise, elementwise, elementwise,
+        elementwise, cast,        reduce,      reduce,      transpose,   slice,
+        reshape,     broadcast,   upload,      product,     normalize,   join,
+        place,       gather,      number,      pad,         windows,
     };
     if (chance(60))
         return attention(pool);

@@ -211,6 +211,21 @@ static void print_attention(struct printer *printer, const struct kiln__node *no
                    (unsigned long long)attention->causal, (long long)attention->diagonal);
 }
 
+static void print_iota(struct printer *printer, const struct kiln__node *node)
+{
+    kiln__text_add(printer->text, "kiln_reshape(b, kiln_arange(b, KILN_I32, 0, %zu, 1)",
+                   kiln__node_count(node));
+    print_dims(printer, &node->shape);
+    kiln__text_add(printer->text, ")");
+}
+
+static void print_gather(struct printer *printer, const struct kiln__node *node)
+{
+    kiln__text_add(printer->text, "kiln_gather(b");
+    print_operands(printer, node);
+    kiln__text_add(printer->text, ", %llu)", (unsigned long long)node->axis);
+}
+
 static void print_import(struct printer *printer, const struct kiln__node *node)
 {
     kiln__text_add(printer->text, "kiln_import(b, buffer%llu)", (unsigned long long)node->binding);
@@ -223,7 +238,8 @@ static print *const printers[] = {
     [KILN__CAST] = print_cast,         [KILN__REDUCE] = print_reduce,
     [KILN__VIEW] = print_view,         [KILN__RESHAPE] = print_reshape,
     [KILN__MATMUL] = print_matmul,     [KILN__ATTENTION] = print_attention,
-    [KILN__PLACE] = print_place,
+    [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
+    [KILN__GATHER] = print_gather,
 };
 
 /* ---- printing: all ---- */
