@@ -465,6 +465,37 @@ Test(grad, network)
     expect_gradient(batch, loss, 4, p);
 }
 
+/* Forward, backward and update of two layers with cross-entropy, as few kernels: five products,
+ * with biases, relu, its mask and the updates in them, two sums of columns for the biases, and what
+ * the rows of the logits take. */
+Test(grad, training_step_is_few_kernels)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 128, 64), g[4];
+    kiln_tensor p[4] = {imagine_matrix(batch, 64, 128), imagine_vector(batch, 128),
+                        imagine_matrix(batch, 128, 10), imagine_vector(batch, 10)};
+    static int32_t labels[128], classes[10];
+    kiln_tensor label = kiln_upload(batch, KILN_I32, DIMS(128, 1), labels);
+    kiln_tensor class = kiln_upload(batch, KILN_I32, DIMS(10), classes);
+    kiln_tensor h = kiln_relu(batch, kiln_add(batch, kiln_matmul(batch, x, p[0]), p[1]));
+    kiln_tensor z = kiln_add(batch, kiln_matmul(batch, h, p[2]), p[3]);
+    kiln_tensor s = kiln_log_softmax(batch, z, 1, (int[]){1});
+    kiln_tensor picked =
+        kiln_where(batch, kiln_equal(batch, label, class), s, kiln_constant(batch, KILN_F32, 0));
+    kiln_tensor loss = kiln_scale(batch, kiln_sum(batch, picked, 0, NULL, 0), -1.0 / 128);
+    size_t before = kiln_batch_operation_count(batch);
+    expect_ok(kiln_grad(batch, loss, p, 4, g));
+    cr_expect_leq(kiln_batch_operation_count(batch) - before, 45, "%zu operations backward",
+                  kiln_batch_operation_count(batch) - before);
+    for (unsigned i = 0; i < 4; i++)
+        ask(batch, kiln_sub(batch, p[i], kiln_scale(batch, g[i], 0.1)));
+    ask(batch, loss);
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_expect_leq(plan.launches.count, 15, "%zu launches", plan.launches.count);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
 /* ---- misuse ---- */
 
 /* Normalisations, whose largest element is detached. */

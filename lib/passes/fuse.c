@@ -83,6 +83,7 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
     struct kiln__size *size = &fuser->sizes[index];
     size->steps = 1;
     size->loads = 0;
+    size->reads_as_many = false;
     size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
@@ -91,6 +92,9 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
         size->loads +=
             deeper ? fuser->sizes[input].loads : node_at(fuser, input)->kind != KILN__CONSTANT;
         size->cost += deeper ? fuser->sizes[input].cost : 0;
+        if (kiln__node_count(node_at(fuser, input)) >= kiln__node_count(node))
+            size->reads_as_many |= deeper ? fuser->sizes[input].reads_as_many
+                                          : node_at(fuser, input)->kind != KILN__CONSTANT;
     }
 }
 
@@ -115,7 +119,8 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         measure(fuser, index);
     }
     const struct kiln__size *size = &fuser->sizes[index];
-    if (size->users > 1 && (size->cost > CHEAP || size->loads > 1))
+    /* What is made of smaller operands, as a mask of labels, is sooner made again than loaded. */
+    if (size->users > 1 && (size->cost > CHEAP || (size->loads > 1 && size->reads_as_many)))
         store(fuser, index, KILN__BECAUSE_SHARED);
 }
 
