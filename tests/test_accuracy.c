@@ -55,9 +55,10 @@ static void sweep_rows(void)
             continue;
         sweep_row(op, step_of(), &sweep);
         expect_within(op, &sweep);
-        line("| %s | %" PRIu64 " | %g | %.3f | %s%s%s |\n", row->name, sweep.tested,
+        line("| %s | %" PRIu64 " | %g | %.3f | %s%s%s%s |\n", row->name, sweep.tested,
              (double)row->max_ulp, sweep.ulp, sweep.ulp > 0 ? "`" : "",
-             sweep.ulp > 0 ? sweep_call(op, &sweep).text : "exact", sweep.ulp > 0 ? "`" : "");
+             sweep.ulp > 0 ? sweep_call(op, &sweep).text : "exact", sweep.ulp > 0 ? "`" : "",
+             sweep.ulp > (double)row->max_ulp ? ", **beyond the bound**" : "");
     }
 }
 
