@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementary functions for generated kernels, accurate to a few ulp; only sin and cos branch.
+/* Functions for generated kernels: elementary ones, accurate to a few ulp, of which only sin and cos
+ * branch, and random words.
  *
  * This text is put before a kernel once for each type that the kernel computes with:
  *     #define KILN_LANES 16      or 4 or 8: defines kiln_exp_vec(float16) and so on
@@ -32,6 +33,8 @@
 #define KIND _float
 #define AS_F as_float
 #define AS_I as_int
+#define U uint
+#define AS_U as_uint
 #define TO_F convert_float
 #define LOAD(from) (*(from))
 #define STORE(value, to) (*(to) = (value))
@@ -41,6 +44,8 @@
 #define KIND _vec
 #define AS_F KILN_PASTE(as_float, KILN_LANES)
 #define AS_I KILN_PASTE(as_int, KILN_LANES)
+#define U KILN_PASTE(uint, KILN_LANES)
+#define AS_U KILN_PASTE(as_uint, KILN_LANES)
 #define TO_F KILN_PASTE(convert_float, KILN_LANES)
 #define LOAD(from) KILN_PASTE(vload, KILN_LANES)(0, from)
 #define STORE(value, to) KILN_PASTE(vstore, KILN_LANES)(value, 0, to)
@@ -584,12 +589,46 @@ static inline F FN(pow)(F x, F y)
 }
 #endif
 
+/* ---- random words ---- */
+
+#if defined(KILN_NEED_PHILOX) || defined(KILN_NEED_PHILOX_SECOND)
+/* Philox4x32-10 (J. Salmon and others, SC 2011) of the counter (counter, 0, 0, 0): words 0 and 1.
+ * Where a kernel wants both, the compiler sees that the rounds are the same. */
+static inline U FN(philox_rounds)(U counter, U key0, U key1, int word)
+{
+    U c0 = counter, c1 = (U)(0), c2 = (U)(0), c3 = (U)(0);
+    for (int round = 0; round < 10; round++) {
+        U high0 = mul_hi(c0, (U)(0xD2511F53u)), low0 = c0 * 0xD2511F53u;
+        U high1 = mul_hi(c2, (U)(0xCD9E8D57u)), low1 = c2 * 0xCD9E8D57u;
+        c0 = high1 ^ c1 ^ key0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ key1;
+        c3 = low0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return word ? c1 : c0;
+}
+
+static inline I FN(philox)(I counter, I key0, I key1)
+{
+    return AS_I(FN(philox_rounds)(AS_U(counter), AS_U(key0), AS_U(key1), 0));
+}
+
+static inline I FN(philox_second)(I counter, I key0, I key1)
+{
+    return AS_I(FN(philox_rounds)(AS_U(counter), AS_U(key0), AS_U(key1), 1));
+}
+#endif
+
 #undef F
 #undef I
 #undef KIND
 #undef FN
 #undef AS_F
 #undef AS_I
+#undef U
+#undef AS_U
 #undef TO_F
 #undef LOAD
 #undef STORE

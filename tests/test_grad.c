@@ -47,7 +47,8 @@ static void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count)
 
 static bool gives_floats(const struct kiln__elementwise_row *row)
 {
-    return kiln__types_result((enum kiln__types)row->types, KILN_F32) == KILN_F32;
+    enum kiln__types rule = (enum kiln__types)row->types;
+    return kiln__types_accept(rule, KILN_F32) && kiln__types_result(rule, KILN_F32) == KILN_F32;
 }
 
 /* Where a row and its derivatives are defined and smooth; elsewhere from -4 to 4. */

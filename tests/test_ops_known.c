@@ -568,6 +568,18 @@ static const struct known floats[] = {
 #define MIN INT32_MIN
 #define MAX INT32_MAX
 static const struct known integers[] = {
+    KNOWN3(philox, 0, 0, 0, 1713891541),
+    KNOWN3(philox_second, 0, 0, 0, -513161843),
+    KNOWN3(philox, 1, 0, 0, -119223132),
+    KNOWN3(philox_second, 1, 0, 0, 1555169499),
+    KNOWN3(philox, -1, INT32_MIN, 2147483647, 1063292143),
+    KNOWN3(philox_second, -1, INT32_MIN, 2147483647, 2089636553),
+    KNOWN3(philox, 123456789, 42, -7, 528482052),
+    KNOWN3(philox_second, 123456789, 42, -7, -1862756536),
+    KNOWN(high_bits, -1, 0, 0xffffff),
+    KNOWN(high_bits, INT32_MIN, 0, 0x800000),
+    KNOWN(high_bits, 255, 0, 0),
+    KNOWN(high_bits, 0x12345678, 0, 0x123456),
     KNOWN(add, 2, -5, -3),
     KNOWN(add, MAX, 1, MIN),
     KNOWN(add, MIN, MIN, 0),

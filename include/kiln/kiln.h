@@ -22,6 +22,7 @@
 #include <kiln/now.h>
 #include <kiln/operations.h>
 #include <kiln/product.h>
+#include <kiln/random.h>
 #include <kiln/reductions.h>
 #include <kiln/status.h>
 #include <kiln/training.h>

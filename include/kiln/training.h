@@ -16,6 +16,27 @@
 extern "C" {
 #endif
 
+/* ---- losses ---- */
+
+/* For all of them: f32 throughout, labels apart; the result is a scalar that belongs to the batch,
+ * NaN of no elements, the empty tensor after an error; shapes do not broadcast. One thread at a
+ * time. Errors (sticky): INVALID_HANDLE, TYPE_MISMATCH, SHAPE_MISMATCH, TOO_LARGE,
+ * OUT_OF_HOST_MEMORY. */
+
+/** The mean of (x - target)^2. */
+KILN_API kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tensor target);
+
+/** The mean over rows of logsumexp(logits) - logits[label]: minus the logarithm of the probability
+ *  that softmax gives to the label. logits are [..., classes], labels i32 or u8 of the shape before
+ *  `classes`. No probability is computed, so that none underflows. A label that is no class makes
+ *  the loss NaN. */
+KILN_API kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels);
+
+/** The mean of -target * log(p) - (1 - target) * log(1 - p), p = sigmoid(logits), accurate where p
+ *  is next to 0 or 1; targets from 0 to 1. */
+KILN_API kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits,
+                                               kiln_tensor target);
+
 /* ---- optimisers ---- */
 
 /** How parameters p follow their gradients g, with learning rate r and weight decay d. */

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ops/philox.h"
+
 /* ---- elementwise operations ---- */
 
 /* exp() of a large negative number of the right sign keeps the tail accurate. */
@@ -31,6 +33,20 @@ static double kiln__host_softplus(double a)
 static double kiln__host_gelu(double a)
 {
     return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));
+}
+
+/* Numbers that hold an i32, whose bits are the words. */
+static double kiln__host_philox(double counter, double first, double second, unsigned word)
+{
+    const uint32_t key[2] = {(uint32_t)(int32_t)first, (uint32_t)(int32_t)second};
+    uint32_t words[4];
+    kiln__philox((const uint32_t[4]){(uint32_t)(int32_t)counter}, key, words);
+    return (int32_t)words[word];
+}
+
+static double kiln__host_high_bits(double word)
+{
+    return (uint32_t)(int32_t)word >> 8;
 }
 
 #define KILN_OP(name, arity, text, types, cost, ulp, device, expression, ...)                      \

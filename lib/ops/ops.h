@@ -27,7 +27,8 @@ enum kiln__types {
     KILN__FLOATING,      /* f32; the result has it too */
     KILN__TEST,          /* any type; the result is a mask */
     KILN__FLOATING_TEST, /* f32; the result is a mask */
-    KILN__SELECTION      /* a mask first, then any type, which the result has too */
+    KILN__SELECTION,     /* a mask first, then any type, which the result has too */
+    KILN__WORDS          /* i32; the result has it too */
 };
 
 /* Whether operands (a mask apart) may be of `type`; false for a value that is no type. */

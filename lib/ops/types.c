@@ -30,17 +30,21 @@ const char *kiln_type_name(kiln_type type)
 }
 
 static const struct {
-    bool only_floating, mask_first, makes_mask;
+    bool only_floating, mask_first, makes_mask, only_words;
 } rules[] = {
-    [KILN__NUMERIC] = {false, false, false},  [KILN__FLOATING] = {true, false, false},
-    [KILN__TEST] = {false, false, true},      [KILN__FLOATING_TEST] = {true, false, true},
-    [KILN__SELECTION] = {false, true, false},
+    [KILN__NUMERIC] = {0},
+    [KILN__FLOATING] = {.only_floating = true},
+    [KILN__TEST] = {.makes_mask = true},
+    [KILN__FLOATING_TEST] = {.only_floating = true, .makes_mask = true},
+    [KILN__SELECTION] = {.mask_first = true},
+    [KILN__WORDS] = {.only_words = true},
 };
 
 bool kiln__types_accept(enum kiln__types types, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
-    return row && (row->floating || !rules[types].only_floating);
+    return row && (row->floating || !rules[types].only_floating) &&
+           (type == KILN_I32 || !rules[types].only_words);
 }
 
 kiln_type kiln__types_operand(enum kiln__types types, unsigned k, kiln_type type)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/batch.h"
+#include "api/operations.h"
 #include "graph/bounds.h"
 
 #define GUARD 64     /* bytes before and after a result */
@@ -368,11 +368,12 @@ kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor 
 #define SIGNATURE_1N(number) CALL_1N
 #define SIGNATURE_1NN(number, other) CALL_1NN
 #define CALL(signature, name) signature(name)
+#define ROW(name, call)                                                                            \
+    case KILN__OP_##name: return call;
     switch (op) {
-#define KILN_OP(name, arity, ...)                                                                  \
-    case KILN__OP_##name:                                                                          \
-        return CALL(SIGNATURE_##arity, name);
-#define KILN_OP_INTERNAL(name, ...)
+#define KILN_OP(name, arity, ...) ROW(name, CALL(SIGNATURE_##arity, name))
+#define KILN_OP_INTERNAL(name, ...)                                                                \
+    ROW(name, kiln__record_elementwise(batch, KILN__OP_##name, #name, operands))
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL
 #undef KILN_OP

@@ -167,7 +167,8 @@ static kiln_tensor elementwise(struct pool *pool)
     struct operand x = any_operand(pool);
     unsigned op = choose(KILN__OP_COUNT);
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
-    if (!kiln__types_accept((enum kiln__types)row->types, x.type))
+    bool internal = row->types == KILN__WORDS; /* a program could not call it */
+    if (internal || !kiln__types_accept((enum kiln__types)row->types, x.type))
         return none;
     kiln_tensor operands[3] = {grows(op) ? tamed(pool, &x) : x.tensor};
     if (row->types == KILN__SELECTION)

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "digits_train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BATCH_ROWS 128
+
+static const char *program = "digits";
+
+static void check(kiln_status status, const char *what)
+{
+    if (!status)
+        return;
+    fprintf(stderr, "%s: %s: %s\n", program, what, kiln_last_error());
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The same sequence on every machine. */
+static unsigned next_random(unsigned below)
+{
+    static uint64_t state = 2026;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)((state >> 32) % below);
+}
+
+/* ---- parameters ---- */
+
+/* Uniform with variance 2 / inputs, as suits relu (K. He and others, ICCV 2015); biases 0. */
+static kiln_buffer *make_parameter(kiln_context *context, const struct network *network, size_t i)
+{
+    kiln_buffer *buffer;
+    check(kiln_buffer_create(context, KILN_F32, network->parameters[i].rank,
+                             network->parameters[i].dims, &buffer),
+          "a parameter");
+    size_t count = kiln_buffer_bytes(buffer) / sizeof(float),
+           inputs = network->parameters[i].inputs;
+    float *values = calloc(count, sizeof *values);
+    if (!values)
+        check(KILN_OUT_OF_HOST_MEMORY, "a parameter");
+    double reach = inputs ? sqrt(6.0 / (double)inputs) : 0;
+    for (size_t k = 0; k < count; k++)
+        values[k] = (float)(reach * (next_random(1 << 20) / (double)(1 << 19) - 1));
+    check(kiln_buffer_write(buffer, 0, values, count * sizeof *values), "a parameter");
+    free(values);
+    return buffer;
+}
+
+/* ---- batches ---- */
+
+struct trainer {
+    const struct digits *digits;
+    const struct network *network;
+    kiln_buffer *parameters[MOST_PARAMETERS];
+    kiln_optimizer *optimizer;
+    uint8_t pixels[BATCH_ROWS * DIGIT_PIXELS], labels[BATCH_ROWS];
+    float loss;
+    int32_t right;
+};
+
+/* Logits of rows of pixels in host memory; `parameters` receives the parameters' tensors. */
+static kiln_tensor record_forward(struct trainer *trainer, kiln_batch *b, const uint8_t *pixels,
+                                  size_t rows, kiln_tensor *parameters)
+{
+    for (size_t i = 0; i < trainer->network->n; i++)
+        parameters[i] = kiln_import(b, trainer->parameters[i]);
+    kiln_tensor x = kiln_upload(b, KILN_U8, 2, (size_t[]){rows, DIGIT_PIXELS}, pixels);
+    x = kiln_scale(b, kiln_cast(b, x, KILN_F32), 1.0 / 16);
+    return trainer->network->forward(b, x, parameters, rows);
+}
+
+/* One training step: forward, backward and update. Each run takes the rows that are then in
+ * `pixels` and `labels`; only the loss comes back. */
+static kiln_batch *record_step(struct trainer *trainer, kiln_context *context)
+{
+    kiln_tensor parameters[MOST_PARAMETERS], gradients[MOST_PARAMETERS];
+    kiln_batch *b = kiln_batch_create(context);
+    if (!b)
+        check(KILN_OUT_OF_HOST_MEMORY, "no batch");
+    kiln_tensor logits = record_forward(trainer, b, trainer->pixels, BATCH_ROWS, parameters);
+    kiln_tensor labels = kiln_upload(b, KILN_U8, 1, (size_t[]){BATCH_ROWS}, trainer->labels);
+    kiln_tensor loss = kiln_cross_entropy(b, logits, labels);
+    kiln_grad(b, loss, parameters, trainer->network->n, gradients);
+    kiln_optimizer_step(b, trainer->optimizer, gradients);
+    check(kiln_read(b, loss, &trainer->loss, sizeof trainer->loss), "recording");
+    return b;
+}
+
+/* How many of the test rows are recognised. */
+static kiln_batch *record_test(struct trainer *trainer, kiln_context *context)
+{
+    size_t first = trainer->digits->count - TEST_ROWS;
+    kiln_tensor parameters[MOST_PARAMETERS];
+    kiln_batch *b = kiln_batch_create(context);
+    if (!b)
+        check(KILN_OUT_OF_HOST_MEMORY, "no batch");
+    kiln_tensor logits = record_forward(trainer, b, trainer->digits->pixels + first * DIGIT_PIXELS,
+                                        TEST_ROWS, parameters);
+    kiln_tensor labels =
+        kiln_upload(b, KILN_U8, 1, (size_t[]){TEST_ROWS}, trainer->digits->labels + first);
+    kiln_tensor answers = kiln_argmax(b, logits, 1, (const int[]){1}, 0);
+    kiln_tensor hits = kiln_equal(b, answers, kiln_cast(b, labels, KILN_I32));
+    check(kiln_read(b, kiln_sum(b, hits, 0, NULL, 0), &trainer->right, sizeof trainer->right),
+          "recording");
+    return b;
+}
+
+/* ---- data ---- */
+
+/* Row `row` of the digits, moved by up to a pixel, as row `place` of the batch. */
+static void put_row(struct trainer *trainer, size_t row, size_t place)
+{
+    const uint8_t *from = trainer->digits->pixels + row * DIGIT_PIXELS;
+    uint8_t *to = trainer->pixels + place * DIGIT_PIXELS;
+    int down = (int)next_random(3) - 1, right = (int)next_random(3) - 1;
+    for (int y = 0; y < DIGIT_SIDE; y++)
+        for (int x = 0; x < DIGIT_SIDE; x++) {
+            int v = y - down, u = x - right;
+            int inside = v >= 0 && v < DIGIT_SIDE && u >= 0 && u < DIGIT_SIDE;
+            to[y * DIGIT_SIDE + x] = inside ? from[v * DIGIT_SIDE + u] : 0;
+        }
+    trainer->labels[place] = trainer->digits->labels[row];
+}
+
+static void shuffle(size_t *order, size_t count)
+{
+    for (size_t i = count; i > 1; i--) {
+        size_t k = next_random((unsigned)i), swap = order[k];
+        order[k] = order[i - 1];
+        order[i - 1] = swap;
+    }
+}
+
+/* ---- training ---- */
+
+/* All rows once, in whole batches; the mean loss. */
+static float run_epoch(struct trainer *trainer, kiln_batch *step, size_t *order, size_t rows)
+{
+    size_t steps = rows / BATCH_ROWS;
+    double sum = 0;
+    shuffle(order, rows);
+    for (size_t s = 0; s < steps; s++) {
+        for (size_t i = 0; i < BATCH_ROWS; i++)
+            put_row(trainer, order[s * BATCH_ROWS + i], i);
+        check(kiln_batch_execute(step), "a step");
+        sum += trainer->loss;
+    }
+    return (float)(sum / (double)steps);
+}
+
+static uint64_t count_plans(kiln_context *context)
+{
+    kiln_context_stats stats;
+    check(kiln_context_get_stats(context, &stats), "stats");
+    return stats.plans_made + stats.kernels_compiled + stats.kernels_from_disk;
+}
+
+static void run_epochs(struct trainer *trainer, kiln_context *context,
+                       const struct training *training, struct outcome *outcome)
+{
+    size_t rows = trainer->digits->count - TEST_ROWS, *order = calloc(rows, sizeof *order);
+    uint64_t plans = 0;
+    if (!order)
+        check(KILN_OUT_OF_HOST_MEMORY, "the order of rows");
+    for (size_t i = 0; i < rows; i++)
+        order[i] = i;
+    kiln_batch *step = record_step(trainer, context);
+    for (unsigned e = 0; e < training->epochs; e++) {
+        double done = (double)e / training->epochs, pi = acos(-1);
+        double rate = training->learning_rate * (1 + cos(pi * done)) / 2;
+        check(kiln_optimizer_set_learning_rate(trainer->optimizer, rate), "the learning rate");
+        outcome->losses[e] = run_epoch(trainer, step, order, rows);
+        plans = plans ? plans : count_plans(context);
+        if ((e + 1) % 10 == 0 || e == 0)
+            printf("epoch %3u  loss %.4f\n", e + 1, outcome->losses[e]);
+    }
+    outcome->planned_again = count_plans(context) != plans;
+    kiln_batch_release(step);
+    free(order);
+}
+
+void digits_train(kiln_context *context, const struct digits *digits, const struct network *network,
+                  const struct training *training, struct outcome *outcome)
+{
+    struct trainer trainer = {.digits = digits, .network = network};
+    kiln_optimizer_options options = KILN_ADAMW_INIT;
+    double start = now();
+    options.learning_rate = training->learning_rate;
+    options.weight_decay = training->weight_decay;
+    for (size_t i = 0; i < network->n; i++)
+        trainer.parameters[i] = make_parameter(context, network, i);
+    check(kiln_optimizer_create(context, &options, network->n, trainer.parameters,
+                                &trainer.optimizer),
+          "the optimizer");
+    printf("%s, %u epochs of %zu digits\n", network->name, training->epochs,
+           digits->count - TEST_ROWS);
+    run_epochs(&trainer, context, training, outcome);
+    kiln_batch *test = record_test(&trainer, context);
+    check(kiln_batch_execute(test), "the test");
+    outcome->right = (size_t)trainer.right;
+    outcome->seconds = now() - start;
+    kiln_batch_release(test);
+    kiln_optimizer_release(trainer.optimizer);
+    for (size_t i = 0; i < network->n; i++)
+        kiln_buffer_release(trainer.parameters[i]);
+}
+
+/* ---- what it prints ---- */
+
+#define CURVE_HEIGHT 8
+#define CURVE_WIDTH 60
+
+/* Each column is an epoch or several, each row a third of the loss of the one above. */
+void digits_print_curve(const float *losses, unsigned count)
+{
+    unsigned width = count < CURVE_WIDTH ? count : CURVE_WIDTH;
+    double top = losses[0];
+    for (int row = 0; row < CURVE_HEIGHT; row++) {
+        double upper = top * pow(2, -row), lower = row + 1 < CURVE_HEIGHT ? upper / 2 : 0;
+        printf("%8.3f |", upper);
+        for (unsigned i = 0; i < width; i++) {
+            float loss = losses[i * count / width];
+            putchar(loss > lower && (loss <= upper || row == 0) ? '*' : ' ');
+        }
+        printf("\n");
+    }
+    printf("         +");
+    for (unsigned i = 0; i < width; i++)
+        putchar('-');
+    printf(" %u epochs\n", count);
+}
+
+/* ---- the command line ---- */
+
+kiln_context *digits_begin(const char *name, int argc, char **argv, struct digits *digits)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_context *context;
+    program = name;
+    if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+        fprintf(stderr, "usage: %s [DEVICE]\n", name);
+        exit(2);
+    }
+    options.device = argc == 2 ? argv[1] : NULL;
+    if (digits_read(DIGITS_DATA, digits))
+        exit(1);
+    if (digits->count <= TEST_ROWS + BATCH_ROWS) {
+        fprintf(stderr, "%s: %s has too few digits\n", name, DIGITS_DATA);
+        exit(1);
+    }
+    check(kiln_context_create(&options, &context), "no context");
+    return context;
+}

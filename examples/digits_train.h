@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training a network on the digits: what the two training examples share. */
+#ifndef EXAMPLES_DIGITS_TRAIN_H
+#define EXAMPLES_DIGITS_TRAIN_H
+
+#include <kiln/kiln.h>
+
+#include "digits_data.h"
+
+#define DIGIT_CLASSES 10
+
+/* The usual split: the last 360 of 1,797 digits, by other writers, are the test. */
+#define TEST_ROWS 360
+
+#define MOST_PARAMETERS 8
+#define MOST_EPOCHS 200
+
+struct network {
+    const char *name;
+    size_t n;
+    struct {
+        size_t rank, dims[4];
+        size_t inputs; /* of one output: the scale of its first values; 0: they are zeros */
+    } parameters[MOST_PARAMETERS];
+    /* Pixels from 0 to 1, [rows, DIGIT_PIXELS], to logits, [rows, DIGIT_CLASSES]. */
+    kiln_tensor (*forward)(kiln_batch *batch, kiln_tensor pixels, const kiln_tensor *parameters,
+                           size_t rows);
+};
+
+struct training {
+    unsigned epochs; /* at most MOST_EPOCHS */
+    double learning_rate;
+    double weight_decay;
+};
+
+struct outcome {
+    size_t right; /* of TEST_ROWS */
+    double seconds;
+    float losses[MOST_EPOCHS]; /* mean of each epoch */
+    int planned_again;         /* something was planned or compiled after the first step */
+};
+
+/* Train, telling every tenth epoch, then classify the test rows. Ends the process on an error. */
+void digits_train(kiln_context *context, const struct digits *digits, const struct network *network,
+                  const struct training *training, struct outcome *outcome);
+
+/* Print the losses as a curve of characters. */
+void digits_print_curve(const float *losses, unsigned count);
+
+/* Read the digits and make a context, as the command line says; ends the process on an error. */
+kiln_context *digits_begin(const char *program, int argc, char **argv, struct digits *digits);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses and their gradients against PyTorch 1.13 (torch.nn.functional, float64). */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "support/check.h"
+#include "support/context.h"
+
+/* One loss of x and a target, and its gradient by x. */
+struct result {
+    float loss;
+    float gradient[16];
+};
+
+typedef kiln_tensor loss_function(kiln_batch *batch, kiln_tensor x, kiln_tensor target);
+
+static struct result run(loss_function *loss, size_t rank, const size_t *dims, const float *x,
+                         kiln_type type, size_t target_rank, const void *target)
+{
+    struct result result = {0};
+    size_t count = 1;
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor in = kiln_upload(batch, KILN_F32, rank, dims, x), g;
+    kiln_tensor made = loss(batch, in, kiln_upload(batch, type, target_rank, dims, target));
+    expect_ok(kiln_grad(batch, made, &in, 1, &g));
+    expect_ok(kiln_read(batch, made, &result.loss, sizeof result.loss));
+    expect_ok(kiln_read(batch, g, result.gradient, count * sizeof(float)));
+    run_batch(batch);
+    kiln_batch_release(batch);
+    close_context(context);
+    return result;
+}
+
+static void expect_close(double found, double wanted, const char *what, int i)
+{
+    /* A loss is the difference of two numbers that may be larger. */
+    double bound = *what == 'l' ? 4e-7 * (fabs(wanted) + 1) : 4e-7 * (fabs(wanted) + 1e-2);
+    cr_expect_float_eq(found, wanted, bound, "%s %d: %.9g, not %.9g", what, i, found, wanted);
+}
+
+static void expect_result(const struct result *found, double loss, int n, const double *gradient)
+{
+    expect_close(found->loss, loss, "loss", 0);
+    for (int i = 0; i < n; i++)
+        expect_close(found->gradient[i], gradient[i], "gradient", i);
+}
+
+#define ROWS 4
+#define CLASSES 3
+
+static const float logits[ROWS * CLASSES] = {1, 2, -1, 0, 0, 0, 100, -100, 3, -2, .5F, 88};
+static const float scores[] = {0, 1, -1, 50, -120, 3.5F}, targets[] = {0, 1, .25F, 0, 1, .5F};
+
+/* ---- known answers ---- */
+
+Test(loss, cross_entropy)
+{
+    static const uint8_t bytes[] = {1, 2, 0, 0};
+    static const int32_t words[] = {1, 2, 0, 0};
+    static const double gradient[] = {0.06487411508560478,
+                                      -0.0736538718254397,
+                                      0.008779756739834933,
+                                      0.08333333333333333,
+                                      0.08333333333333333,
+                                      -0.16666666666666669,
+                                      0,
+                                      0,
+                                      0,
+                                      -0.25,
+                                      0,
+                                      0.25};
+    const size_t dims[] = {ROWS, CLASSES};
+    struct result of_bytes = run(kiln_cross_entropy, 2, dims, logits, KILN_U8, 1, bytes);
+    struct result of_words = run(kiln_cross_entropy, 2, dims, logits, KILN_I32, 1, words);
+    expect_result(&of_bytes, 22.861906126359074, ROWS * CLASSES, gradient);
+    cr_expect_eq(memcmp(&of_bytes, &of_words, sizeof of_bytes), 0);
+}
+
+Test(loss, cross_entropy_of_one_row_and_of_more_dimensions)
+{
+    static const uint8_t labels[] = {1, 2, 0, 0};
+    struct result one = run(kiln_cross_entropy, 1, (size_t[]){CLASSES}, logits, KILN_U8, 0, labels);
+    expect_close(one.loss, 0.34901221676818, "loss", 0);
+    struct result two =
+        run(kiln_cross_entropy, 3, (size_t[]){2, 1, CLASSES}, logits, KILN_U8, 2, labels);
+    expect_close(two.loss, 0.72381225271814809, "loss", 0);
+}
+
+Test(loss, binary_cross_entropy)
+{
+    static const double gradient[] = {0.08333333333333333,   -0.04482357022833252,
+                                      0.0031569035616658505, 0.16666666666666666,
+                                      -0.16666666666666666,  0.07844796154144061};
+    struct result found =
+        run(kiln_binary_cross_entropy, 1, (size_t[]){6}, scores, KILN_F32, 1, targets);
+    expect_result(&found, 28.891570162311506, 6, gradient);
+}
+
+/* log(1 + exp(-60)) = 8.7565e-27 (mpmath): nothing is lost beside a 60. */
+Test(loss, binary_cross_entropy_of_the_sure_is_not_rounded_to_0)
+{
+    static const float x[] = {60, -60}, target[] = {1, 0};
+    struct result found = run(kiln_binary_cross_entropy, 1, (size_t[]){2}, x, KILN_F32, 1, target);
+    cr_expect_float_eq(found.loss, 8.75651076269652e-27, 1e-32, "%g", found.loss);
+}
+
+Test(loss, mean_squared_error)
+{
+    static const double gradient[] = {
+        0, 0, -0.41666666666666663, 16.666666666666664, -40.33333333333333, 1};
+    struct result found =
+        run(kiln_mean_squared_error, 1, (size_t[]){6}, scores, KILN_F32, 1, targets);
+    expect_result(&found, 2858.59375, 6, gradient);
+}
+
+/* ---- the unusual ---- */
+
+Test(loss, a_label_that_is_no_class_makes_nan)
+{
+    const size_t dims[] = {1, CLASSES};
+    for (int32_t label = -1; label <= CLASSES; label++) {
+        struct result found = run(kiln_cross_entropy, 2, dims, logits, KILN_I32, 1, &label);
+        bool exists = label >= 0 && label < CLASSES;
+        cr_expect(exists ? !isnan(found.loss) : isnan(found.loss), "%d", label);
+    }
+}
+
+/* A class that is ruled out is no NaN unless it is the label: then the loss is infinite. */
+Test(loss, classes_that_are_ruled_out)
+{
+    static const float ruled[] = {1, -INFINITY, 1};
+    const size_t dims[] = {1, CLASSES};
+    uint8_t label = 0;
+    struct result found = run(kiln_cross_entropy, 2, dims, ruled, KILN_U8, 1, &label);
+    expect_close(found.loss, 0.693147180559945, "loss", 0);
+    expect_close(found.gradient[1], 0, "gradient", 1);
+    label = 1;
+    found = run(kiln_cross_entropy, 2, dims, ruled, KILN_U8, 1, &label);
+    cr_expect(isinf(found.loss) && found.loss > 0, "%g", found.loss);
+}
+
+Test(loss, nan_in_nan_out)
+{
+    static const float x[] = {1, NAN, 1};
+    static const uint8_t label = 0;
+    const size_t dims[] = {1, CLASSES};
+    cr_expect(isnan(run(kiln_cross_entropy, 2, dims, x, KILN_U8, 1, &label).loss));
+    cr_expect(isnan(run(kiln_mean_squared_error, 2, dims, x, KILN_F32, 2, logits).loss));
+    cr_expect(isnan(run(kiln_binary_cross_entropy, 2, dims, x, KILN_F32, 2, targets).loss));
+}
+
+Test(loss, as_the_reference)
+{
+    static const size_t shapes[][2] = {{7, 10}, {33, 1009}, {0, 5}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        kiln_batch *batch = check_begin();
+        size_t rows = shapes[i][0], classes = shapes[i][1];
+        kiln_tensor x = check_input(batch, KILN_F32, 2, shapes[i], CHECK_PLAIN), g;
+        kiln_tensor labels = check_input(batch, KILN_U8, 1, &rows, CHECK_PLAIN);
+        if (classes < 256)
+            labels =
+                kiln_minimum(batch, labels, kiln_constant(batch, KILN_U8, (double)classes - 1));
+        kiln_tensor loss = kiln_cross_entropy(batch, x, labels);
+        check_read(batch, loss);
+        expect_ok(kiln_grad(batch, loss, &x, 1, &g));
+        check_read(batch, g);
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* ---- misuse ---- */
+
+#define MISUSE(status, sentence, call)                                                             \
+    do {                                                                                           \
+        kiln_batch *batch = kiln_batch_create(context);                                            \
+        kiln_tensor one = kiln_fill(batch, KILN_F32, 1, (size_t[]){3}, 1);                         \
+        kiln_tensor two = kiln_fill(batch, KILN_F32, 2, (size_t[]){3, 3}, 1);                      \
+        kiln_tensor whole = kiln_fill(batch, KILN_I32, 1, (size_t[]){3}, 1);                       \
+        (void)one, (void)two, (void)whole;                                                         \
+        cr_expect_eq((call).id, 0u);                                                               \
+        cr_expect_eq(kiln_batch_status(batch), status);                                            \
+        cr_expect_str_eq(kiln_batch_error(batch), sentence);                                       \
+        kiln_batch_release(batch);                                                                 \
+    } while (0)
+
+Test(loss, misuse_is_named)
+{
+    kiln_context *context = open_context();
+    const kiln_tensor none = {0};
+    MISUSE(KILN_SHAPE_MISMATCH, "kiln_mean_squared_error: x is [3] and target is [3,3]",
+           kiln_mean_squared_error(batch, one, two));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_mean_squared_error: x is i32, and only f32 is taken",
+           kiln_mean_squared_error(batch, whole, one));
+    MISUSE(KILN_INVALID_HANDLE, "kiln_mean_squared_error: operand target is the empty tensor",
+           kiln_mean_squared_error(batch, one, none));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_binary_cross_entropy: target is i32, and only f32 is taken",
+           kiln_binary_cross_entropy(batch, one, whole));
+    MISUSE(KILN_INVALID_HANDLE, "kiln_binary_cross_entropy: operand logits is the empty tensor",
+           kiln_binary_cross_entropy(batch, none, one));
+    MISUSE(KILN_INVALID_HANDLE, "kiln_cross_entropy: operand labels is the empty tensor",
+           kiln_cross_entropy(batch, two, none));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_cross_entropy: labels are f32, and only i32 and u8 are taken",
+           kiln_cross_entropy(batch, two, one));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_cross_entropy: logits are [3] and labels [3], not one for each row",
+           kiln_cross_entropy(batch, one, whole));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_cross_entropy: logits are [] and labels [3], not one for each row",
+           kiln_cross_entropy(batch, kiln_constant(batch, KILN_F32, 1), whole));
+    close_context(context);
+}
