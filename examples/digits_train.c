@@ -34,6 +34,27 @@ static unsigned next_random(unsigned below)
     return (unsigned)((state >> 32) % below);
 }
 
+/* ---- the plain network ---- */
+
+#define HIDDEN 128
+
+static kiln_tensor two_layers(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows)
+{
+    (void)rows;
+    kiln_tensor hidden = kiln_relu(b, kiln_add(b, kiln_matmul(b, x, p[0]), p[1]));
+    return kiln_add(b, kiln_matmul(b, hidden, p[2]), p[3]);
+}
+
+const struct network digits_two_layers = {
+    "64-128-10",
+    4,
+    {{2, {DIGIT_PIXELS, HIDDEN}, DIGIT_PIXELS},
+     {1, {HIDDEN}, 0},
+     {2, {HIDDEN, DIGIT_CLASSES}, HIDDEN},
+     {1, {DIGIT_CLASSES}, 0}},
+    two_layers,
+};
+
 /* ---- parameters ---- */
 
 /* Uniform with variance 2 / inputs, as suits relu (K. He and others, ICCV 2015); biases 0. */

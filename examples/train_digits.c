@@ -9,31 +9,13 @@
 
 #include "digits_train.h"
 
-#define HIDDEN 128
-
-static kiln_tensor forward(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows)
-{
-    (void)rows;
-    kiln_tensor hidden = kiln_relu(b, kiln_add(b, kiln_matmul(b, x, p[0]), p[1]));
-    return kiln_add(b, kiln_matmul(b, hidden, p[2]), p[3]);
-}
-
 int main(int argc, char **argv)
 {
-    static const struct network network = {
-        "64-128-10",
-        4,
-        {{2, {DIGIT_PIXELS, HIDDEN}, DIGIT_PIXELS},
-         {1, {HIDDEN}, 0},
-         {2, {HIDDEN, DIGIT_CLASSES}, HIDDEN},
-         {1, {DIGIT_CLASSES}, 0}},
-        forward,
-    };
     static const struct training training = {60, 0.01, 0.01};
     struct digits digits;
     struct outcome outcome;
     kiln_context *context = digits_begin("train_digits", argc, argv, &digits);
-    digits_train(context, &digits, &network, &training, &outcome);
+    digits_train(context, &digits, &digits_two_layers, &training, &outcome);
     digits_print_curve(outcome.losses, training.epochs);
     double percent = 100.0 * (double)outcome.right / TEST_ROWS;
     printf("\n%zu of %d right (%.1f%%) in %.1f s%s\n", outcome.right, TEST_ROWS, percent,
