@@ -17,7 +17,7 @@
  *     ROWS = ROW_VECTORS * VECTOR. Row i sees keys 0 to i + diagonal; n if all: every one.
  * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
  * column stride of 1. out is dense. DEPTH and WIDTH are at least d and e, WIDTH a multiple of
- * TILE_VALUES, BLOCK_KEYS one of TILE_KEYS. Local memory: (DEPTH + BLOCK_KEYS + WIDTH) * ROWS * 4
+ * TILE_VALUES and VECTOR, BLOCK_KEYS of TILE_KEYS. Local memory: (DEPTH + BLOCK_KEYS + WIDTH) * ROWS * 4
  * bytes.
  */
 #ifndef VECTOR
@@ -89,15 +89,60 @@ INLINE vector power_of_two(vector x)
                        : p * AS_VECTOR((AS_INTEGERS(shifted) << 23) + 0x3f800000);
 }
 
-/* Queries as [d][ROWS], scaled; zeros past the last row. */
+/* The lower and the upper halves of two vectors, shuffled together. */
+#if VECTOR == 16
+#define ZIP_LOW(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VECTOR == 8
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/* Transpose a square of VECTOR vectors: log2(VECTOR) perfect shuffles of the rows. */
+INLINE void transpose_square(vector *square)
+{
+#pragma unroll
+    for (int stage = 1; stage < VECTOR; stage *= 2) {
+        vector mixed[VECTOR];
+#pragma unroll
+        for (int i = 0; i < VECTOR / 2; i++) {
+            mixed[2 * i] = ZIP_LOW(square[i], square[i + VECTOR / 2]);
+            mixed[2 * i + 1] = ZIP_HIGH(square[i], square[i + VECTOR / 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            square[i] = mixed[i];
+    }
+}
+
+/* Queries as [d][ROWS], scaled; past the last row that one again. */
 INLINE void pack_queries(__global const float *q, long row, long column, int d, int rows,
                          float scale, __local float *packed)
 {
+    int c = 0;
+    for (; column == 1 && c + VECTOR <= d; c += VECTOR) {
+        PLAIN_LOOP
+        for (int v = 0; v < ROW_VECTORS; v++) {
+            vector square[VECTOR];
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                square[i] = LOAD(0, __global, q + min(v * VECTOR + i, rows - 1) * row + c) * scale;
+            transpose_square(square);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                STORE(square[i], v, __local, packed + (c + i) * ROWS);
+        }
+    }
     PLAIN_LOOP
-    for (int c = 0; c < d; c++) {
+    for (; c < d; c++) {
         PLAIN_LOOP
         for (int i = 0; i < ROWS; i++)
-            packed[c * ROWS + i] = i < rows ? q[i * row + c * column] * scale : 0.0f;
+            packed[c * ROWS + i] = q[min(i, rows - 1) * row + c * column] * scale;
     }
 }
 
@@ -243,22 +288,38 @@ INLINE void add_values_tile(__local const float *weights, __global const float *
 }
 
 /* A row without a key is 0. */
-INLINE void write_results(__local float *results, vector total[ROW_VECTORS], __global float *out,
-                          int rows, int e)
+INLINE void write_results(__local const float *results, const vector total[ROW_VECTORS],
+                          __global float *out, int rows, int e)
 {
-#pragma unroll
-    for (int v = 0; v < ROW_VECTORS; v++)
-        total[v] = total[v] == 0.0f ? (vector)(0.0f) : 1.0f / total[v];
-    for (int c = 0; c < e; c++) {
+    PLAIN_LOOP
+    for (int first = 0; first < rows; first += VECTOR) {
+        float lines[VECTOR * VECTOR], factor[ROWS];
 #pragma unroll
         for (int v = 0; v < ROW_VECTORS; v++)
-            STORE(LOAD(v, __local, results + c * ROWS) * total[v], v, __local, results + c * ROWS);
-    }
-    PLAIN_LOOP
-    for (int i = 0; i < rows; i++) {
+            STORE(total[v] == 0.0f ? (vector)(0.0f) : 1.0f / total[v], v, __private, factor);
         PLAIN_LOOP
-        for (int c = 0; c < e; c++)
-            out[(long)i * e + c] = results[c * ROWS + i];
+        for (int c = 0; c < e; c += VECTOR) {
+            vector square[VECTOR];
+#pragma unroll
+            for (int j = 0; j < VECTOR; j++)
+                square[j] = LOAD(0, __local, results + (c + j) * ROWS + first) *
+                            LOAD(0, __private, factor + first);
+            transpose_square(square);
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                STORE(square[i], i, __private, lines);
+            PLAIN_LOOP
+            for (int i = 0; i < min(rows - first, VECTOR); i++) {
+                __global float *to = out + (long)(first + i) * e + c;
+                if (c + VECTOR <= e) {
+                    STORE(LOAD(i, __private, lines), 0, __global, to);
+                    continue;
+                }
+                PLAIN_LOOP
+                for (int j = 0; j < e - c; j++)
+                    to[j] = lines[i * VECTOR + j];
+            }
+        }
     }
 }
 
