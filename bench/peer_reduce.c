@@ -2,7 +2,6 @@
 #include "peer_reduce.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -143,37 +142,5 @@ void peer_mean_outer_inner(const size_t *dims, const float *x, void *y)
         for (size_t outer = 0; outer < dims[0]; outer++)
             sum += sum_of(dims[2], x + (outer * dims[1] + row) * dims[2]);
         ((float *)y)[row] = sum * scale;
-    }
-}
-
-void peer_softmax(const size_t *dims, const float *x, void *y)
-{
-    size_t columns = dims[1];
-#pragma omp parallel for
-    for (size_t row = 0; row < dims[0]; row++) {
-        const float *from = x + row * columns;
-        float *to = (float *)y + row * columns, most = max_of(columns, from), sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (size_t i = 0; i < columns; i++)
-            sum += to[i] = expf(from[i] - most);
-        for (size_t i = 0; i < columns; i++)
-            to[i] *= 1 / sum;
-    }
-}
-
-void peer_layer_norm(const size_t *dims, const float *x, void *y)
-{
-    size_t columns = dims[1];
-#pragma omp parallel for
-    for (size_t row = 0; row < dims[0]; row++) {
-        const float *from = x + row * columns;
-        float *to = (float *)y + row * columns;
-        float mean = sum_of(columns, from) / (float)columns, square = 0;
-#pragma omp simd reduction(+ : square)
-        for (size_t i = 0; i < columns; i++)
-            square += (from[i] - mean) * (from[i] - mean);
-        float scale = 1 / sqrtf(square / (float)columns + 1e-5f);
-        for (size_t i = 0; i < columns; i++)
-            to[i] = (from[i] - mean) * scale;
     }
 }

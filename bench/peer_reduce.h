@@ -15,7 +15,5 @@ void peer_sum_columns(const size_t *dims, const float *x, void *y);
 void peer_max_rows(const size_t *dims, const float *x, void *y);
 void peer_argmax_rows(const size_t *dims, const float *x, void *y);
 void peer_mean_outer_inner(const size_t *dims, const float *x, void *y); /* keeps the middle */
-void peer_softmax(const size_t *dims, const float *x, void *y);
-void peer_layer_norm(const size_t *dims, const float *x, void *y);
 
 #endif

@@ -104,6 +104,116 @@ Test(fusion, loads_through_transposes_slices_and_broadcasts)
     check_fusion("fusion_views", batch);
 }
 
+/* ---- several reductions over the same rows ---- */
+
+static kiln_tensor softmax(kiln_batch *batch, kiln_tensor x, int axis)
+{
+    kiln_tensor e = kiln_exp(batch, kiln_sub(batch, x, kiln_max(batch, x, 1, &axis, 1)));
+    return kiln_div(batch, e, kiln_sum(batch, e, 1, &axis, 1));
+}
+
+Test(fusion, makes_one_kernel_of_softmax)
+{
+    kiln_batch *batch = imagined_batch();
+    ask(batch, softmax(batch, imagine_matrix(batch, 4, 8), 1));
+    check_fusion("fusion_softmax", batch);
+}
+
+/* One result per row and several per element, operands of both kinds, and dimensions dropped. */
+Test(fusion, makes_one_kernel_of_layer_norm_and_what_follows)
+{
+    kiln_batch *batch = imagined_batch();
+    const int last = -1;
+    kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_vector(batch, 8);
+    kiln_tensor y = kiln_layer_norm(batch, x, w, w, 1, &last, 1e-5);
+    kiln_tensor sum = kiln_sum(batch, kiln_mul(batch, y, x), 1, &last, 0);
+    ask(batch, y);
+    ask(batch, kiln_mul(batch, sum, imagine_vector(batch, 4)));
+    check_fusion("fusion_layer_norm", batch);
+}
+
+/* Two reductions of one input, without a value of one in the other. */
+Test(fusion, reduces_what_it_has_loaded_twice)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8);
+    ask(batch, sum_rows(batch, x));
+    ask(batch, sum_rows(batch, kiln_square(batch, x)));
+    cr_expect_eq(count_groups(batch), 1u);
+}
+
+Test(fusion, makes_one_kernel_of_each_normalization)
+{
+    const int last = -1;
+    kiln_tensor (*const functions[])(kiln_batch *, kiln_tensor, size_t,
+                                     const int *) = {kiln_softmax, kiln_log_softmax};
+    for (size_t i = 0; i < 2; i++) {
+        kiln_batch *batch = imagined_batch();
+        ask(batch, functions[i](batch, imagine_matrix(batch, 4, 8), 1, &last));
+        cr_expect_eq(count_groups(batch), 1u, "%zu", i);
+    }
+    for (int keep = 0; keep < 2; keep++) {
+        kiln_batch *batch = imagined_batch();
+        ask(batch, kiln_logsumexp(batch, imagine_matrix(batch, 4, 8), 1, &last, keep));
+        cr_expect_eq(count_groups(batch), 1u);
+        batch = imagined_batch();
+        ask(batch, kiln_variance(batch, imagine_matrix(batch, 4, 8), 1, &last, 1, keep));
+        cr_expect_eq(count_groups(batch), 1u);
+        batch = imagined_batch();
+        ask(batch,
+            kiln_rms_norm(batch, imagine_matrix(batch, 4, 8), (kiln_tensor){0}, 1, &last, 0));
+        cr_expect_eq(count_groups(batch), 1u);
+    }
+}
+
+/* Asked for and reduced; reduced rows that would be short or very long are left to two kernels. */
+Test(fusion, goes_on_with_the_reduction_of_a_map)
+{
+    static const struct {
+        size_t n, groups;
+    } rows[] = {{15, 2}, {16, 1}, {1 << 13, 1}, {(1 << 13) + 1, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = imagine_matrix(batch, 4, rows[i].n);
+        kiln_tensor sum = kiln_add(batch, x, kiln_tanh(batch, x));
+        ask(batch, sum);
+        ask(batch, sum_rows(batch, sum));
+        cr_expect_eq(count_groups(batch), rows[i].groups, "%zu", rows[i].n);
+    }
+}
+
+/* Segments of a long row side by side, or columns, are better than one kernel. */
+Test(fusion, keeps_long_rows_and_columns_apart)
+{
+    kiln_batch *batch = imagined_batch();
+    ask(batch, softmax(batch, imagine_matrix(batch, 4, (1 << 17) + 1), 1));
+    cr_expect_eq(count_groups(batch), 4u);
+    batch = imagined_batch();
+    ask(batch, softmax(batch, imagine_matrix(batch, 4, 1 << 17), 1));
+    cr_expect_eq(count_groups(batch), 1u);
+    batch = imagined_batch();
+    ask(batch, softmax(batch, imagine_matrix(batch, 64, 64), 0));
+    cr_expect_eq(count_groups(batch), 4u);
+}
+
+/* Square: a row's value that stands along the columns is another row's. */
+Test(fusion, does_not_take_another_rows_value)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 8, 8);
+    kiln_tensor sums = sum_rows(batch, x);
+    ask(batch, kiln_sub(batch, x, sums));
+    ask(batch, sum_rows(batch, kiln_sub(batch, x, sums)));
+    struct kiln__fusion fusion = fusion_of(batch);
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        for (size_t k = 0; k < fusion.groups.items[i].steps.count; k++)
+            cr_expect(i || fusion.groups.items[i].steps.items[k].op != KILN__OP_sub ||
+                      fusion.groups.items[i].steps.items[k].kind != KILN__STEP_APPLY);
+    cr_expect_gt(fusion.groups.count, 1u);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
 /* ---- several kernels, and why ---- */
 
 Test(fusion, stores_what_is_expensive_and_shared)
@@ -132,16 +242,6 @@ Test(fusion, stores_what_a_broadcast_would_repeat)
     kiln_tensor x = imagine_matrix(batch, 64, 64), row = imagine_vector(batch, 64);
     ask(batch, kiln_mul(batch, x, kiln_sigmoid(batch, row)));
     check_fusion("fusion_repeated", batch);
-}
-
-Test(fusion, cuts_softmax_at_its_reductions)
-{
-    kiln_batch *batch = imagined_batch();
-    kiln_tensor x = imagine_matrix(batch, 4, 8);
-    kiln_tensor top = kiln_max(batch, x, 1, (int[]){1}, 1);
-    kiln_tensor e = kiln_exp(batch, kiln_sub(batch, x, top));
-    ask(batch, kiln_div(batch, e, kiln_sum(batch, e, 1, (int[]){1}, 1)));
-    check_fusion("fusion_softmax", batch);
 }
 
 Test(fusion, stores_what_strides_cannot_say)

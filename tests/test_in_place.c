@@ -169,6 +169,28 @@ Test(in_place, what_a_reduction_ends_with_is_in_place)
     }
 }
 
+/* A row is visited several times: its old content has to stay until the last. */
+Test(in_place, rows_of_several_phases_are_copied)
+{
+    const int last = -1;
+    struct scene s = begin_square();
+    kiln_tensor y = kiln_softmax(s.batch, s.old_a, 1, &last);
+    kiln_tensor z = kiln_layer_norm(s.batch, s.old_b, y, y, 1, &last, 1e-5);
+    expect_ok(kiln_export(s.batch, y, s.a));
+    expect_ok(kiln_export(s.batch, z, s.b));
+    cr_expect_eq(count_in_place(s.batch), 0u);
+    run_batch(s.batch);
+    expect_ok(kiln_buffer_read(s.a, 0, second, sizeof(float) * EDGE * EDGE));
+    for (size_t row = 0; row < EDGE; row++) {
+        double total = 0;
+        for (size_t i = 0; i < EDGE; i++)
+            total += exp(first[row * EDGE + i]);
+        for (size_t i = 0; i < EDGE; i++)
+            cr_assert_float_eq(second[row * EDGE + i], exp(first[row * EDGE + i]) / total, 1e-6);
+    }
+    end(&s);
+}
+
 /* ---- order ---- */
 
 /* The sum is recorded after the update; its kernel runs before. */

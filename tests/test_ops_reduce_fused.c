@@ -141,6 +141,105 @@ Test(ops_reduce_fused, position_of_an_expression)
     check_close();
 }
 
+/* ---- several over the same rows, in one kernel ---- */
+
+/* A costly value that two results and two sums need, and results of rows and of elements. */
+static void entropy(const struct graph *g)
+{
+    kiln_batch *b = g->batch;
+    kiln_tensor p = kiln_softmax(b, g->x, LAST);
+    kiln_tensor logs = kiln_log_softmax(b, g->x, LAST);
+    check_read(b, p);
+    check_read(b, logs);
+    check_read(b, kiln_neg(b, kiln_sum(b, kiln_mul(b, p, logs), LAST, 0)));
+    check_read(b, kiln_max(b, g->x, LAST, 1));
+}
+Test(ops_reduce_fused, entropy)
+{
+    each_shape(entropy);
+}
+
+/* The derivative of softmax, from its result and an incoming gradient. */
+static void softmax_backwards(const struct graph *g)
+{
+    kiln_batch *b = g->batch;
+    kiln_tensor inner = kiln_sum(b, kiln_mul(b, g->x, g->y), LAST, 1);
+    check_read(b, kiln_mul(b, g->y, kiln_sub(b, g->x, inner)));
+}
+Test(ops_reduce_fused, softmax_backwards)
+{
+    each_shape(softmax_backwards);
+}
+
+/* A map that is asked for goes on with its reductions. */
+static void reduced_map(const struct graph *g)
+{
+    kiln_batch *b = g->batch;
+    kiln_tensor sum = kiln_add(b, g->x, kiln_tanh(b, g->y));
+    check_read(b, sum);
+    check_read(b,
+               kiln_layer_norm(b, sum, vector(g, g->columns), vector(g, g->columns), LAST, 1e-3));
+    check_read(b, kiln_min(b, kiln_sub(b, sum, g->y), LAST, 0));
+}
+Test(ops_reduce_fused, reduced_map)
+{
+    each_shape(reduced_map);
+}
+
+/* Several reduced dimensions that are no single run, with operands that repeat along one of them or
+ * along all, and several kept ones. */
+Test(ops_reduce_fused, rows_of_several_dimensions)
+{
+    static const size_t sizes[][4] = {{2, 3, 6, 20}, {3, 1, 5, 17}, {1, 4, 3, 70}, {2, 2, 40, 3}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t *n = sizes[i];
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, DIMS(n[0], n[1], n[2], n[3]), CHECK_PLAIN);
+        kiln_tensor w = check_input(b, KILN_F32, DIMS(n[2], 1), CHECK_POSITIVE);
+        kiln_tensor v = check_input(b, KILN_F32, DIMS(n[3]), CHECK_POSITIVE);
+        kiln_tensor r = check_input(b, KILN_F32, DIMS(n[0], n[1], 1, 1), CHECK_POSITIVE);
+        kiln_tensor scaled = kiln_mul(b, kiln_mul(b, x, w), r);
+        check_read(b, kiln_layer_norm(b, scaled, v, w, 2, (int[]){2, 3}, 1e-3));
+        check_read(b, kiln_variance(b, scaled, 2, (int[]){3, 2}, 1, 0));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
+/* Cross entropy: the target is where a number that no memory holds equals the row's own. */
+static void cross_entropy(const struct graph *g)
+{
+    kiln_batch *b = g->batch;
+    kiln_tensor target = check_input(b, KILN_U8, DIMS(g->rows), CHECK_FEW);
+    kiln_tensor hot = kiln_one_hot(b, target, g->columns, KILN_F32);
+    kiln_tensor logs = kiln_log_softmax(b, g->x, LAST);
+    check_read(b, kiln_neg(b, kiln_sum(b, kiln_mul(b, hot, logs), LAST, 0)));
+    check_read(b, kiln_sub(b, kiln_softmax(b, g->x, LAST), hot));
+}
+Test(ops_reduce_fused, cross_entropy)
+{
+    each_shape(cross_entropy);
+}
+
+/* The row's values have types of their own. */
+Test(ops_reduce_fused, rows_of_other_types)
+{
+    for (size_t i = 0; i + 1 < SHAPES; i++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_U8, DIMS(shapes[i][0], shapes[i][1]), CHECK_PLAIN);
+        kiln_tensor most = kiln_max(b, x, LAST, 1);
+        check_read(b, kiln_sum(b, x, LAST, 0));
+        check_read(b, most);
+        check_read(b, kiln_sub(b, most, x));
+        check_read(b, kiln_sum(b, kiln_cast(b, kiln_sub(b, most, x), KILN_I32), LAST, 1));
+        check_read(b, kiln_mean(b, kiln_cast(b, x, KILN_F32), LAST, 1));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* Values of other types on the way in: u8 pixels to f32, f32 to i32. */
 Test(ops_reduce_fused, of_casts)
 {

@@ -16,6 +16,7 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__VIEW] = kiln__adjoint_view,
     [KILN__RESHAPE] = kiln__adjoint_reshape,
     [KILN__MATMUL] = kiln__adjoint_matmul,
+    [KILN__SCAN] = kiln__adjoint_scan,
     [KILN__PLACE] = kiln__adjoint_place,
     [KILN__ATTENTION] = kiln__adjoint_attention,
 };

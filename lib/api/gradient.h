@@ -28,6 +28,7 @@ kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node);
 kiln__adjoint kiln__adjoint_elementwise, kiln__adjoint_cast, kiln__adjoint_reduce;
 kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
 kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention;
+kiln__adjoint kiln__adjoint_scan;
 
 /* Whether a gradient for node number `to` would be used: what is not wanted need not be recorded.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adjoints of elementwise rows, reductions and casts: the derivative columns of the tables. */
 #include <kiln/movement.h>
+#include <kiln/normalization.h>
 
 #include "api/gradient.h"
 #include "api/operations.h"
@@ -119,4 +120,13 @@ void kiln__adjoint_reduce(struct kiln__gradient *walk, const struct kiln__node *
     kiln__gradient_give(walk, node->input[0],
                         reduce_derivative(walk->batch, (enum kiln__reduction)node->op, node->axes,
                                           (double)reduced, x, y, g));
+}
+
+/* An element is part of every sum from its own on: the sums of g from the other end. */
+void kiln__adjoint_scan(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
+                        kiln_tensor g)
+{
+    (void)y;
+    int axis = (int)kiln__scan_axis(node), forward = node->op == KILN__SCAN_FORWARD;
+    kiln__gradient_give(walk, node->input[0], kiln_cumsum(walk->batch, g, axis, forward));
 }

@@ -215,3 +215,21 @@ kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, s
     kiln_tensor y = normalize(call, x, epsilon);
     return scale.id ? APPLY_2(mul, y, scale) : y;
 }
+
+/* ---- running sums ---- */
+
+kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    struct kiln__node node = {.kind = KILN__SCAN, .n_inputs = 1};
+    uint64_t mask;
+    if (!input || !kiln__read_axes(batch, __func__, &input->shape, 1, &axis, &mask))
+        return none;
+    node.op = reverse ? KILN__SCAN_BACKWARD : KILN__SCAN_FORWARD;
+    node.type =
+        (uint8_t)kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], (kiln_type)input->type);
+    node.shape = input->shape;
+    node.axes = mask;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}

@@ -20,6 +20,7 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
         const struct kiln__store *store = &group->stores.items[i];
         kiln__text_add_bytes(name, &store->step, sizeof store->step);
         kiln__text_add_bytes(name, &nodes[store->node].type, 1);
+        kiln__text_add_bytes(name, &store->full, 1);
     }
 }
 
@@ -48,6 +49,10 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__emit_epilogue(&emit);
     else if (launch->source == KILN__SOURCE_MAP)
         kiln__emit_map(&emit);
+    else if (launch->source == KILN__SOURCE_ROWS && launch->form.chunked)
+        kiln__emit_rows(&emit);
+    else if (launch->source == KILN__SOURCE_ROWS)
+        kiln__emit_rows_grouped(&emit);
     else if (launch->form.chunked)
         kiln__emit_reduce(&emit);
     else
@@ -68,7 +73,7 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text)
 {
-    bool generated = launch->source == KILN__SOURCE_MAP || launch->source == KILN__SOURCE_REDUCE;
+    bool generated = launch->source <= KILN__SOURCE_ROWS;
     if (generated || launch->form.epilogue)
         emit_group(plan, launch, true, text);
     if (!generated)

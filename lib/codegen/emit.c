@@ -210,26 +210,34 @@ static void emit_convert(const struct kiln__emit *emit, const struct kiln__step 
         kiln__text_add(emit->text, "convert_%s%s(%s)", type, saturates ? "_sat" : "", value);
 }
 
+struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step)
+{
+    struct kiln__value_name name;
+    snprintf(name.text, sizeof name.text, "%c%u", emit->letter ? emit->letter : 'v', step & 0xffff);
+    return name;
+}
+
 static void emit_step(const struct kiln__emit *emit, const char *indent, unsigned index,
                       unsigned width, const char *base, const char *at)
 {
     const struct kiln__step *step = &emit->group->steps.items[index];
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
-    char operand[3][16];
+    struct kiln__value_name operand[3];
     for (unsigned k = 0; k < 3; k++)
-        snprintf(operand[k], sizeof operand[k], "%c%u", emit->twin ? 'w' : 'v', step->args[k]);
-    kiln__text_add(emit->text, "%sconst %s %c%u = ", indent, type.text, emit->twin ? 'w' : 'v',
-                   index);
+        operand[k] = kiln__emit_value(emit, step->args[k]);
+    kiln__text_add(emit->text, "%sconst %s %s = ", indent, type.text,
+                   kiln__emit_value(emit, index).text);
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
     case KILN__STEP_NUMBER: kiln__emit_number(emit, step, width, base, at); break;
     case KILN__STEP_GATHER: kiln__emit_gathered(emit, step, width, base, at); break;
     case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
     case KILN__STEP_APPLY:
-        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0], operand[1],
-                              operand[2], kiln__emit_operands_type(emit, step), width);
+        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0].text,
+                              operand[1].text, operand[2].text,
+                              kiln__emit_operands_type(emit, step), width);
         break;
-    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0], type.text, width); break;
+    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0].text, type.text, width); break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
     case KILN__STEP_PRODUCT: kiln__text_add(emit->text, "value"); break;
     }

@@ -20,7 +20,7 @@ struct kiln__emit {
     const struct kiln__form *form;
     const char *index; /* type of indices */
     bool brief;        /* for reading: library texts are named, not put in */
-    bool twin;         /* values are named w<k>: a second body beside the first */
+    char letter;       /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
 
 /* A type's name in OpenCL C: "float", "float16". */
@@ -82,9 +82,17 @@ void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_ty
 /* Before a file of kernels/: the steps that a product's kernel does before it stores. */
 void kiln__emit_epilogue(const struct kiln__emit *emit);
 
+/* "v12": the value of step 12. */
+struct kiln__value_name {
+    char text[8];
+};
+struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step);
+
 /* The kernels. */
 void kiln__emit_map(const struct kiln__emit *emit);
 void kiln__emit_reduce(const struct kiln__emit *emit);
 void kiln__emit_reduce_grouped(const struct kiln__emit *emit);
+void kiln__emit_rows(const struct kiln__emit *emit);
+void kiln__emit_rows_grouped(const struct kiln__emit *emit);
 
 #endif

@@ -103,7 +103,7 @@ void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step 
 {
     char index[24];
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
-    const char letter = emit->twin ? 'w' : 'v';
+    const char letter = emit->letter ? emit->letter : 'v';
     snprintf(index, sizeof index, "%c%u%s", letter, step->args[0], width > 1 ? ".s0" : "");
     if (width == 1) {
         emit_element(emit, step, index, base, at, 0);

@@ -100,7 +100,8 @@ static void emit_results(const struct kiln__emit *emit, const char *indent, unsi
             snprintf(place, sizeof place, "y%zu + z%zu + %s", k, k, at);
         else
             snprintf(place, sizeof place, "y%zu + q%zu + p + %s", k, k, at);
-        snprintf(value, sizeof value, "%c%u", emit->twin ? 'w' : 'v', group->stores.items[k].step);
+        snprintf(value, sizeof value, "%s",
+                 kiln__emit_value(emit, group->stores.items[k].step).text);
         if (emit->form->placed == KILN__STRIDED) {
             emit_scattered(emit, indent, width, at, value);
             continue;
@@ -138,7 +139,7 @@ static void emit_pairs(const struct kiln__emit *emit)
     struct kiln__emit twin = *emit;
     unsigned width = emit->form->vector;
     char at[32];
-    twin.twin = true;
+    twin.letter = 'w';
     snprintf(at, sizeof at, "(i + %u)", width);
     kiln__text_add(emit->text, "            for (; i + %u <= count; i += %u) {\n", 2 * width,
                    2 * width);

@@ -304,6 +304,23 @@ static void bound_reduce(const struct walk *walk, const struct kiln__node *node,
     free(totals);
 }
 
+/* Each running sum is a sum in some order. */
+static void bound_scan(const struct walk *walk, const struct kiln__node *node, double *result)
+{
+    struct operand x = operand_of(walk, node, 0);
+    size_t stride = kiln__scan_stride(node), count = kiln__node_count(node);
+    size_t n = node->shape.dims[kiln__scan_axis(node)];
+    for (size_t line = 0; n && line < count / n; line++) {
+        struct total total = {0};
+        for (size_t k = 0; k < n; k++) {
+            size_t place = node->op == KILN__SCAN_BACKWARD ? n - 1 - k : k;
+            size_t i = (line / stride * n + place) * stride + line % stride;
+            add_up(&total, x.values[i], x.errors[i]);
+            result[i] = is_floating(node) ? summed_error(walk, &total) : total.error;
+        }
+    }
+}
+
 /* ---- movement ---- */
 
 static void bound_view(const struct walk *walk, const struct kiln__node *node, double *result)
@@ -400,7 +417,7 @@ static bound *const rules[] = {
     [KILN__VIEW] = bound_view,        [KILN__RESHAPE] = bound_reshape,
     [KILN__MATMUL] = bound_matmul,    [KILN__ATTENTION] = bound_attention,
     [KILN__PLACE] = bound_place,      [KILN__IOTA] = bound_nothing,
-    [KILN__GATHER] = bound_gather,
+    [KILN__GATHER] = bound_gather,    [KILN__SCAN] = bound_scan,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

@@ -27,13 +27,15 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " %.9g", node->value);
     if (kiln__node_is_input(node))
         kiln__text_add(text, " #%llu", (unsigned long long)node->binding);
-    if (node->kind == KILN__REDUCE) {
+    if (node->kind == KILN__REDUCE || node->kind == KILN__SCAN) {
         const struct kiln__node *input = &graph->nodes.items[node->input[0]];
         kiln__text_add(text, " over");
         for (uint32_t d = 0; d < input->shape.rank; d++)
             if (node->axes >> d & 1)
                 kiln__text_add(text, " %u", d);
     }
+    if (node->kind == KILN__SCAN && node->op == KILN__SCAN_BACKWARD)
+        kiln__text_add(text, " from the end");
     if (node->kind == KILN__ATTENTION)
         kiln__text_add(text, " scale %.9g", node->attention.scale);
     if (node->kind == KILN__ATTENTION && node->attention.causal)

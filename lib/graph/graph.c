@@ -24,7 +24,8 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__UPLOAD:
     case KILN__IMPORT: to->binding = from->binding; break;
     case KILN__CONSTANT: to->value = from->value; break;
-    case KILN__REDUCE: to->axes = from->axes; break;
+    case KILN__REDUCE:
+    case KILN__SCAN: to->axes = from->axes; break;
     case KILN__VIEW:
     case KILN__PLACE: to->view = from->view; break;
     case KILN__GATHER: to->axis = from->axis; break;
@@ -66,6 +67,19 @@ size_t kiln__node_count(const struct kiln__node *node)
 size_t kiln__node_bytes(const struct kiln__node *node)
 {
     return kiln__shape_count(&node->shape) * kiln_type_size((kiln_type)node->type);
+}
+
+uint32_t kiln__scan_axis(const struct kiln__node *node)
+{
+    return (uint32_t)__builtin_ctzll(node->axes);
+}
+
+size_t kiln__scan_stride(const struct kiln__node *node)
+{
+    size_t stride = 1;
+    for (uint32_t d = kiln__scan_axis(node) + 1; d < node->shape.rank; d++)
+        stride *= node->shape.dims[d];
+    return stride;
 }
 
 bool kiln__node_is_input(const struct kiln__node *node)
@@ -145,6 +159,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__PLACE: return "place";
     case KILN__IOTA: return "iota";
     case KILN__GATHER: return "gather";
+    case KILN__SCAN: return "cumsum";
     }
     return "?";
 }

@@ -22,6 +22,7 @@ enum kiln__kind {
     KILN__RESHAPE,     /* the input's elements in row-major order */
     KILN__MATMUL,      /* [..., m, k] times [..., k, n] with equal leading dimensions */
     KILN__ATTENTION,   /* softmax of queries times keys, times values: graph/attention.h */
+    KILN__SCAN,        /* running sums along the one axis of a mask */
     KILN__PLACE,       /* the second input with the first put where a view finds it; without a
                           second input the elements beside the part are undefined */
     KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
@@ -30,6 +31,9 @@ enum kiln__kind {
 
 /* A cast to the type that its input has can mark where gradients end. */
 enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
+
+/* Where a scan starts. */
+enum kiln__scan { KILN__SCAN_FORWARD, KILN__SCAN_BACKWARD };
 
 /* What a view is called in texts; it makes no other difference. */
 enum kiln__view_name {
@@ -67,10 +71,10 @@ struct kiln__node {
     uint32_t input[KILN__MOST_INPUTS];
     struct kiln__shape shape;
     union {
-        double value;           /* CONSTANT */
-        uint64_t binding;       /* UPLOAD, IMPORT: its number among the batch's inputs */
-        uint64_t axes;          /* REDUCE: bit d is set if the input's dimension d is reduced */
-        uint64_t axis;          /* GATHER */
+        double value;     /* CONSTANT */
+        uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
+        uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
+        uint64_t axis;    /* GATHER */
         struct kiln__view view; /* VIEW, PLACE */
         struct kiln__attention attention;
     };
@@ -101,6 +105,10 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
 size_t kiln__node_count(const struct kiln__node *node);
 size_t kiln__node_bytes(const struct kiln__node *node);
 bool kiln__node_is_input(const struct kiln__node *node);
+
+/* Of a scan: its axis, and how far apart neighbours along it are in a dense tensor. */
+uint32_t kiln__scan_axis(const struct kiln__node *node);
+size_t kiln__scan_stride(const struct kiln__node *node);
 
 /* Operations that are fused: elementwise rows and casts. */
 bool kiln__node_is_pointwise(const struct kiln__node *node);

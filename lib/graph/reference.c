@@ -135,6 +135,20 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     free(best);
 }
 
+static void evaluate_scan(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    const double *values = e->values[node->input[0]];
+    size_t stride = kiln__scan_stride(node), count = kiln__node_count(node);
+    size_t n = node->shape.dims[kiln__scan_axis(node)];
+    for (size_t k = 0; k < count; k++) {
+        bool backward = node->op == KILN__SCAN_BACKWARD;
+        size_t i = backward ? count - 1 - k : k, place = i / stride % n;
+        bool first = place == (backward ? n - 1 : 0);
+        double before = first ? 0 : result[backward ? i + stride : i - stride];
+        result[i] = wrap(node, before + values[i]);
+    }
+}
+
 static void evaluate_view(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const struct kiln__shape *shape = &input_of(e, node, 0)->shape;
@@ -233,7 +247,7 @@ static evaluate *const evaluators[] = {
     [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
     [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
     [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
-    [KILN__GATHER] = evaluate_gather,
+    [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

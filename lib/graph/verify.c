@@ -66,6 +66,17 @@ static const char *check_range(const struct kiln__view *view, const struct kiln_
     return NULL;
 }
 
+static const char *check_scan(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[KILN__REDUCE_sum];
+    bool one = node->axes && !(node->axes & (node->axes - 1)) && !(node->axes >> node->shape.rank);
+    return !one ? "axis"
+           : node->type != kiln__reduce_result(row, (kiln_type)input->type)
+               ? "type"
+               : check_same_shape(graph, node);
+}
+
 static const char *check_view(const struct kiln__graph *graph, const struct kiln__node *node)
 {
     const struct kiln__node *input = input_of(graph, node, 0);
@@ -147,7 +158,7 @@ static const struct {
     [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
     [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
     [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
-    [KILN__GATHER] = {2, check_gather},
+    [KILN__GATHER] = {2, check_gather},   [KILN__SCAN] = {1, check_scan},
 };
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)

@@ -21,6 +21,7 @@ const char *kiln__why_text(enum kiln__why why)
         [KILN__BECAUSE_PRODUCT] = "a matrix product",
         [KILN__BECAUSE_OPERAND] = "an operand of a matrix product",
         [KILN__BECAUSE_ATTENTION] = "an attention, or an operand of one",
+        [KILN__BECAUSE_SCAN] = "running sums, or what they add up",
         [KILN__BECAUSE_SHARED] = "used by several operations",
         [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
         [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
@@ -169,6 +170,22 @@ static void decide_attention(struct kiln__fuser *fuser, uint32_t index)
     store(fuser, index, KILN__BECAUSE_ATTENTION);
 }
 
+/* Running sums read dense memory. */
+static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
+{
+    uint32_t input = node_at(fuser, index)->input[0];
+    const struct kiln__shape *shape = &node_at(fuser, input)->shape;
+    const struct kiln__layout *layout = &fuser->layouts[input];
+    bool dense = layout->known && node_at(fuser, layout->base)->kind != KILN__IOTA;
+    int64_t stride[KILN_MAX_RANK];
+    kiln__shape_strides(shape, stride);
+    for (uint32_t d = 0; d < shape->rank; d++)
+        dense = dense && (shape->dims[d] == 1 || layout->stride[d] == stride[d]);
+    if (!dense)
+        store(fuser, input, KILN__BECAUSE_SCAN);
+    store(fuser, index, KILN__BECAUSE_SCAN);
+}
+
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = node_at(fuser, index);
@@ -187,6 +204,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
         fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, NULL, false);
         break;
     case KILN__GATHER: decide_gather(fuser, index); break;
+    case KILN__SCAN: decide_scan(fuser, index); break;
     case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
     }
     if (fuser->fusion->why[index])

@@ -31,4 +31,10 @@ bool kiln__form_groups(struct kiln__fuser *fuser);
  */
 bool kiln__settle_places(struct kiln__fuser *fuser);
 
+/* Load `node` at the group's element: its dimensions stand at the group's dimensions `at`, aligned
+ * at the last of `rank`, as broadcasting has it. */
+struct kiln__access kiln__access_to(const struct kiln__fuser *fuser, uint32_t index,
+                                    const uint32_t *at, uint32_t rank);
+bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *b);
+
 #endif

@@ -4,10 +4,13 @@
  * A map group visits every element of its shape: it loads, computes and stores there.
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
+ * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
+ * several REDUCED steps and stores of whole rows (rows.h).
  * A matmul group multiplies its first two accesses, which steps 0 and 1 load: step 2 is a PRODUCT.
  * Further steps run once for each of its elements, before the stores. What comes before a product
  * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
- * An attention group has an access for each input of its one node. */
+ * An attention group has an access for each input of its one node. A scan group
+ * adds up along its one access, which is dense. */
 #ifndef KILN_PASSES_GROUP_H
 #define KILN_PASSES_GROUP_H
 
@@ -16,8 +19,10 @@
 enum kiln__group_kind {
     KILN__GROUP_MAP,
     KILN__GROUP_REDUCE,
+    KILN__GROUP_ROWS,
     KILN__GROUP_MATMUL,
-    KILN__GROUP_ATTENTION
+    KILN__GROUP_ATTENTION,
+    KILN__GROUP_SCAN
 };
 
 enum kiln__access_kind {
@@ -45,7 +50,7 @@ enum kiln__step_kind {
     KILN__STEP_CONVERT, /* args[0] to `type` */
     KILN__STEP_NUMBER,  /* position of access `index` */
     KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; NaN or 0 if none */
-    KILN__STEP_REDUCED, /* args[0] reduced by the group's row */
+    KILN__STEP_REDUCED, /* args[0] reduced by the reduction `op` */
     KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */
 };
 
@@ -63,6 +68,7 @@ struct kiln__step {
 struct kiln__store {
     uint32_t node;
     uint16_t step;
+    bool full; /* rows: of every element of a row, not one per row */
     bool placed;
     int64_t offset; /* placed; in elements, as the strides */
     int64_t stride[KILN_MAX_RANK];
@@ -72,7 +78,7 @@ struct kiln__group {
     uint8_t kind;          /* enum kiln__group_kind */
     uint8_t op;            /* reduce: enum kiln__reduction */
     bool over;             /* its placed store goes over what the group before it stores */
-    uint32_t kept;         /* reduce: dimensions before the reduced ones */
+    uint32_t kept;         /* reduce, rows: dimensions before the reduced ones */
     uint16_t reduced_step; /* reduce: the REDUCED step */
     struct kiln__shape shape;
     KILN__VECTOR(struct kiln__step) steps;
@@ -95,6 +101,7 @@ enum kiln__why {
     KILN__BECAUSE_PRODUCT,
     KILN__BECAUSE_OPERAND,
     KILN__BECAUSE_ATTENTION,
+    KILN__BECAUSE_SCAN,
     KILN__BECAUSE_SHARED,
     KILN__BECAUSE_REPEATED,
     KILN__BECAUSE_MOVED,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/fuse.h"
+#include "passes/rows.h"
 
 #define NO_STEP UINT16_MAX
 #define NO_GROUP UINT32_MAX
@@ -81,10 +81,8 @@ static uint16_t add_scalar(struct builder *builder, const struct kiln__node *nod
                                         .index = (uint16_t)(builder->group->scalars.count - 1)});
 }
 
-/* Load `node` at the group's element: its dimensions stand at the group's dimensions `at`, aligned
- * at the last of `rank`, as broadcasting has it. */
-static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t index,
-                                     const uint32_t *at, uint32_t rank)
+struct kiln__access kiln__access_to(const struct kiln__fuser *fuser, uint32_t index,
+                                    const uint32_t *at, uint32_t rank)
 {
     const struct kiln__node *node = node_at(fuser, index);
     const struct kiln__layout *layout = &fuser->layouts[index];
@@ -98,7 +96,7 @@ static struct kiln__access access_to(const struct kiln__fuser *fuser, uint32_t i
     return access;
 }
 
-static bool same_access(const struct kiln__access *a, const struct kiln__access *b)
+bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *b)
 {
     return a->node == b->node && a->kind == b->kind && a->kind != KILN__ACCESS_GATHER &&
            a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
@@ -111,7 +109,7 @@ static uint16_t add_load(struct builder *builder, uint32_t index, const uint32_t
         builder->failed = true;
         return 0;
     }
-    *access = access_to(builder->fuser, index, at, rank);
+    *access = kiln__access_to(builder->fuser, index, at, rank);
     bool number = access->kind == KILN__ACCESS_NUMBER;
     if (!number)
         builder->fuser->fusion->stored[access->node] = true;
@@ -272,7 +270,8 @@ static void form_reduce(struct builder *builder, uint32_t index)
         return;
     builder->group->op = node->op;
     order_dimensions(builder->group, node, input, at);
-    struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .type = node->type, .n_args = 1};
+    struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
+    reduced.type = node->type;
     reduced.args[0] = compute(builder, node->input[0], false, at, input->shape.rank);
     builder->group->reduced_step = add_step(builder, reduced);
     uint32_t *computed = kiln__vector_push(&builder->group->nodes);
@@ -303,14 +302,21 @@ static void form_matmul(struct builder *builder, uint32_t index)
                                                     .args = {0, 1}}));
 }
 
-static void form_attention(struct builder *builder, uint32_t index)
+/* A group of one node with a kernel of its own, and an access for each input. */
+static void form_whole(struct builder *builder, uint32_t index, enum kiln__group_kind kind)
 {
     const struct kiln__node *node = node_at(builder->fuser, index);
-    if (!new_group(builder, KILN__GROUP_ATTENTION))
+    if (!new_group(builder, kind))
         return;
     builder->group->shape = node->shape;
-    for (unsigned k = 0; k < node->n_inputs && !builder->failed; k++)
+    for (unsigned k = 0; k < node->n_inputs && !builder->failed; k++) {
         add_load(builder, node->input[k], straight, node->shape.rank);
+        if (builder->failed)
+            return;
+        struct kiln__access *access = &builder->group->accesses.items[k];
+        access->kind = KILN__ACCESS_MEMORY; /* numbers too */
+        builder->fuser->fusion->stored[access->node] = true;
+    }
     uint32_t *computed = kiln__vector_push(&builder->group->nodes);
     if (computed)
         *computed = index;
@@ -371,11 +377,11 @@ static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group 
     const struct kiln__shape *shape = &node_at(fuser, index)->shape;
     if (!kiln__shape_equal(shape, &group->shape))
         return false;
-    struct kiln__access access = access_to(fuser, index, straight, shape->rank);
+    struct kiln__access access = kiln__access_to(fuser, index, straight, shape->rank);
     if (access.kind != KILN__ACCESS_MEMORY)
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)
-        if (same_access(&group->accesses.items[i], &access))
+        if (kiln__same_access(&group->accesses.items[i], &access))
             return true;
     return false;
 }
@@ -426,7 +432,7 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
     const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
-    return (1 && group->kind != KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
+    return (1 && group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
             kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < buffers);
@@ -439,7 +445,7 @@ static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
     for (uint32_t back = 1; back <= count && back <= LOOK_BACK; back++) {
         struct company company = {.group = count - back, .possible = true};
         const struct kiln__group *group = &fusion->groups.items[company.group];
-        if (!welcomes(fuser, group, index))
+        if (group->kind == KILN__GROUP_ROWS || !welcomes(fuser, group, index))
             continue;
         inspect(fuser, index, true, &company);
         /* For single elements a launch is all that counts. */
@@ -478,12 +484,12 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
             share_loads(builder, node->input[k], false);
         return;
     }
-    struct kiln__access access = access_to(fuser, index, straight, rank);
+    struct kiln__access access = kiln__access_to(fuser, index, straight, rank);
     size_t first = builder->group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP : 0;
     for (size_t i = first; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
         if (step->kind == KILN__STEP_LOAD &&
-            same_access(&builder->group->accesses.items[step->index], &access)) {
+            kiln__same_access(&builder->group->accesses.items[step->index], &access)) {
             remember(builder, index, key, (uint16_t)i);
             return;
         }
@@ -506,7 +512,13 @@ static void form_group(struct builder *builder, uint32_t index)
 {
     struct kiln__fusion *fusion = builder->fuser->fusion;
     const struct kiln__node *node = node_at(builder->fuser, index);
-    uint32_t company = NO_GROUP;
+    bool done;
+    uint32_t company = kiln__join_rows(builder->fuser, index, &done);
+    if (company != NO_GROUP) {
+        builder->failed = !done;
+        fusion->group_of[index] = company;
+        return;
+    }
     if (kiln__node_is_computed(node))
         company = find_company(builder->fuser, index);
     if (company != NO_GROUP)
@@ -516,7 +528,9 @@ static void form_group(struct builder *builder, uint32_t index)
     else if (node->kind == KILN__MATMUL)
         form_matmul(builder, index);
     else if (node->kind == KILN__ATTENTION)
-        form_attention(builder, index);
+        form_whole(builder, index, KILN__GROUP_ATTENTION);
+    else if (node->kind == KILN__SCAN)
+        form_whole(builder, index, KILN__GROUP_SCAN);
     else if (node->kind == KILN__PLACE)
         form_place(builder, index);
     else
@@ -588,7 +602,7 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_GATHER:
         kiln__text_add(text, "gather %%%u at", group->accesses.items[step->index].node);
         break;
-    case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[group->op].name); break;
+    case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[step->op].name); break;
     case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;
     }
     for (unsigned k = 0; k < step->n_args; k++)
@@ -598,9 +612,9 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
 
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
 {
-    static const char *const kinds[] = {"map", "reduce", "matmul", "attention"};
+    static const char *const kinds[] = {"map", "reduce", "rows", "matmul", "attention", "cumsum"};
     kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
-    if (group->kind == KILN__GROUP_REDUCE)
+    if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
         kiln__text_add(text, ", dimensions from %u on reduced", group->kept);
     kiln__text_add(text, "\n");
     for (uint16_t i = 0; i < group->steps.count; i++)

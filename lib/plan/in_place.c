@@ -118,8 +118,8 @@ static bool is_elementwise(const struct kiln__group *group, const struct kiln__a
 /* The access is read only where the result is complete: not as an operand of a product. */
 static bool is_read_late(const struct kiln__group *group, size_t access)
 {
-    if (group->kind == KILN__GROUP_ATTENTION)
-        return false;
+    if (group->kind == KILN__GROUP_ROWS || group->kind >= KILN__GROUP_ATTENTION)
+        return false; /* later phases read it again, and other elements do */
     if (group->kind == KILN__GROUP_MATMUL)
         return access >= KILN__OPERANDS;
     for (size_t i = 0; group->kind == KILN__GROUP_REDUCE && i < group->reduced_step; i++)

@@ -25,6 +25,7 @@ struct kiln__argument {
 enum kiln__source {
     KILN__SOURCE_MAP,      /* generated from a map group */
     KILN__SOURCE_REDUCE,   /* generated from a reduce group */
+    KILN__SOURCE_ROWS,     /* generated from a rows group */
     KILN__SOURCE_TEMPLATE, /* a file of kernels/ with options */
     KILN__SOURCE_CLBLAST   /* none: a CLBlast call */
 };

@@ -124,8 +124,10 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
     static kiln__lower *const lower[] = {
         [KILN__GROUP_MAP] = kiln__lower_map,
         [KILN__GROUP_REDUCE] = kiln__lower_reduce,
+        [KILN__GROUP_ROWS] = kiln__lower_rows,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
+        [KILN__GROUP_SCAN] = kiln__lower_scan,
     };
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (!lower[group->kind](plan, index))

@@ -66,7 +66,7 @@ static void insert_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
 {
-    bool reduces = group->kind == KILN__GROUP_REDUCE;
+    bool reduces = group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS;
     bool multiplies = group->kind == KILN__GROUP_MATMUL;
     size_t rows = count_rows(group);
     *space = (struct kiln__space){.rank = group->shape.rank};

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Roots that join a group over the same rows. The group starts as a reduction, or as a map that one
+ * reduces; the first further reduction, or map over whole rows, makes it a rows group. What there
+ * is one of per row follows a reduction as its epilogue. */
+#include "passes/rows.h"
+
+#include <string.h>
+
+#define NO_GROUP UINT32_MAX
+
+/* What one kernel may hold. */
+#define MOST_STEPS 128
+#define MOST_BUFFERS 28
+#define MOST_REDUCED 12
+
+/* How far back a root looks. */
+#define LOOK_BACK 8
+
+/* Longer rows are reduced in segments, side by side, by kernels of their own. It is a row's length
+ * alone that decides, so that a row's bits do not depend on how many others there are. */
+#define LONGEST_ROW (1 << 17)
+
+/* A map goes on with what reduces it only over rows that are worth a loop of their own, and short
+ * enough for one work-item even if there is a single one. */
+#define SHORTEST_MAPPED_ROW 16
+#define LONGEST_MAPPED_ROW (1 << 13)
+
+static const uint32_t straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+struct joiner {
+    struct kiln__fuser *fuser;
+    struct kiln__group *group;
+    uint32_t number;      /* of the group */
+    uint32_t first;       /* the reduction that the group began with: its rows are the group's */
+    struct kiln__shape s; /* of its input */
+    uint32_t kept;        /* leading dimensions that are not reduced */
+    uint32_t rank;        /* of the root's value: dimensions of what is computed align at its end */
+    bool epilogue;        /* the root comes once per row, after a single reduction */
+    bool direct, shares, possible;
+    bool failed;
+};
+
+static const struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
+{
+    return &fuser->fusion->graph.nodes.items[index];
+}
+
+/* ---- which groups, which roots ---- */
+
+static size_t count_dims(const struct kiln__shape *shape, uint32_t from, uint32_t to)
+{
+    size_t count = 1;
+    for (uint32_t d = from; d < to; d++)
+        count *= shape->dims[d];
+    return count;
+}
+
+/* Of access strides over the group's dimensions: neighbours, or one value for all, along a row. */
+static bool runs_along_rows(const struct joiner *joiner, const struct kiln__access *access)
+{
+    for (uint32_t d = joiner->s.rank; d-- > joiner->kept;)
+        if (joiner->s.dims[d] != 1)
+            return access->stride[d] == 0 || access->stride[d] == 1;
+    return true;
+}
+
+static uint32_t find_reduction(const struct joiner *joiner)
+{
+    const struct kiln__group *group = joiner->group;
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (node_at(joiner->fuser, group->stores.items[i].node)->kind == KILN__REDUCE)
+            return group->stores.items[i].node;
+    return group->stores.items[0].node;
+}
+
+/* Say what the group's rows are, or would be if `index` reduced them: trailing dimensions. */
+static bool find_rows(struct joiner *joiner, uint32_t index)
+{
+    const struct kiln__group *group = joiner->group;
+    if (group->kind == KILN__GROUP_MAP)
+        joiner->first = index;
+    else if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
+        joiner->first = find_reduction(joiner);
+    else
+        return false;
+    const struct kiln__node *node = node_at(joiner->fuser, joiner->first);
+    if (node->kind != KILN__REDUCE)
+        return false;
+    joiner->s = node_at(joiner->fuser, node->input[0])->shape;
+    joiner->kept = node->shape.rank;
+    return node->axes >> joiner->kept << joiner->kept == node->axes;
+}
+
+/* Whether one kernel suits them: neighbours in memory, neither a single element nor too long. */
+static bool suits(const struct joiner *joiner)
+{
+    const struct kiln__group *group = joiner->group;
+    bool mapped = group->kind == KILN__GROUP_MAP;
+    size_t length = count_dims(&joiner->s, joiner->kept, joiner->s.rank);
+    bool suits = mapped ? length >= SHORTEST_MAPPED_ROW && length <= LONGEST_MAPPED_ROW &&
+                              !group->stores.items[0].placed &&
+                              kiln__shape_equal(&group->shape, &joiner->s)
+                        : length > 1 && length <= LONGEST_ROW;
+    suits = suits && !kiln__reduce_rows[node_at(joiner->fuser, joiner->first)->op].indexed;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        suits = suits && group->accesses.items[i].kind != KILN__ACCESS_GATHER &&
+                runs_along_rows(joiner, &group->accesses.items[i]);
+    return suits;
+}
+
+/* One value per row, as a reduction leaves it or with the reduced dimensions as 1. */
+static bool is_per_row(const struct joiner *joiner, const struct kiln__shape *shape)
+{
+    bool dropped = shape->rank == joiner->kept;
+    if (!dropped && shape->rank != joiner->s.rank)
+        return false;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (shape->dims[d] != (d < joiner->kept ? joiner->s.dims[d] : 1))
+            return false;
+    return true;
+}
+
+static bool is_root_of_rows(const struct joiner *joiner, uint32_t index)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    if (node->kind == KILN__REDUCE)
+        return (1 && !kiln__reduce_rows[node->op].indexed &&
+                node->axes == node_at(joiner->fuser, joiner->first)->axes &&
+                kiln__shape_equal(&node_at(joiner->fuser, node->input[0])->shape, &joiner->s));
+    if (!kiln__node_is_pointwise(node))
+        return false;
+    if (kiln__shape_equal(&node->shape, &joiner->s))
+        return true;
+    return is_per_row(joiner, &node->shape);
+}
+
+static size_t count_reduced(const struct kiln__group *group)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < group->steps.count; i++)
+        count += group->steps.items[i].kind == KILN__STEP_REDUCED;
+    return count;
+}
+
+static bool has_room(const struct joiner *joiner, uint32_t index)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__group *group = joiner->group;
+    bool reduces = node->kind == KILN__REDUCE;
+    const struct kiln__size *size = &joiner->fuser->sizes[reduces ? node->input[0] : index];
+    return (1 && group->steps.count + size->steps + 2 <= MOST_STEPS &&
+            group->accesses.count + group->stores.count + size->loads + 2 < MOST_BUFFERS &&
+            count_reduced(group) + reduces <= MOST_REDUCED);
+}
+
+/* ---- what the root reads ---- */
+
+static struct kiln__access access_at(const struct joiner *joiner, uint32_t index, uint32_t rank)
+{
+    return kiln__access_to(joiner->fuser, index, straight, rank);
+}
+
+/* The step of the group that has the value which `index` reads; false if it has none, or has it for
+ * other elements. */
+static bool find_value(const struct joiner *joiner, uint32_t index, uint16_t *step)
+{
+    uint32_t base = joiner->fuser->layouts[index].base;
+    const struct kiln__shape *shape = &node_at(joiner->fuser, base)->shape;
+    struct kiln__access wanted = access_at(joiner, index, joiner->rank);
+    struct kiln__access natural = access_at(joiner, base, shape->rank);
+    for (size_t i = 0; i < joiner->group->stores.count; i++) {
+        if (joiner->group->stores.items[i].node != base)
+            continue;
+        *step = joiner->group->stores.items[i].step;
+        return kiln__same_access(&wanted, &natural);
+    }
+    return false;
+}
+
+static bool has_access(const struct joiner *joiner, const struct kiln__access *access)
+{
+    for (size_t i = 0; i < joiner->group->accesses.count; i++)
+        if (kiln__same_access(&joiner->group->accesses.items[i], access))
+            return true;
+    return false;
+}
+
+/* Look at everything that computing `index` in registers reads. */
+static void inspect(struct joiner *joiner, uint32_t index, bool root)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__layout *layout = &joiner->fuser->layouts[index];
+    uint16_t step;
+    if (node->kind == KILN__CONSTANT || !joiner->possible)
+        return;
+    if (kiln__node_is_pointwise(node) && (root || !layout->known)) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            inspect(joiner, node->input[k], false);
+        return;
+    }
+    if (kiln__node_is_computed(node) && !layout->known) {
+        joiner->possible = false; /* a gather */
+        return;
+    }
+    uint32_t maker = joiner->fuser->fusion->group_of[layout->base];
+    if (maker == joiner->number) {
+        joiner->possible = find_value(joiner, index, &step);
+        joiner->direct = true;
+        return;
+    }
+    struct kiln__access access = access_at(joiner, index, joiner->rank);
+    joiner->possible = (maker == NO_GROUP || maker < joiner->number) &&
+                       (joiner->epilogue || runs_along_rows(joiner, &access));
+    joiner->shares = joiner->shares || has_access(joiner, &access);
+}
+
+static bool can_join(struct joiner *joiner, uint32_t index)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    bool reduces = node->kind == KILN__REDUCE;
+    if (!find_rows(joiner, index) || !is_root_of_rows(joiner, index) || !has_room(joiner, index))
+        return false;
+    joiner->epilogue =
+        !reduces && joiner->group->kind == KILN__GROUP_REDUCE && is_per_row(joiner, &node->shape);
+    if (!joiner->epilogue && !suits(joiner))
+        return false;
+    joiner->rank = reduces ? joiner->s.rank : node->shape.rank;
+    joiner->possible = true;
+    inspect(joiner, reduces ? node->input[0] : index, !reduces);
+    bool mapped = joiner->group->kind == KILN__GROUP_MAP;
+    return joiner->possible && (joiner->direct || (reduces && !mapped && joiner->shares));
+}
+
+/* ---- joining ---- */
+
+/* From this step on a value can be used again: an epilogue does not see what comes before. */
+static size_t first_visible(const struct joiner *joiner)
+{
+    return joiner->epilogue ? joiner->group->reduced_step : 0;
+}
+
+/* The step, or an equal one that the group has already. */
+static uint16_t add_step(struct joiner *joiner, struct kiln__step step)
+{
+    struct kiln__group *group = joiner->group;
+    for (size_t i = first_visible(joiner); i < group->steps.count; i++)
+        if (!memcmp(&group->steps.items[i], &step, sizeof step))
+            return (uint16_t)i;
+    struct kiln__step *place = kiln__vector_push(&group->steps);
+    if (place)
+        *place = step;
+    else
+        joiner->failed = true;
+    return place ? (uint16_t)(group->steps.count - 1) : 0;
+}
+
+static uint16_t add_scalar(struct joiner *joiner, const struct kiln__node *node)
+{
+    struct kiln__group *group = joiner->group;
+    struct kiln__step step = {.kind = KILN__STEP_SCALAR, .type = node->type};
+    for (size_t i = first_visible(joiner); i < group->steps.count; i++) {
+        const struct kiln__step *have = &group->steps.items[i];
+        if (have->kind == KILN__STEP_SCALAR && have->type == node->type &&
+            !memcmp(&group->scalars.items[have->index], &node->value, sizeof node->value))
+            return (uint16_t)i;
+    }
+    double *scalar = kiln__vector_push(&group->scalars);
+    if (scalar)
+        *scalar = node->value;
+    else
+        joiner->failed = true;
+    step.index = (uint16_t)(group->scalars.count - 1);
+    return add_step(joiner, step);
+}
+
+static uint16_t add_load(struct joiner *joiner, uint32_t index)
+{
+    struct kiln__group *group = joiner->group;
+    struct kiln__step step = {.kind = KILN__STEP_LOAD, .type = node_at(joiner->fuser, index)->type};
+    struct kiln__access access = access_at(joiner, index, joiner->rank);
+    if (access.kind == KILN__ACCESS_NUMBER)
+        step.kind = KILN__STEP_NUMBER;
+    else
+        joiner->fuser->fusion->stored[access.node] = true;
+    for (size_t i = 0; !joiner->epilogue && i < group->accesses.count; i++)
+        if (kiln__same_access(&group->accesses.items[i], &access)) {
+            step.index = (uint16_t)i;
+            return add_step(joiner, step);
+        }
+    struct kiln__access *place = kiln__vector_push(&group->accesses);
+    if (place)
+        *place = access;
+    else
+        joiner->failed = true;
+    step.index = (uint16_t)(group->accesses.count - 1);
+    return add_step(joiner, step);
+}
+
+static void note_computed(struct joiner *joiner, uint32_t index)
+{
+    uint32_t *computed = kiln__vector_push(&joiner->group->nodes);
+    if (computed)
+        *computed = index;
+}
+
+/* The depth is bounded by the steps that one root may have. */
+static uint16_t compute(struct joiner *joiner, uint32_t index, bool root)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    uint16_t value;
+    if (joiner->failed)
+        return 0;
+    if (node->kind == KILN__CONSTANT)
+        return add_scalar(joiner, node);
+    if (!kiln__node_is_pointwise(node) || (!root && joiner->fuser->layouts[index].known))
+        return find_value(joiner, index, &value) ? value : add_load(joiner, index);
+    struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
+    apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        apply.args[k] = compute(joiner, node->input[k], false);
+    note_computed(joiner, index);
+    return add_step(joiner, apply);
+}
+
+/* A reduction or a map becomes a rows group. */
+static void become_rows(struct joiner *joiner)
+{
+    struct kiln__group *group = joiner->group;
+    for (size_t i = 0; group->kind == KILN__GROUP_MAP && i < group->stores.count; i++)
+        group->stores.items[i].full = true;
+    group->kind = KILN__GROUP_ROWS;
+    group->kept = joiner->kept;
+}
+
+static void join(struct joiner *joiner, uint32_t index)
+{
+    const struct kiln__node *node = node_at(joiner->fuser, index);
+    bool full = node->kind != KILN__REDUCE && kiln__shape_equal(&node->shape, &joiner->s);
+    uint16_t step;
+    if (!joiner->epilogue)
+        become_rows(joiner);
+    if (node->kind == KILN__REDUCE) {
+        struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
+        reduced.type = node->type;
+        reduced.args[0] = compute(joiner, node->input[0], false);
+        note_computed(joiner, index);
+        step = add_step(joiner, reduced);
+    } else {
+        step = compute(joiner, index, true);
+    }
+    struct kiln__store *store = kiln__vector_push(&joiner->group->stores);
+    if (store)
+        *store = (struct kiln__store){.node = index, .step = step, .full = full};
+    else
+        joiner->failed = true;
+}
+
+uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done)
+{
+    struct kiln__fusion *fusion = fuser->fusion;
+    uint32_t count = (uint32_t)fusion->groups.count;
+    *done = true;
+    for (uint32_t back = 1; back <= count && back <= LOOK_BACK; back++) {
+        struct joiner joiner = {.fuser = fuser, .number = count - back};
+        joiner.group = &fusion->groups.items[joiner.number];
+        if (!can_join(&joiner, index))
+            continue;
+        join(&joiner, index);
+        *done = !joiner.failed;
+        return joiner.number;
+    }
+    return NO_GROUP;
+}
