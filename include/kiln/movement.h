@@ -73,6 +73,13 @@ KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size
  *  an integer type 0; no memory is touched. */
 KILN_API kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis);
 
+/** x with values added to the elements that kiln_gather() would pick: `values`, of x's type, has the
+ *  shape of such a result. Where an index occurs several times, all of its values are added, in
+ *  their order, so that f32 sums have the same bits in every run. A value whose index is negative or
+ *  too large is left out. x itself stays as it is. */
+KILN_API kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                      kiln_tensor values, int axis);
+
 /** i32: the index that each element of a tensor of this shape has along an axis; a negative one
  *  counts from the end. No memory is read or filled for it. TOO_LARGE beyond INT32_MAX elements
  *  along the axis. */

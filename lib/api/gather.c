@@ -46,6 +46,50 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
     return batch->error.status ? none : kiln__batch_record(batch, &node, __func__);
 }
 
+/* ---- scatter ---- */
+
+static bool check_values(kiln_batch *batch, const struct kiln__node *data,
+                         const struct kiln__node *indices, const struct kiln__node *values,
+                         uint32_t axis)
+{
+    struct kiln__shape shape;
+    if (values->type != data->type)
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "kiln_scatter_add: x is %s and values are %s; cast one of them",
+                   kiln_type_name((kiln_type)data->type), kiln_type_name((kiln_type)values->type));
+    else if (!kiln__shape_gathered(&data->shape, &indices->shape, axis, &shape) ||
+             !kiln__shape_equal(&shape, &values->shape))
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "kiln_scatter_add: values of shape %s are not what indices of shape %s pick "
+                   "along axis %u of shape %s",
+                   kiln__shape_text(&values->shape).text, kiln__shape_text(&indices->shape).text,
+                   axis, kiln__shape_text(&data->shape).text);
+    return !batch->error.status;
+}
+
+kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                             kiln_tensor values, int axis)
+{
+    const struct kiln__node *data = kiln__batch_node(batch, x, __func__, "x");
+    const struct kiln__node *where =
+        data ? kiln__batch_node(batch, indices, __func__, "indices") : NULL;
+    const struct kiln__node *given =
+        where ? kiln__batch_node(batch, values, __func__, "values") : NULL;
+    struct kiln__node node = {.kind = KILN__SCATTER_ADD, .n_inputs = 3};
+    uint32_t at;
+    if (!given || !check_indices(batch, __func__, where) ||
+        !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at) ||
+        !check_values(batch, data, where, given, at))
+        return none;
+    node.type = data->type;
+    node.shape = data->shape;
+    node.axis = at;
+    node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
+    node.input[KILN__SCATTER_INDICES] = kiln__tensor_index(indices);
+    node.input[KILN__SCATTER_BASE] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}
+
 /* ---- iota, arange ---- */
 
 /* 0, 1, ... n - 1 as i32. */

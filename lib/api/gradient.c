@@ -19,6 +19,8 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__SCAN] = kiln__adjoint_scan,
     [KILN__PLACE] = kiln__adjoint_place,
     [KILN__ATTENTION] = kiln__adjoint_attention,
+    [KILN__GATHER] = kiln__adjoint_gather,
+    [KILN__SCATTER_ADD] = kiln__adjoint_scatter,
 };
 
 kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node)

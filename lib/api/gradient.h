@@ -30,6 +30,8 @@ kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
 kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention;
 kiln__adjoint kiln__adjoint_scan;
 
+kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter;
+
 /* Whether a gradient for node number `to` would be used: what is not wanted need not be recorded.
  */
 bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to);

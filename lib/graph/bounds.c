@@ -357,6 +357,29 @@ static void bound_gather(const struct walk *walk, const struct kiln__node *node,
     }
 }
 
+/* A sum of the base's element and of all values that come to it. */
+static void bound_scatter(const struct walk *walk, const struct kiln__node *node, double *result)
+{
+    struct operand values = operand_of(walk, node, KILN__SCATTER_VALUES);
+    struct operand indices = operand_of(walk, node, KILN__SCATTER_INDICES);
+    struct operand base = operand_of(walk, node, KILN__SCATTER_BASE);
+    size_t count = kiln__node_count(node);
+    struct total *totals = calloc(count + 1, sizeof *totals);
+    *walk->failed = *walk->failed || !totals;
+    for (size_t i = 0; totals && i < count; i++)
+        add_up(&totals[i], base.values[i], base.errors[i]);
+    for (size_t i = 0; totals && i < kiln__node_count(values.node); i++) {
+        size_t number =
+            kiln__gathered_number(node, &node->shape, &indices.node->shape, indices.values, i);
+        if (number != SIZE_MAX)
+            add_up(&totals[number], values.values[i], values.errors[i]);
+    }
+    for (size_t i = 0; totals && i < count; i++)
+        result[i] =
+            is_floating(node) && totals[i].n > 1 ? summed_error(walk, &totals[i]) : totals[i].error;
+    free(totals);
+}
+
 static void bound_reshape(const struct walk *walk, const struct kiln__node *node, double *result)
 {
     struct operand x = operand_of(walk, node, 0);
@@ -411,13 +434,14 @@ static void bound_nothing(const struct walk *walk, const struct kiln__node *node
 typedef void bound(const struct walk *walk, const struct kiln__node *node, double *result);
 
 static bound *const rules[] = {
-    [KILN__UPLOAD] = bound_nothing,   [KILN__IMPORT] = bound_nothing,
-    [KILN__CONSTANT] = bound_nothing, [KILN__ELEMENTWISE] = bound_elementwise,
-    [KILN__CAST] = bound_cast,        [KILN__REDUCE] = bound_reduce,
-    [KILN__VIEW] = bound_view,        [KILN__RESHAPE] = bound_reshape,
-    [KILN__MATMUL] = bound_matmul,    [KILN__ATTENTION] = bound_attention,
-    [KILN__PLACE] = bound_place,      [KILN__IOTA] = bound_nothing,
-    [KILN__GATHER] = bound_gather,    [KILN__SCAN] = bound_scan,
+    [KILN__UPLOAD] = bound_nothing,      [KILN__IMPORT] = bound_nothing,
+    [KILN__CONSTANT] = bound_nothing,    [KILN__ELEMENTWISE] = bound_elementwise,
+    [KILN__CAST] = bound_cast,           [KILN__REDUCE] = bound_reduce,
+    [KILN__VIEW] = bound_view,           [KILN__RESHAPE] = bound_reshape,
+    [KILN__MATMUL] = bound_matmul,       [KILN__ATTENTION] = bound_attention,
+    [KILN__PLACE] = bound_place,         [KILN__IOTA] = bound_nothing,
+    [KILN__GATHER] = bound_gather,       [KILN__SCAN] = bound_scan,
+    [KILN__SCATTER_ADD] = bound_scatter,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

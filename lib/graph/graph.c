@@ -28,6 +28,7 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__SCAN: to->axes = from->axes; break;
     case KILN__VIEW:
     case KILN__PLACE: to->view = from->view; break;
+    case KILN__SCATTER_ADD:
     case KILN__GATHER: to->axis = from->axis; break;
     case KILN__IOTA: break;
     case KILN__ATTENTION: to->attention = from->attention; break;
@@ -102,6 +103,13 @@ bool kiln__node_is_movement(const struct kiln__node *node)
     return node->kind == KILN__VIEW || node->kind == KILN__RESHAPE;
 }
 
+uint32_t kiln__node_base(const struct kiln__node *node)
+{
+    if (node->kind == KILN__SCATTER_ADD)
+        return node->input[KILN__SCATTER_BASE];
+    return node->kind == KILN__PLACE && node->n_inputs > 1 ? node->input[1] : UINT32_MAX;
+}
+
 size_t kiln__view_number(const struct kiln__view *view, uint32_t rank, const size_t *index,
                          const struct kiln__shape *input)
 {
@@ -160,6 +168,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__IOTA: return "iota";
     case KILN__GATHER: return "gather";
     case KILN__SCAN: return "cumsum";
+    case KILN__SCATTER_ADD: return "scatter_add";
     }
     return "?";
 }

@@ -26,7 +26,8 @@ enum kiln__kind {
     KILN__PLACE,       /* the second input with the first put where a view finds it; without a
                           second input the elements beside the part are undefined */
     KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
-    KILN__GATHER       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
+    KILN__GATHER,      /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
+    KILN__SCATTER_ADD /* values, indices, base: the base with each value added where its index is */
 };
 
 /* A cast to the type that its input has can mark where gradients end. */
@@ -34,6 +35,9 @@ enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
 
 /* Where a scan starts. */
 enum kiln__scan { KILN__SCAN_FORWARD, KILN__SCAN_BACKWARD };
+
+/* The inputs of a SCATTER_ADD. */
+enum { KILN__SCATTER_VALUES, KILN__SCATTER_INDICES, KILN__SCATTER_BASE };
 
 /* What a view is called in texts; it makes no other difference. */
 enum kiln__view_name {
@@ -74,7 +78,7 @@ struct kiln__node {
         double value;     /* CONSTANT */
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
-        uint64_t axis;    /* GATHER */
+        uint64_t axis;    /* GATHER, SCATTER_ADD */
         struct kiln__view view; /* VIEW, PLACE */
         struct kiln__attention attention;
     };
@@ -132,6 +136,9 @@ void kiln__view_range(const struct kiln__view *view, const struct kiln__shape *s
 /* Whether a view of `shape` shows all of an input of shape `input` as it is. */
 bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__shape *shape,
                             const struct kiln__shape *input);
+
+/* The operand that is below what a place or a scatter puts on it; none: UINT32_MAX. */
+uint32_t kiln__node_base(const struct kiln__node *node);
 
 /* "add", "sum", "transpose", ... */
 const char *kiln__node_name(const struct kiln__node *node);

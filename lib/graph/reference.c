@@ -208,6 +208,23 @@ static void evaluate_gather(const struct evaluator *e, const struct kiln__node *
     }
 }
 
+static void evaluate_scatter(const struct evaluator *e, const struct kiln__node *node,
+                             double *result)
+{
+    const struct kiln__node *values = input_of(e, node, KILN__SCATTER_VALUES);
+    const struct kiln__node *indices = input_of(e, node, KILN__SCATTER_INDICES);
+    const double *base = e->values[node->input[KILN__SCATTER_BASE]];
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = base[i];
+    for (size_t i = 0; i < kiln__node_count(values); i++) {
+        size_t number = kiln__gathered_number(node, &node->shape, &indices->shape,
+                                              e->values[node->input[KILN__SCATTER_INDICES]], i);
+        if (number != SIZE_MAX)
+            result[number] =
+                wrap(node, result[number] + e->values[node->input[KILN__SCATTER_VALUES]][i]);
+    }
+}
+
 static void evaluate_reshape(const struct evaluator *e, const struct kiln__node *node,
                              double *result)
 {
@@ -241,13 +258,14 @@ static void evaluate_attention(const struct evaluator *e, const struct kiln__nod
 }
 
 static evaluate *const evaluators[] = {
-    [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
-    [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
-    [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
-    [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
-    [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
-    [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
-    [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
+    [KILN__UPLOAD] = evaluate_input,        [KILN__IMPORT] = evaluate_input,
+    [KILN__CONSTANT] = evaluate_constant,   [KILN__ELEMENTWISE] = evaluate_elementwise,
+    [KILN__CAST] = evaluate_cast,           [KILN__REDUCE] = evaluate_reduce,
+    [KILN__VIEW] = evaluate_view,           [KILN__RESHAPE] = evaluate_reshape,
+    [KILN__MATMUL] = evaluate_matmul,       [KILN__ATTENTION] = evaluate_attention,
+    [KILN__PLACE] = evaluate_place,         [KILN__IOTA] = evaluate_iota,
+    [KILN__GATHER] = evaluate_gather,       [KILN__SCAN] = evaluate_scan,
+    [KILN__SCATTER_ADD] = evaluate_scatter,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

@@ -25,7 +25,8 @@ bool kiln__reference_node(const struct kiln__graph *graph, uint32_t index,
 void kiln__reference_free(struct kiln__reference *reference);
 
 /* Of a gather: the number of the element of the data that element `number` of the result is, or
- * SIZE_MAX where its index is none. `values` are those of the indices. */
+ * SIZE_MAX where its index is none. Of a scatter: where value `number` goes in the result. `values`
+ * are those of the indices. */
 size_t kiln__gathered_number(const struct kiln__node *node, const struct kiln__shape *data,
                              const struct kiln__shape *indices, const double *values,
                              size_t number);

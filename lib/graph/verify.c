@@ -148,17 +148,41 @@ static const char *check_gather(const struct kiln__graph *graph, const struct ki
     return NULL;
 }
 
+static const char *check_scatter(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *values = input_of(graph, node, KILN__SCATTER_VALUES);
+    const struct kiln__node *indices = input_of(graph, node, KILN__SCATTER_INDICES);
+    const struct kiln__node *base = input_of(graph, node, KILN__SCATTER_BASE);
+    struct kiln__shape shape;
+    if (node->type != base->type || node->type != values->type ||
+        (indices->type != KILN_I32 && indices->type != KILN_U8))
+        return "type";
+    if (!kiln__shape_equal(&base->shape, &node->shape) || node->axis >= base->shape.rank ||
+        !kiln__shape_gathered(&base->shape, &indices->shape, (uint32_t)node->axis, &shape) ||
+        !kiln__shape_equal(&shape, &values->shape))
+        return "shape";
+    return NULL;
+}
+
 static const struct {
     unsigned inputs_at_least;
     check *check;
 } checks[] = {
-    [KILN__UPLOAD] = {0, NULL},           [KILN__IMPORT] = {0, NULL},
-    [KILN__CONSTANT] = {0, NULL},         [KILN__ELEMENTWISE] = {1, check_elementwise},
-    [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
-    [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
-    [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
-    [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
-    [KILN__GATHER] = {2, check_gather},   [KILN__SCAN] = {1, check_scan},
+    [KILN__UPLOAD] = {0, NULL},
+    [KILN__IMPORT] = {0, NULL},
+    [KILN__CONSTANT] = {0, NULL},
+    [KILN__ELEMENTWISE] = {1, check_elementwise},
+    [KILN__CAST] = {1, check_same_shape},
+    [KILN__REDUCE] = {1, check_reduce},
+    [KILN__VIEW] = {1, check_view},
+    [KILN__RESHAPE] = {1, check_reshape},
+    [KILN__MATMUL] = {2, check_matmul},
+    [KILN__ATTENTION] = {3, kiln__attention_check},
+    [KILN__PLACE] = {1, check_place},
+    [KILN__IOTA] = {0, check_iota},
+    [KILN__GATHER] = {2, check_gather},
+    [KILN__SCAN] = {1, check_scan},
+    [KILN__SCATTER_ADD] = {3, check_scatter},
 };
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)

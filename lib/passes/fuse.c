@@ -27,6 +27,7 @@ const char *kiln__why_text(enum kiln__why why)
         [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
         [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
         [KILN__BECAUSE_GATHERED] = "read at positions that are computed",
+        [KILN__BECAUSE_SCATTERED] = "a scatter, or an operand of one",
         [KILN__BECAUSE_PLACED] = "parts are put into it",
     };
     return texts[why];
@@ -149,6 +150,29 @@ static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
     decide_pointwise(fuser, index);
 }
 
+static bool is_row_major(const struct kiln__layout *layout, const struct kiln__shape *shape)
+{
+    int64_t stride[KILN_MAX_RANK];
+    bool same = layout->known;
+    kiln__shape_strides(shape, stride);
+    for (uint32_t d = 0; d < shape->rank; d++)
+        same = same && (shape->dims[d] == 1 || layout->stride[d] == stride[d]);
+    return same;
+}
+
+/* Values and indices are read from memory as they lie there. */
+static void decide_scatter(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = node_at(fuser, index);
+    for (unsigned k = 0; k < KILN__SCATTER_BASE; k++) {
+        const struct kiln__layout *layout = &fuser->layouts[node->input[k]];
+        if (!is_row_major(layout, &node_at(fuser, node->input[k])->shape) ||
+            node_at(fuser, layout->base)->kind == KILN__IOTA)
+            store(fuser, node->input[k], KILN__BECAUSE_SCATTERED);
+    }
+    store(fuser, index, KILN__BECAUSE_SCATTERED);
+}
+
 static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = node_at(fuser, index);
@@ -205,6 +229,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
         break;
     case KILN__GATHER: decide_gather(fuser, index); break;
     case KILN__SCAN: decide_scan(fuser, index); break;
+    case KILN__SCATTER_ADD: decide_scatter(fuser, index); break;
     case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
     }
     if (fuser->fusion->why[index])

@@ -10,7 +10,8 @@
  * Further steps run once for each of its elements, before the stores. What comes before a product
  * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
  * An attention group has an access for each input of its one node. A scan group
- * adds up along its one access, which is dense. */
+ * adds up along its one access, which is dense. A scatter group adds its first access, at the rows
+ * that its second says, to what the group before it stores. */
 #ifndef KILN_PASSES_GROUP_H
 #define KILN_PASSES_GROUP_H
 
@@ -22,7 +23,8 @@ enum kiln__group_kind {
     KILN__GROUP_ROWS,
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
-    KILN__GROUP_SCAN
+    KILN__GROUP_SCAN,
+    KILN__GROUP_SCATTER
 };
 
 enum kiln__access_kind {
@@ -107,7 +109,8 @@ enum kiln__why {
     KILN__BECAUSE_MOVED,
     KILN__BECAUSE_LARGE,
     KILN__BECAUSE_PLACED,
-    KILN__BECAUSE_GATHERED
+    KILN__BECAUSE_GATHERED,
+    KILN__BECAUSE_SCATTERED
 };
 const char *kiln__why_text(enum kiln__why why);
 

@@ -337,29 +337,60 @@ static void aim_store(struct kiln__store *store, const struct kiln__node *node,
             store->stride[k] = node->view.step[k] * stride[node->view.source[k]];
 }
 
-/* Two groups: what is below the part, and the part on it. The first often turns out to be there
- * already (places.c). */
-static void form_place(struct builder *builder, uint32_t index)
+/* What is below a part, in a group of its own. It often turns out to be there already (places.c).
+ */
+static void form_base(struct builder *builder, uint32_t index, uint32_t base)
+{
+    const struct kiln__shape *shape = &node_at(builder->fuser, index)->shape;
+    if (!new_group(builder, KILN__GROUP_MAP))
+        return;
+    builder->group->shape = *shape;
+    add_store(builder, index, compute(builder, base, false, straight, shape->rank));
+}
+
+/* A group over the first input of `index`, on what is below it. */
+static bool form_over(struct builder *builder, uint32_t index, enum kiln__group_kind kind)
 {
     const struct kiln__node *node = node_at(builder->fuser, index);
-    const struct kiln__shape *part = &node_at(builder->fuser, node->input[0])->shape;
-    if (node->n_inputs > 1) {
-        if (!new_group(builder, KILN__GROUP_MAP))
-            return;
-        builder->group->shape = node->shape;
-        add_store(builder, index,
-                  compute(builder, node->input[1], false, straight, node->shape.rank));
-    }
-    if (builder->failed || !new_group(builder, KILN__GROUP_MAP))
-        return;
-    builder->group->shape = *part;
-    builder->group->over = node->n_inputs > 1;
-    add_store(builder, index, compute(builder, node->input[0], false, straight, part->rank));
+    uint32_t base = kiln__node_base(node);
+    if (base != UINT32_MAX)
+        form_base(builder, index, base);
+    if (builder->failed || !new_group(builder, kind))
+        return false;
+    builder->group->shape = node_at(builder->fuser, node->input[0])->shape;
+    builder->group->over = base != UINT32_MAX;
     uint32_t *computed = kiln__vector_push(&builder->group->nodes);
     if (computed)
         *computed = index;
+    return true;
+}
+
+static void form_place(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    if (!form_over(builder, index, KILN__GROUP_MAP))
+        return;
+    const struct kiln__shape *part = &builder->group->shape;
+    add_store(builder, index, compute(builder, node->input[0], false, straight, part->rank));
     if (!builder->failed)
         aim_store(&builder->group->stores.items[0], node, part);
+}
+
+static void form_scatter(struct builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = node_at(builder->fuser, index);
+    if (!form_over(builder, index, KILN__GROUP_SCATTER))
+        return;
+    for (unsigned k = 0; k < KILN__SCATTER_BASE && !builder->failed; k++) {
+        add_load(builder, node->input[k], straight,
+                 node_at(builder->fuser, node->input[k])->shape.rank);
+        if (builder->failed)
+            return;
+        struct kiln__access *access = &builder->group->accesses.items[k];
+        access->kind = KILN__ACCESS_MEMORY; /* an iota is in memory for this */
+        builder->fuser->fusion->stored[access->node] = true;
+    }
+    add_store(builder, index, 0);
 }
 
 /* ---- joining ---- */
@@ -432,7 +463,7 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
     const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
-    return (1 && group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
+    return (group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
             kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < buffers);
@@ -533,6 +564,8 @@ static void form_group(struct builder *builder, uint32_t index)
         form_whole(builder, index, KILN__GROUP_SCAN);
     else if (node->kind == KILN__PLACE)
         form_place(builder, index);
+    else if (node->kind == KILN__SCATTER_ADD)
+        form_scatter(builder, index);
     else
         form_map(builder, index);
     fusion->group_of[index] = company != NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
@@ -612,7 +645,8 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
 
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
 {
-    static const char *const kinds[] = {"map", "reduce", "rows", "matmul", "attention", "cumsum"};
+    static const char *const kinds[] = {"map",       "reduce", "rows",   "matmul",
+                                        "attention", "cumsum", "scatter"};
     kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
     if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
         kiln__text_add(text, ", dimensions from %u on reduced", group->kept);

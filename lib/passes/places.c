@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A place needs the memory of its base with the part put over it. Where nobody reads the base
- * afterwards, its memory is taken over, and the group that would copy it goes away. */
+/* A place needs the memory of its base with the part put over it, a scatter with values added.
+ * Where nobody reads the base afterwards, its memory is taken over, and the group that would copy
+ * it goes away. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,9 +31,10 @@ static bool may_be_changed(const struct kiln__fuser *fuser, uint32_t base)
 static bool reads_what_it_stores(const struct kiln__group *group, uint32_t base)
 {
     const struct kiln__store *store = &group->stores.items[0];
+    bool map = group->kind == KILN__GROUP_MAP;
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
-        if (access->node == base && (access->kind || access->offset != store->offset ||
+        if (access->node == base && (!map || access->kind || access->offset != store->offset ||
                                      memcmp(access->stride, store->stride, sizeof store->stride)))
             return false;
     }
@@ -52,7 +54,8 @@ static void remove_store(struct kiln__group *group, uint32_t node)
 static void settle(struct kiln__fuser *fuser, uint32_t index, const size_t *last_reader)
 {
     struct kiln__fusion *fusion = fuser->fusion;
-    uint32_t base = fusion->graph.nodes.items[index].input[1], own = fusion->group_of[index];
+    uint32_t base = kiln__node_base(&fusion->graph.nodes.items[index]),
+             own = fusion->group_of[index];
     struct kiln__group *group = &fusion->groups.items[own];
     if (!may_be_changed(fuser, base) || last_reader[base] > (size_t)own + 1 ||
         group->stores.count == 0 || !reads_what_it_stores(group, base))
@@ -68,8 +71,8 @@ bool kiln__settle_places(struct kiln__fuser *fuser)
     if (!last_reader)
         return false;
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
-        if (fusion->graph.nodes.items[i].kind == KILN__PLACE &&
-            fusion->graph.nodes.items[i].n_inputs > 1 && fusion->group_of[i] != UINT32_MAX)
+        if (kiln__node_base(&fusion->graph.nodes.items[i]) != UINT32_MAX &&
+            fusion->group_of[i] != UINT32_MAX)
             settle(fuser, i, last_reader);
     free(last_reader);
     return true;

@@ -197,7 +197,8 @@ static bool can_take_over(struct scheduler *scheduler, const struct kiln__reques
     uint32_t old = find_input(graph, request->replaces - 1);
     uint32_t group = plan->fusion.group_of[request->node];
     if (group == NO_GROUP || plan->takes_over[request->node] ||
-        graph->nodes.items[request->node].kind == KILN__PLACE)
+        plan->fusion.groups.items[group].over ||
+        plan->fusion.groups.items[group].stores.items[0].placed)
         return false;
     if (old == KILN__NO_SLOT)
         return true;

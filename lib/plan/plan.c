@@ -128,6 +128,7 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
         [KILN__GROUP_SCAN] = kiln__lower_scan,
+        [KILN__GROUP_SCATTER] = kiln__lower_scatter,
     };
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (!lower[group->kind](plan, index))

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scatter groups to launches: one of kernels/scatter_add.cl, over a result that holds the base
+ * already. */
+#include "plan/matmul.h"
+
+#include <stdio.h>
+
+/* The tensors as [outer, count or extent, inner]. */
+struct scatter {
+    size_t outer, count, extent, inner;
+};
+
+static struct scatter scatter_of(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__node *node = &nodes[group->stores.items[0].node];
+    struct scatter scatter = {.outer = 1, .inner = 1, .extent = node->shape.dims[node->axis]};
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        if (d != node->axis)
+            *(d < node->axis ? &scatter.outer : &scatter.inner) *= node->shape.dims[d];
+    scatter.count = kiln__node_count(&nodes[node->input[KILN__SCATTER_INDICES]]);
+    return scatter;
+}
+
+/* A power of two, at least 1, of items that share what `items` others leave to do. Each walks all
+ * indices, so that more than enough of them are a loss. */
+static size_t choose_classes(size_t wanted, size_t items, size_t rows)
+{
+    size_t classes = 1;
+    while (classes < rows && classes * items < wanted)
+        classes *= 2;
+    return classes;
+}
+
+/* Chunked: strips of a few cache lines. Otherwise neighbours take neighbouring columns. */
+static size_t size_launch(const struct kiln__plan *plan, const struct scatter *scatter,
+                          struct kiln__launch *launch)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    const size_t strip = 256, enough = 32768;
+    size_t columns = traits->chunked ? strip : 1;
+    size_t items = kiln__divide_up(scatter->inner, columns), local = 1;
+    while (!traits->chunked && local < items && local < traits->work_group)
+        local *= 2;
+    size_t wanted = traits->chunked ? traits->chunks : enough;
+    launch->dimensions = 3;
+    launch->local[0] = local;
+    launch->global[0] = kiln__divide_up(items, local) * local;
+    launch->global[1] = choose_classes(wanted, items * scatter->outer, scatter->extent);
+    launch->global[2] = scatter->outer;
+    launch->local[1] = launch->local[2] = 1;
+    return columns;
+}
+
+static const char *device_type(const struct kiln__plan *plan, uint32_t node)
+{
+    return kiln__type_row((kiln_type)plan->fusion.graph.nodes.items[node].type)->device;
+}
+
+static bool add_access(const struct kiln__plan *plan, const struct kiln__access *access,
+                       struct kiln__launch *launch)
+{
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[access->node];
+    uint32_t slot = plan->slot_of[access->node];
+    return kiln__launch_memory(launch, slot) &&
+           kiln__launch_offset(launch, slot, access->offset, kiln_type_size((kiln_type)node->type));
+}
+
+bool kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
+        return true;
+    const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
+    const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
+    const struct kiln__access result = {.node = group->stores.items[0].node};
+    const struct scatter scatter = scatter_of(plan, group);
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
+    launch.file = launch.kernel = "scatter_add";
+    launch.form.wide = true;
+    launch.bytes = kiln__group_bytes(plan, group);
+    size_t columns = size_launch(plan, &scatter, &launch);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s",
+             device_type(plan, result.node), device_type(plan, indices->node));
+    bool done =
+        add_access(plan, values, &launch) && add_access(plan, indices, &launch) &&
+        add_access(plan, &result, &launch) &&
+        KILN__LAUNCH_INDICES(&launch, (int64_t)scatter.count, (int64_t)scatter.extent,
+                             (int64_t)scatter.inner, (int64_t)columns, (int64_t)launch.global[1]);
+    return kiln__plan_launch(plan, &launch, done);
+}
