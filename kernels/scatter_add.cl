@@ -3,10 +3,10 @@
  * result[o][indices[j]][i] += values[o][j][i] for all o, j and i, in the order of j, so that sums
  * have the same bits in every run; an index that is negative or too large adds nowhere.
  *
- * An item owns `columns` neighbouring i of the rows whose number is its class modulo `classes`, and
- * walks all indices.
+ * An item owns `columns` neighbouring i (ONE_COLUMN: it is one) of the rows whose number is its
+ * class modulo `classes`, and walks the indices from number `from` on before `to`.
  *     args    values, offset, indices, offset, result, offset, count (of j), extent (rows of the
- *             result), inner (columns of both), columns, classes (a power of two)
+ *             result), inner (columns of both), columns, classes (a power of two), from, to
  *     global  ceil(inner / columns), classes, outer
  * Integer arguments are long.
  */
@@ -21,18 +21,26 @@ kernel void scatter_add(global const TYPE *restrict values, const long values_of
                         global const INDEX *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,
                         const long extent, const long inner, const long columns,
-                        const long classes)
+                        const long classes, const long from, const long to)
 {
     const long first = get_global_id(0) * columns, last = min(first + columns, inner);
-    const long own = get_global_id(1), outer = get_global_id(2);
+    const uint own = get_global_id(1), mask = (uint)classes - 1;
+    const uint rows = (uint)min(extent, (long)INT_MAX);
+    const long outer = get_global_id(2);
+    if (first >= inner)
+        return;
     values += values_offset + outer * count * inner;
     indices += indices_offset;
     result += result_offset + outer * extent * inner;
-    for (long j = 0; j < count; j++) {
-        const long row = indices[j];
-        if ((row & (classes - 1)) != own || row < 0 || row >= extent)
+    for (long j = from; j < to; j++) {
+        const uint row = indices[j]; /* a negative one is too large */
+        if (row >= rows || (row & mask) != own)
             continue;
+#ifdef ONE_COLUMN
+        result[row * inner + first] += values[j * inner + first];
+#else
         for (long i = first; i < last; i++)
             result[row * inner + i] += values[j * inner + i];
+#endif
     }
 }

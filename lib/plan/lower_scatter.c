@@ -40,8 +40,8 @@ static size_t size_launch(const struct kiln__plan *plan, const struct scatter *s
     const size_t strip = 256, enough = 32768;
     size_t columns = traits->chunked ? strip : 1;
     size_t items = kiln__divide_up(scatter->inner, columns), local = 1;
-    while (!traits->chunked && local < items && local < traits->work_group)
-        local *= 2;
+    if (!traits->chunked)
+        local = traits->work_group;
     size_t wanted = traits->chunked ? traits->chunks : enough;
     launch->dimensions = 3;
     launch->local[0] = local;
@@ -66,26 +66,46 @@ static bool add_access(const struct kiln__plan *plan, const struct kiln__access 
            kiln__launch_offset(launch, slot, access->offset, kiln_type_size((kiln_type)node->type));
 }
 
+/* Mesa's llvmpipe leaves a loop after 65,535 rounds. */
+#define MOST_ROUNDS 32768
+
+/* The launch for indices `from` to `to` - 1. */
+static bool lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
+                       size_t from, size_t to)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
+    const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
+    const struct kiln__access result = {.node = group->stores.items[0].node};
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
+    launch.file = launch.kernel = "scatter_add";
+    launch.form.wide = true;
+    launch.bytes = kiln__group_bytes(plan, group);
+    size_t columns = size_launch(plan, scatter, &launch);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s%s",
+             device_type(plan, result.node), device_type(plan, indices->node),
+             columns == 1 ? " -DONE_COLUMN" : "");
+    bool done = add_access(plan, values, &launch) && add_access(plan, indices, &launch) &&
+                add_access(plan, &result, &launch) &&
+                KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent,
+                                     (int64_t)scatter->inner, (int64_t)columns,
+                                     (int64_t)launch.global[1], (int64_t)from, (int64_t)to);
+    return kiln__plan_launch(plan, &launch, done);
+}
+
 bool kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
         return true;
-    const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
-    const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
-    const struct kiln__access result = {.node = group->stores.items[0].node};
     const struct scatter scatter = scatter_of(plan, group);
-    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
-    launch.file = launch.kernel = "scatter_add";
-    launch.form.wide = true;
-    launch.bytes = kiln__group_bytes(plan, group);
-    size_t columns = size_launch(plan, &scatter, &launch);
-    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s",
-             device_type(plan, result.node), device_type(plan, indices->node));
-    bool done =
-        add_access(plan, values, &launch) && add_access(plan, indices, &launch) &&
-        add_access(plan, &result, &launch) &&
-        KILN__LAUNCH_INDICES(&launch, (int64_t)scatter.count, (int64_t)scatter.extent,
-                             (int64_t)scatter.inner, (int64_t)columns, (int64_t)launch.global[1]);
-    return kiln__plan_launch(plan, &launch, done);
+    if (scatter.extent == 0)
+        return true;
+    size_t most = plan->options.device->traits->chunked ? scatter.count : MOST_ROUNDS;
+    for (size_t from = 0; from < scatter.count; from += most) {
+        size_t left = scatter.count - from;
+        if (!lower_walk(plan, index, &scatter, from, from + (left < most ? left : most)))
+            return false;
+    }
+    return true;
 }
