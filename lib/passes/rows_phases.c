@@ -97,22 +97,32 @@ static uint8_t find_keeper(const struct kiln__group *group, const struct kiln__r
     return 0;
 }
 
+/* A costly value that several phases need is kept from the first of them on. */
+static void keep_step(const struct kiln__group *group, struct kiln__rows *rows, size_t i)
+{
+    bool needed[KILN__MOST_ROWS_STEPS], used = false;
+    unsigned first = 0, last = 0;
+    for (unsigned phase = rows->phase[i]; phase < rows->phases; phase++) {
+        kiln__rows_needs(group, rows, phase, needed);
+        if (!needed[i])
+            continue;
+        first = used ? first : phase;
+        last = phase;
+        used = true;
+    }
+    if (first == last)
+        return;
+    rows->phase[i] = (uint8_t)first;
+    rows->keeper[i] = find_keeper(group, rows, i, last);
+}
+
 void kiln__rows_of(const struct kiln__group *group, bool keeps, struct kiln__rows *rows)
 {
-    bool needed[KILN__MOST_ROWS_STEPS];
     memset(rows, 0, sizeof *rows);
     for (size_t i = 0; i < group->steps.count; i++)
         place_step(group, rows, i);
     rows->phases = count_phases(group, rows);
-    for (size_t i = 0; keeps && i < group->steps.count; i++) {
-        unsigned last = rows->phase[i];
-        for (unsigned phase = last + 1; is_costly(group, rows, i) && phase < rows->phases;
-             phase++) {
-            kiln__rows_needs(group, rows, phase, needed);
-            if (needed[i])
-                last = phase;
-        }
-        if (last > rows->phase[i])
-            rows->keeper[i] = find_keeper(group, rows, i, last);
-    }
+    for (size_t i = 0; keeps && i < group->steps.count; i++)
+        if (is_costly(group, rows, i))
+            keep_step(group, rows, i);
 }
