@@ -2,6 +2,7 @@
 /* Normalisations as the operations that they are made of. Fusion makes one kernel of them. */
 #include <kiln/gradient.h>
 #include <kiln/movement.h>
+#include <kiln/elementwise.h>
 #include <kiln/normalization.h>
 
 #include <float.h>
@@ -175,13 +176,18 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
     return finish(call, variance, keep_dims);
 }
 
+/* At 0 the root has no derivative: it is taken of 1 there, so that the gradient is 0 and not NaN.
+ */
 kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                       int keep_dims)
 {
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x))
         return none;
-    return finish(call, APPLY(sqrt, REDUCE(sum, APPLY(square, x))), keep_dims);
+    kiln_tensor total = REDUCE(sum, APPLY(square, x));
+    kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
+    kiln_tensor root = APPLY(sqrt, kiln_where(batch, is_zero, number(call, 1), total));
+    return finish(call, kiln_where(batch, is_zero, number(call, 0), root), keep_dims);
 }
 
 /* ---- normalisation ---- */
