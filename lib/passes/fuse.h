@@ -27,6 +27,12 @@ struct kiln__fuser {
 
 bool kiln__form_groups(struct kiln__fuser *fuser);
 
+/* The earlier group that the root `index` can join (company.c), or UINT32_MAX. */
+uint32_t kiln__find_company(const struct kiln__fuser *fuser, uint32_t index);
+
+/* Dimensions that stand where they are: `at` of an operand of full rank. */
+extern const uint32_t kiln__straight[KILN_MAX_RANK];
+
 /* Parts that can go straight into the memory of their base do (places.c). False without memory.
  */
 bool kiln__settle_places(struct kiln__fuser *fuser);

@@ -9,14 +9,6 @@
 #define NO_STEP UINT16_MAX
 #define NO_GROUP UINT32_MAX
 
-/* What one kernel may hold, beyond what a single root may. */
-#define MOST_STEPS 160
-#define MOST_BUFFERS 28
-#define MOST_PRODUCT_BUFFERS 16 /* its kernels have many arguments of their own */
-
-/* How far back a root looks for company. */
-#define LOOK_BACK 8
-
 /* ---- building one group ---- */
 
 struct builder {
@@ -218,20 +210,18 @@ static struct kiln__group *new_group(struct builder *builder, enum kiln__group_k
 
 /* ---- the three kinds ---- */
 
-static const uint32_t straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
-
 /* A view that goes to memory is loaded through the layout of its input. */
 static uint16_t compute_root(struct builder *builder, uint32_t index)
 {
     const struct kiln__node *node = node_at(builder->fuser, index);
     if (!kiln__node_is_movement(node))
-        return compute(builder, index, true, straight, node->shape.rank);
+        return compute(builder, index, true, kiln__straight, node->shape.rank);
     struct kiln__fuser *fuser = builder->fuser;
     struct kiln__layout own = fuser->layouts[index];
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
-    uint16_t step = add_load(builder, index, straight, node->shape.rank);
+    uint16_t step = add_load(builder, index, kiln__straight, node->shape.rank);
     fuser->layouts[index] = own;
-    remember(builder, index, key_of(node, straight, node->shape.rank), step);
+    remember(builder, index, key_of(node, kiln__straight, node->shape.rank), step);
     return step;
 }
 
@@ -288,7 +278,7 @@ static void form_matmul(struct builder *builder, uint32_t index)
     builder->group->shape = node->shape;
     for (unsigned k = 0; k < 2 && !builder->failed; k++) {
         const struct kiln__shape *shape = &node_at(builder->fuser, node->input[k])->shape;
-        add_load(builder, node->input[k], straight, node->shape.rank);
+        add_load(builder, node->input[k], kiln__straight, node->shape.rank);
         if (!builder->failed)
             builder->group->accesses.items[k].inner = shape->dims[shape->rank - 1];
     }
@@ -310,7 +300,7 @@ static void form_whole(struct builder *builder, uint32_t index, enum kiln__group
         return;
     builder->group->shape = node->shape;
     for (unsigned k = 0; k < node->n_inputs && !builder->failed; k++) {
-        add_load(builder, node->input[k], straight, node->shape.rank);
+        add_load(builder, node->input[k], kiln__straight, node->shape.rank);
         if (builder->failed)
             return;
         struct kiln__access *access = &builder->group->accesses.items[k];
@@ -345,7 +335,7 @@ static void form_base(struct builder *builder, uint32_t index, uint32_t base)
     if (!new_group(builder, KILN__GROUP_MAP))
         return;
     builder->group->shape = *shape;
-    add_store(builder, index, compute(builder, base, false, straight, shape->rank));
+    add_store(builder, index, compute(builder, base, false, kiln__straight, shape->rank));
 }
 
 /* A group over the first input of `index`, on what is below it. */
@@ -371,7 +361,7 @@ static void form_place(struct builder *builder, uint32_t index)
     if (!form_over(builder, index, KILN__GROUP_MAP))
         return;
     const struct kiln__shape *part = &builder->group->shape;
-    add_store(builder, index, compute(builder, node->input[0], false, straight, part->rank));
+    add_store(builder, index, compute(builder, node->input[0], false, kiln__straight, part->rank));
     if (!builder->failed)
         aim_store(&builder->group->stores.items[0], node, part);
 }
@@ -382,7 +372,7 @@ static void form_scatter(struct builder *builder, uint32_t index)
     if (!form_over(builder, index, KILN__GROUP_SCATTER))
         return;
     for (unsigned k = 0; k < KILN__SCATTER_BASE && !builder->failed; k++) {
-        add_load(builder, node->input[k], straight,
+        add_load(builder, node->input[k], kiln__straight,
                  node_at(builder->fuser, node->input[k])->shape.rank);
         if (builder->failed)
             return;
@@ -395,99 +385,6 @@ static void form_scatter(struct builder *builder, uint32_t index)
 
 /* ---- joining ---- */
 
-struct company {
-    uint32_t group;
-    bool possible; /* nothing that the root reads is made by a later group, or moved by this one */
-    bool direct;   /* the root uses a value of the group */
-    bool shares;   /* both load the same memory in the same way */
-};
-
-static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group *group,
-                      uint32_t index)
-{
-    const struct kiln__shape *shape = &node_at(fuser, index)->shape;
-    if (!kiln__shape_equal(shape, &group->shape))
-        return false;
-    struct kiln__access access = kiln__access_to(fuser, index, straight, shape->rank);
-    if (access.kind != KILN__ACCESS_MEMORY)
-        return false;
-    for (size_t i = 0; i < group->accesses.count; i++)
-        if (kiln__same_access(&group->accesses.items[i], &access))
-            return true;
-    return false;
-}
-
-/* A value that is read in other places than the group's element must be there before. */
-static void inspect_moved(const struct kiln__fuser *fuser, uint32_t index, struct company *company)
-{
-    const struct kiln__node *node = node_at(fuser, index);
-    if (kiln__node_is_computed(node) && !fuser->layouts[index].known) {
-        for (unsigned k = 0; k < node->n_inputs; k++)
-            inspect_moved(fuser, node->input[k], company);
-    } else if (node->kind != KILN__CONSTANT) {
-        uint32_t maker = fuser->fusion->group_of[fuser->layouts[index].base];
-        company->possible = company->possible && (maker == NO_GROUP || maker < company->group);
-    }
-}
-
-/* Look at everything that computing `index` in registers reads. */
-static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
-                    struct company *company)
-{
-    const struct kiln__node *node = node_at(fuser, index);
-    const struct kiln__fusion *fusion = fuser->fusion;
-    const struct kiln__group *group = &fusion->groups.items[company->group];
-    if (node->kind == KILN__CONSTANT)
-        return;
-    if (kiln__node_is_computed(node) && (root || !fuser->layouts[index].known)) {
-        for (unsigned k = 0; k < node->n_inputs; k++)
-            if (node->kind == KILN__GATHER)
-                inspect_moved(fuser, node->input[k], company);
-            else
-                inspect(fuser, node->input[k], false, company);
-        return;
-    }
-    uint32_t maker = fusion->group_of[fuser->layouts[index].base];
-    bool same_place =
-        fuser->layouts[index].base == index &&
-        kiln__node_count(node) == kiln__node_count(node_at(fuser, group->stores.items[0].node));
-    if (maker != NO_GROUP && (maker > company->group || (maker == company->group && !same_place)))
-        company->possible = false;
-    company->direct |= maker == company->group;
-    company->shares = company->shares || loads_too(fuser, group, index);
-}
-
-static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *group,
-                     uint32_t index)
-{
-    const struct kiln__size *size = &fuser->sizes[index];
-    const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
-    const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
-    return (group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
-            kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
-            group->steps.count + size->steps <= MOST_STEPS &&
-            group->accesses.count + group->stores.count + size->loads < buffers);
-}
-
-static uint32_t find_company(const struct kiln__fuser *fuser, uint32_t index)
-{
-    const struct kiln__fusion *fusion = fuser->fusion;
-    uint32_t count = (uint32_t)fusion->groups.count;
-    for (uint32_t back = 1; back <= count && back <= LOOK_BACK; back++) {
-        struct company company = {.group = count - back, .possible = true};
-        const struct kiln__group *group = &fusion->groups.items[company.group];
-        if (group->kind == KILN__GROUP_ROWS || !welcomes(fuser, group, index))
-            continue;
-        inspect(fuser, index, true, &company);
-        /* For single elements a launch is all that counts. */
-        bool cheap = company.shares || kiln__node_count(node_at(fuser, index)) == 1;
-        bool wanted = company.direct || (cheap && group->kind == KILN__GROUP_MAP);
-        if (company.possible && wanted)
-            return company.group;
-    }
-    return NO_GROUP;
-}
-
 /* The memo of a group that is taken up again: the values that it has at each element. */
 static void recall_group(struct builder *builder)
 {
@@ -497,7 +394,7 @@ static void recall_group(struct builder *builder)
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
         const struct kiln__node *node = node_at(fuser, store->node);
-        remember(builder, store->node, key_of(node, straight, node->shape.rank), store->step);
+        remember(builder, store->node, key_of(node, kiln__straight, node->shape.rank), store->step);
     }
 }
 
@@ -507,7 +404,7 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
     struct kiln__fuser *fuser = builder->fuser;
     const struct kiln__node *node = node_at(fuser, index);
     uint32_t rank = node_at(fuser, builder->group->stores.items[0].node)->shape.rank;
-    uint32_t key = key_of(node, straight, rank);
+    uint32_t key = key_of(node, kiln__straight, rank);
     if (recall(fuser, index, key) != NO_STEP || node->kind == KILN__CONSTANT)
         return;
     if (kiln__node_is_computed(node) && (root || !fuser->layouts[index].known)) {
@@ -515,7 +412,7 @@ static void share_loads(struct builder *builder, uint32_t index, bool root)
             share_loads(builder, node->input[k], false);
         return;
     }
-    struct kiln__access access = kiln__access_to(fuser, index, straight, rank);
+    struct kiln__access access = kiln__access_to(fuser, index, kiln__straight, rank);
     size_t first = builder->group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP : 0;
     for (size_t i = first; i < builder->group->steps.count; i++) {
         const struct kiln__step *step = &builder->group->steps.items[i];
@@ -534,7 +431,7 @@ static void join(struct builder *builder, uint32_t group, uint32_t index)
     if (builder->group->kind != KILN__GROUP_REDUCE)
         share_loads(builder, index, true);
     const struct kiln__node *node = node_at(builder->fuser, index);
-    add_store(builder, index, compute(builder, index, true, straight, node->shape.rank));
+    add_store(builder, index, compute(builder, index, true, kiln__straight, node->shape.rank));
 }
 
 /* ---- all groups ---- */
@@ -551,7 +448,7 @@ static void form_group(struct builder *builder, uint32_t index)
         return;
     }
     if (kiln__node_is_computed(node))
-        company = find_company(builder->fuser, index);
+        company = kiln__find_company(builder->fuser, index);
     if (company != NO_GROUP)
         join(builder, company, index);
     else if (node->kind == KILN__REDUCE)
@@ -614,46 +511,4 @@ bool kiln__form_groups(struct kiln__fuser *fuser)
 bool kiln__group_has_epilogue(const struct kiln__group *group)
 {
     return group->kind == KILN__GROUP_MATMUL && group->steps.count > KILN__PRODUCT_STEP + 1;
-}
-
-/* ---- text ---- */
-
-static void dump_step(const struct kiln__group *group, uint16_t index, struct kiln__text *text)
-{
-    const struct kiln__step *step = &group->steps.items[index];
-    kiln__text_add(text, "    v%u = ", index);
-    switch ((enum kiln__step_kind)step->kind) {
-    case KILN__STEP_LOAD:
-        kiln__text_add(text, "load %%%u", group->accesses.items[step->index].node);
-        break;
-    case KILN__STEP_SCALAR: kiln__text_add(text, "%.9g", group->scalars.items[step->index]); break;
-    case KILN__STEP_APPLY: kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name); break;
-    case KILN__STEP_CONVERT:
-        kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
-        break;
-    case KILN__STEP_NUMBER: kiln__text_add(text, "number"); break;
-    case KILN__STEP_GATHER:
-        kiln__text_add(text, "gather %%%u at", group->accesses.items[step->index].node);
-        break;
-    case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[step->op].name); break;
-    case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;
-    }
-    for (unsigned k = 0; k < step->n_args; k++)
-        kiln__text_add(text, " v%u", step->args[k]);
-    kiln__text_add(text, "\n");
-}
-
-void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
-{
-    static const char *const kinds[] = {"map",       "reduce", "rows",   "matmul",
-                                        "attention", "cumsum", "scatter"};
-    kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
-    if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
-        kiln__text_add(text, ", dimensions from %u on reduced", group->kept);
-    kiln__text_add(text, "\n");
-    for (uint16_t i = 0; i < group->steps.count; i++)
-        dump_step(group, i, text);
-    for (size_t i = 0; i < group->stores.count; i++)
-        kiln__text_add(text, "    store v%u %s %%%u\n", group->stores.items[i].step,
-                       group->stores.items[i].placed ? "into" : "as", group->stores.items[i].node);
 }
