@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisations as the operations that they are made of. Fusion makes one kernel of them. */
+#include <kiln/elementwise.h>
 #include <kiln/gradient.h>
 #include <kiln/movement.h>
-#include <kiln/elementwise.h>
 #include <kiln/normalization.h>
 
 #include <float.h>
