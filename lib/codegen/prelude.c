@@ -124,6 +124,17 @@ static bool emit_needs(const struct kiln__emit *emit, const char *device, bool f
     return any;
 }
 
+static void emit_math_files(const struct kiln__emit *emit, unsigned lanes)
+{
+    static const char *const files[] = {"math", "math_special", "math_random", "math_end"};
+    kiln__text_add(emit->text, "#define KILN_LANES %u\n", lanes);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (emit->brief)
+            kiln__text_add(emit->text, "/* kernels/%s.cl */\n", files[i]);
+        else
+            kiln__text_add(emit->text, "%s", kiln__kernel_text(files[i]));
+}
+
 /* Only what the group needs: every function costs time when a kernel is first compiled. */
 static void emit_math(const struct kiln__emit *emit)
 {
@@ -136,11 +147,11 @@ static void emit_math(const struct kiln__emit *emit)
     }
     if (!any)
         return;
-    const char *math = emit->brief ? "/* kernels/math.cl */\n" : kiln__kernel_text("math");
-    if (emit->form->vector > 1)
-        kiln__text_add(emit->text, "#define KILN_LANES %u\n%s#undef KILN_LANES\n",
-                       emit->form->vector, math);
-    kiln__text_add(emit->text, "#define KILN_LANES 1\n%s", math);
+    if (emit->form->vector > 1) {
+        emit_math_files(emit, emit->form->vector);
+        kiln__text_add(emit->text, "#undef KILN_LANES\n");
+    }
+    emit_math_files(emit, 1);
 }
 
 /* ---- all ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10 on the host; kernels/math.cl has it for devices. */
+/* Philox4x32-10 on the host; kernels/math_random.cl has it for devices. */
 #ifndef KILN_OPS_PHILOX_H
 #define KILN_OPS_PHILOX_H
 
