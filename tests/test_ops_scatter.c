@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scatters: answers of numpy's add.at() written down here, the reference for many shapes, equal
+/* Scatters: what numpy's add.at() is defined to give, the reference for many shapes, equal
  * bits in every run, and gradients of them and of gathers. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
