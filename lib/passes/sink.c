@@ -15,12 +15,24 @@ static unsigned cost_of(const struct kiln__node *node)
     return node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
 }
 
+/* Such a result has its shape from constants, which lose theirs where a movement meets them. It is
+ * there at all because folding it would not wrap around as devices do. */
+static bool only_constants(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (rewrite->to->nodes.items[node->input[i]].kind != KILN__CONSTANT)
+            return false;
+    return true;
+}
+
 /* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
  * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
     if (!kiln__node_is_pointwise(input) || rewrite->for_product[rewrite->current])
+        return false;
+    if (only_constants(rewrite, input))
         return false;
     bool once = rewrite->uses.items[node->input[0]] <= 1 &&
                 kiln__node_count(node) <= kiln__node_count(input);
