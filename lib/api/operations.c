@@ -78,6 +78,9 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
     return kiln__batch_record(batch, &node, call);
 }
 
+/* A row without numbers has none of them read. */
+static const double no_numbers[1];
+
 /* Numbers become constants of the first operand's type, operands like others from then on. */
 static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, const char *call,
                               const kiln_tensor *tensors, const double *numbers)
@@ -101,17 +104,17 @@ static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, cons
 #define DEFINE_1(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a)                                      \
     {                                                                                              \
-        return RECORD(name, &a, NULL);                                                             \
+        return RECORD(name, &a, no_numbers);                                                       \
     }
 #define DEFINE_2(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b)                       \
     {                                                                                              \
-        return RECORD(name, ((kiln_tensor[]){a, b}), NULL);                                        \
+        return RECORD(name, ((kiln_tensor[]){a, b}), no_numbers);                                  \
     }
 #define DEFINE_3(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor c)        \
     {                                                                                              \
-        return RECORD(name, ((kiln_tensor[]){a, b, c}), NULL);                                     \
+        return RECORD(name, ((kiln_tensor[]){a, b, c}), no_numbers);                               \
     }
 #define DEFINE_1N(name)                                                                            \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, double b)                            \

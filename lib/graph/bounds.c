@@ -149,7 +149,7 @@ static double elementwise_error(const struct walk *walk, const struct kiln__node
 static void bound_elementwise(const struct walk *walk, const struct kiln__node *node,
                               double *result)
 {
-    struct operand operands[3];
+    struct operand operands[3] = {0};
     size_t index[KILN_MAX_RANK];
     for (unsigned k = 0; k < node->n_inputs; k++)
         operands[k] = operand_of(walk, node, k);
