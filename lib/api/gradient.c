@@ -33,11 +33,6 @@ static const struct kiln__node *node_at(const struct kiln__gradient *walk, uint3
     return &walk->batch->graph.nodes.items[index];
 }
 
-static bool is_floating(const struct kiln__node *node)
-{
-    return kiln__type_row((kiln_type)node->type)->floating;
-}
-
 /* ---- what adjoints use ---- */
 
 bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to)
@@ -102,7 +97,7 @@ void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor p
 
 static bool carries_gradient(const struct kiln__node *node)
 {
-    return is_floating(node) && !(node->kind == KILN__CAST && node->op == KILN__DETACH);
+    return kiln__node_is_floating(node) && !(node->kind == KILN__CAST && node->op == KILN__DETACH);
 }
 
 /* Inputs are marked; what is computed from them in f32 is wanted too. */
@@ -176,7 +171,7 @@ static bool check_loss(kiln_batch *batch, const char *call, kiln_tensor loss)
     const struct kiln__node *node = kiln__batch_node(batch, loss, call, "loss");
     if (!node)
         return false;
-    if (!is_floating(node))
+    if (!kiln__node_is_floating(node))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: loss is %s, and only f32 has a gradient",
                    call, kiln_type_name((kiln_type)node->type));
     else if (kiln__node_count(node) != 1)
@@ -194,7 +189,7 @@ static bool check_inputs(kiln_batch *batch, const char *call, const kiln_tensor 
         const struct kiln__node *node = kiln__batch_node(batch, inputs[i], call, name);
         if (!node)
             return false;
-        if (!is_floating(node)) {
+        if (!kiln__node_is_floating(node)) {
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                        "%s: %s is %s, and only f32 has a gradient", call, name,
                        kiln_type_name((kiln_type)node->type));

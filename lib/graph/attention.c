@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "graph/bounds_rules.h"
+
 static const struct kiln__node *input_of(const struct kiln__graph *graph,
                                          const struct kiln__node *node, unsigned i)
 {
@@ -168,14 +170,6 @@ void kiln__attention_evaluate(const struct kiln__graph *graph, const struct kiln
 
 /* ---- bounds ---- */
 
-#define UNIT 0x1p-24
-
-/* gamma_n (Higham 2002, section 3.1), for sums in any order. */
-static double gamma_of(double n)
-{
-    return n * UNIT / (1 - n * UNIT);
-}
-
 /* How far a computed score may be from the exact one: the dot product's error, a rounding each for
  * the scale and for the mask, and two of the exponent, which is counted from the peak. */
 static double score_error(const struct row *row, size_t j, double score, double peak)
@@ -188,11 +182,12 @@ static double score_error(const struct row *row, size_t j, double score, double 
     }
     double scale = fabs(row->node->attention.scale);
     double bias = row->mask ? kiln__attention_mask(row->mask_type, row->mask[j]) : 0;
-    double error = scale * (gamma_of((double)row->size.d + 3) * (magnitude + carried) + carried);
+    double error =
+        scale * (kiln__bound_gamma((double)row->size.d + 3) * (magnitude + carried) + carried);
     error += row->mask ? row->mask_error[j] : 0;
     if (scale * magnitude + fabs(bias) > FLT_MAX / 2)
         return INFINITY;
-    return error + 3 * UNIT * (fabs(bias) + fabs(score) + fabs(peak));
+    return error + 3 * KILN__UNIT * (fabs(bias) + fabs(score) + fabs(peak));
 }
 
 /* Weights w_j and their relative errors r_j, and of a row all together. A weight below 2^-126 may
@@ -212,7 +207,7 @@ static void weigh(const struct row *row, struct weights *weights)
         weights->relative[j] = 0;
         if (score == -INFINITY)
             continue;
-        weights->relative[j] = expm1(score_error(row, j, score, peak)) + 8 * UNIT;
+        weights->relative[j] = expm1(score_error(row, j, score, peak)) + 8 * KILN__UNIT;
         weights->total += weights->weight[j];
         spread += weights->weight[j] * weights->relative[j];
     }
@@ -224,7 +219,8 @@ static void weigh(const struct row *row, struct weights *weights)
 static double mean_error(const struct row *row, const struct weights *weights, size_t c,
                          double denormal)
 {
-    double sums = 2 * gamma_of(2 * (double)row->size.n + 4) + 4 * UNIT, error = 0, lost = 0;
+    double sums = 2 * kiln__bound_gamma(2 * (double)row->size.n + 4) + 4 * KILN__UNIT, error = 0,
+           lost = 0;
     if (isnan(weights->total) || weights->total == 0)
         return 0; /* NaN, or no key */
     for (size_t j = 0; j < row->size.n; j++) {

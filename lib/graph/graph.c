@@ -88,6 +88,11 @@ bool kiln__node_is_input(const struct kiln__node *node)
     return node->kind == KILN__UPLOAD || node->kind == KILN__IMPORT;
 }
 
+bool kiln__node_is_floating(const struct kiln__node *node)
+{
+    return kiln__type_row((kiln_type)node->type)->floating;
+}
+
 bool kiln__node_is_pointwise(const struct kiln__node *node)
 {
     return node->kind == KILN__ELEMENTWISE || node->kind == KILN__CAST;

@@ -109,6 +109,7 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
 size_t kiln__node_count(const struct kiln__node *node);
 size_t kiln__node_bytes(const struct kiln__node *node);
 bool kiln__node_is_input(const struct kiln__node *node);
+bool kiln__node_is_floating(const struct kiln__node *node); /* its type */
 
 /* Of a scan: its axis, and how far apart neighbours along it are in a dense tensor. */
 uint32_t kiln__scan_axis(const struct kiln__node *node);

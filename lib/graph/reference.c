@@ -20,26 +20,6 @@ static const struct kiln__node *input_of(const struct evaluator *e, const struct
     return &e->graph->nodes.items[node->input[i]];
 }
 
-/* The indices of element `number` of a row-major shape. */
-static void indices_of(const struct kiln__shape *shape, size_t number, size_t *index)
-{
-    for (uint32_t d = shape->rank; d-- > 0;) {
-        index[d] = number % shape->dims[d];
-        number /= shape->dims[d];
-    }
-}
-
-/* The element number of an operand at `index` of a result of `rank` dimensions, by broadcasting. */
-static size_t broadcast_number(const struct kiln__shape *operand, const size_t *index,
-                               uint32_t rank)
-{
-    size_t number = 0;
-    for (uint32_t d = 0; d < operand->rank; d++)
-        number = number * operand->dims[d] +
-                 (operand->dims[d] == 1 ? 0 : index[rank - operand->rank + d]);
-    return number;
-}
-
 typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, double *result);
 
 static void evaluate_input(const struct evaluator *e, const struct kiln__node *node, double *result)
@@ -73,14 +53,14 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
     const struct kiln__node *last = input_of(e, node, node->n_inputs - 1u);
-    bool integer = !kiln__type_row((kiln_type)last->type)->floating;
+    bool integer = !kiln__node_is_floating(last);
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         double operand[3] = {0};
-        indices_of(&node->shape, i, index);
+        kiln__shape_indices(&node->shape, i, index);
         for (unsigned k = 0; k < node->n_inputs; k++)
-            operand[k] = e->values[node->input[k]][broadcast_number(&input_of(e, node, k)->shape,
-                                                                    index, node->shape.rank)];
+            operand[k] = e->values[node->input[k]][kiln__shape_number(&input_of(e, node, k)->shape,
+                                                                      index, node->shape.rank)];
         result[i] = wrap(node, row->host(operand[0], operand[1], operand[2], integer));
     }
 }
@@ -88,21 +68,21 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
 static void evaluate_cast(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const double *values = e->values[node->input[0]];
-    bool floating = kiln__type_row((kiln_type)node->type)->floating;
+    bool floating = kiln__node_is_floating(node);
     for (size_t i = 0; i < kiln__node_count(node); i++)
         result[i] = floating ? values[i] : kiln__type_round((kiln_type)node->type, values[i]);
 }
 
-/* Splits an input element's indices into the numbers of its result and of its place among the
- * reduced ones. */
-static void split(const struct kiln__node *node, const struct kiln__shape *shape,
-                  const size_t *index, size_t *kept, size_t *place)
+size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,
+                            const size_t *index, size_t *place)
 {
-    *kept = *place = 0;
+    size_t number = 0;
+    *place = 0;
     for (uint32_t d = 0; d < shape->rank; d++) {
-        size_t *number = node->axes >> d & 1 ? place : kept;
-        *number = *number * shape->dims[d] + index[d];
+        size_t *to = node->axes >> d & 1 ? place : &number;
+        *to = *to * shape->dims[d] + index[d];
     }
+    return number;
 }
 
 static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *node,
@@ -111,7 +91,7 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     const struct kiln__reduce_row *row = &kiln__reduce_rows[node->op];
     const struct kiln__node *input = input_of(e, node, 0);
     const double *values = e->values[node->input[0]];
-    size_t results = kiln__node_count(node), index[KILN_MAX_RANK], kept, place;
+    size_t results = kiln__node_count(node), index[KILN_MAX_RANK], place;
     double *best = calloc(results + 1, sizeof *best);
     *e->failed = *e->failed || !best;
     for (size_t i = 0; best && i < results; i++) {
@@ -119,8 +99,8 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
         result[i] = row->indexed ? 0 : best[i];
     }
     for (size_t i = 0; best && i < kiln__node_count(input); i++) {
-        indices_of(&input->shape, i, index);
-        split(node, &input->shape, index, &kept, &place);
+        kiln__shape_indices(&input->shape, i, index);
+        size_t kept = kiln__reduced_number(node, &input->shape, index, &place);
         if (!row->indexed) {
             result[kept] = row->host_combine(result[kept], values[i]);
         } else if (row->host_combine(best[kept], values[i]) != 0) {
@@ -154,7 +134,7 @@ static void evaluate_view(const struct evaluator *e, const struct kiln__node *no
     const struct kiln__shape *shape = &input_of(e, node, 0)->shape;
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
-        indices_of(&node->shape, i, index);
+        kiln__shape_indices(&node->shape, i, index);
         result[i] = e->values[node->input[0]]
                              [kiln__view_number(&node->view, node->shape.rank, index, shape)];
     }
@@ -169,7 +149,7 @@ static void evaluate_place(const struct evaluator *e, const struct kiln__node *n
     for (size_t i = 0; i < kiln__node_count(node); i++)
         result[i] = base ? base[i] : NAN;
     for (size_t i = 0; i < kiln__shape_count(part); i++) {
-        indices_of(part, i, index);
+        kiln__shape_indices(part, i, index);
         result[kiln__view_number(&node->view, part->rank, index, &node->shape)] =
             e->values[node->input[0]][i];
     }
@@ -200,7 +180,7 @@ static void evaluate_gather(const struct evaluator *e, const struct kiln__node *
                             double *result)
 {
     const struct kiln__node *data = input_of(e, node, 0), *indices = input_of(e, node, 1);
-    bool floating = kiln__type_row((kiln_type)node->type)->floating;
+    bool floating = kiln__node_is_floating(node);
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         size_t number = kiln__gathered_number(node, &data->shape, &indices->shape,
                                               e->values[node->input[1]], i);

@@ -31,4 +31,9 @@ size_t kiln__gathered_number(const struct kiln__node *node, const struct kiln__s
                              const struct kiln__shape *indices, const double *values,
                              size_t number);
 
+/* The number of the result that the element at `index` of an operand of shape `shape` is reduced
+ * into; *place: its place among those that are. */
+size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,
+                            const size_t *index, size_t *place);
+
 #endif

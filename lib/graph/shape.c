@@ -98,6 +98,21 @@ void kiln__shape_strides(const struct kiln__shape *shape, int64_t strides[KILN_M
     }
 }
 
+void kiln__shape_indices(const struct kiln__shape *shape, size_t number, size_t *index)
+{
+    for (uint32_t d = shape->rank; d-- > 0; number /= shape->dims[d])
+        index[d] = number % shape->dims[d];
+}
+
+size_t kiln__shape_number(const struct kiln__shape *operand, const size_t *index, uint32_t rank)
+{
+    size_t number = 0;
+    for (uint32_t d = 0; d < operand->rank; d++)
+        number = number * operand->dims[d] +
+                 (operand->dims[d] == 1 ? 0 : index[rank - operand->rank + d]);
+    return number;
+}
+
 /* Drop dimensions of 1 and merge neighbours that are one run in memory. */
 static uint32_t merge_runs(const struct kiln__shape *shape, const int64_t *strides, size_t *dims,
                            int64_t *merged)

@@ -41,6 +41,13 @@ struct kiln__shape_text kiln__shape_text(const struct kiln__shape *shape);
 /* Strides, in elements, of a row-major tensor. */
 void kiln__shape_strides(const struct kiln__shape *shape, int64_t strides[KILN_MAX_RANK]);
 
+/* The indices of element `number`. */
+void kiln__shape_indices(const struct kiln__shape *shape, size_t number, size_t *index);
+
+/* The number of an operand's element at `index` of a result of `rank` dimensions, by broadcasting.
+ */
+size_t kiln__shape_number(const struct kiln__shape *operand, const size_t *index, uint32_t rank);
+
 /* Strides that read elements laid out as (from, strides) under another shape of equal count, as
  * numpy's reshape without a copy. False if no strides can say it. */
 bool kiln__shape_restride(const struct kiln__shape *from, const int64_t *strides,

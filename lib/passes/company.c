@@ -3,8 +3,6 @@
  * then. */
 #include "passes/fuse.h"
 
-#define NO_GROUP UINT32_MAX
-
 /* What one kernel may hold, beyond what a single root may. */
 #define MOST_STEPS 160
 #define MOST_BUFFERS 28
@@ -12,13 +10,6 @@
 
 /* How far back a root looks for company. */
 #define LOOK_BACK 8
-
-const uint32_t kiln__straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
-
-static const struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
-{
-    return &fuser->fusion->graph.nodes.items[index];
-}
 
 struct company {
     uint32_t group;
@@ -30,7 +21,7 @@ struct company {
 static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group *group,
                       uint32_t index)
 {
-    const struct kiln__shape *shape = &node_at(fuser, index)->shape;
+    const struct kiln__shape *shape = &kiln__fuser_node(fuser, index)->shape;
     if (!kiln__shape_equal(shape, &group->shape))
         return false;
     struct kiln__access access = kiln__access_to(fuser, index, kiln__straight, shape->rank);
@@ -45,13 +36,14 @@ static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group 
 /* A value that is read in other places than the group's element must be there before. */
 static void inspect_moved(const struct kiln__fuser *fuser, uint32_t index, struct company *company)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     if (kiln__node_is_computed(node) && !fuser->layouts[index].known) {
         for (unsigned k = 0; k < node->n_inputs; k++)
             inspect_moved(fuser, node->input[k], company);
     } else if (node->kind != KILN__CONSTANT) {
         uint32_t maker = fuser->fusion->group_of[fuser->layouts[index].base];
-        company->possible = company->possible && (maker == NO_GROUP || maker < company->group);
+        company->possible =
+            company->possible && (maker == KILN__NO_GROUP || maker < company->group);
     }
 }
 
@@ -59,7 +51,7 @@ static void inspect_moved(const struct kiln__fuser *fuser, uint32_t index, struc
 static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
                     struct company *company)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     const struct kiln__fusion *fusion = fuser->fusion;
     const struct kiln__group *group = &fusion->groups.items[company->group];
     if (node->kind == KILN__CONSTANT)
@@ -73,10 +65,11 @@ static void inspect(const struct kiln__fuser *fuser, uint32_t index, bool root,
         return;
     }
     uint32_t maker = fusion->group_of[fuser->layouts[index].base];
-    bool same_place =
-        fuser->layouts[index].base == index &&
-        kiln__node_count(node) == kiln__node_count(node_at(fuser, group->stores.items[0].node));
-    if (maker != NO_GROUP && (maker > company->group || (maker == company->group && !same_place)))
+    bool same_place = fuser->layouts[index].base == index &&
+                      kiln__node_count(node) ==
+                          kiln__node_count(kiln__fuser_node(fuser, group->stores.items[0].node));
+    if (maker != KILN__NO_GROUP &&
+        (maker > company->group || (maker == company->group && !same_place)))
         company->possible = false;
     company->direct |= maker == company->group;
     company->shares = company->shares || loads_too(fuser, group, index);
@@ -86,10 +79,10 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
                      uint32_t index)
 {
     const struct kiln__size *size = &fuser->sizes[index];
-    const struct kiln__node *made = node_at(fuser, group->stores.items[0].node);
+    const struct kiln__node *made = kiln__fuser_node(fuser, group->stores.items[0].node);
     const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
     return (group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
-            kiln__shape_equal(&made->shape, &node_at(fuser, index)->shape) &&
+            kiln__shape_equal(&made->shape, &kiln__fuser_node(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < buffers);
 }
@@ -105,10 +98,10 @@ uint32_t kiln__find_company(const struct kiln__fuser *fuser, uint32_t index)
             continue;
         inspect(fuser, index, true, &company);
         /* For single elements a launch is all that counts. */
-        bool cheap = company.shares || kiln__node_count(node_at(fuser, index)) == 1;
+        bool cheap = company.shares || kiln__node_count(kiln__fuser_node(fuser, index)) == 1;
         bool wanted = company.direct || (cheap && group->kind == KILN__GROUP_MAP);
         if (company.possible && wanted)
             return company.group;
     }
-    return NO_GROUP;
+    return KILN__NO_GROUP;
 }

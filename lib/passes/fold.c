@@ -26,8 +26,7 @@ static bool constant_value(const struct kiln__rewrite *rewrite, const struct kil
 {
     double operand[3] = {0};
     const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
-    bool integer =
-        !kiln__type_row((kiln_type)input_of(rewrite, node, node->n_inputs - 1u)->type)->floating;
+    bool integer = !kiln__node_is_floating(input_of(rewrite, node, node->n_inputs - 1u));
     for (unsigned i = 0; i < node->n_inputs; i++)
         operand[i] = input_of(rewrite, node, i)->value;
     double exact = operand[0];

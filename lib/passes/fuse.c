@@ -33,14 +33,16 @@ const char *kiln__why_text(enum kiln__why why)
     return texts[why];
 }
 
-static struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
+const uint32_t kiln__straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+const struct kiln__node *kiln__fuser_node(const struct kiln__fuser *fuser, uint32_t index)
 {
     return &fuser->fusion->graph.nodes.items[index];
 }
 
 static bool in_registers(const struct kiln__fuser *fuser, uint32_t index)
 {
-    return kiln__node_is_computed(node_at(fuser, index)) && !fuser->fusion->why[index];
+    return kiln__node_is_computed(kiln__fuser_node(fuser, index)) && !fuser->fusion->why[index];
 }
 
 static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
@@ -56,10 +58,10 @@ static void store_requested(struct kiln__fuser *fuser)
     struct kiln__graph *graph = &fuser->fusion->graph;
     for (size_t i = 0; i < graph->requests.count; i++) {
         uint32_t node = graph->requests.items[i].node;
-        while (node_at(fuser, node)->kind == KILN__RESHAPE)
-            node = node_at(fuser, node)->input[0];
+        while (kiln__fuser_node(fuser, node)->kind == KILN__RESHAPE)
+            node = kiln__fuser_node(fuser, node)->input[0];
         graph->requests.items[i].node = node;
-        if (!kiln__node_is_input(node_at(fuser, node)))
+        if (!kiln__node_is_input(kiln__fuser_node(fuser, node)))
             fuser->fusion->why[node] = KILN__BECAUSE_ASKED;
     }
 }
@@ -68,7 +70,7 @@ static void count_users(struct kiln__fuser *fuser)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
     for (uint32_t i = 0; i < graph->nodes.count; i++) {
-        const struct kiln__node *node = node_at(fuser, i);
+        const struct kiln__node *node = kiln__fuser_node(fuser, i);
         for (unsigned k = 0; k < node->n_inputs; k++) {
             bool again = false;
             for (unsigned earlier = 0; earlier < k; earlier++)
@@ -81,7 +83,7 @@ static void count_users(struct kiln__fuser *fuser)
 /* Steps, loads and cost of computing a pointwise node in registers. */
 static void measure(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     struct kiln__size *size = &fuser->sizes[index];
     size->steps = 1;
     size->loads = 0;
@@ -91,12 +93,12 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
         uint32_t input = node->input[k];
         bool deeper = in_registers(fuser, input);
         size->steps += deeper ? fuser->sizes[input].steps : 1;
-        size->loads +=
-            deeper ? fuser->sizes[input].loads : node_at(fuser, input)->kind != KILN__CONSTANT;
+        size->loads += deeper ? fuser->sizes[input].loads
+                              : kiln__fuser_node(fuser, input)->kind != KILN__CONSTANT;
         size->cost += deeper ? fuser->sizes[input].cost : 0;
-        if (kiln__node_count(node_at(fuser, input)) >= kiln__node_count(node))
+        if (kiln__node_count(kiln__fuser_node(fuser, input)) >= kiln__node_count(node))
             size->reads_as_many |= deeper ? fuser->sizes[input].reads_as_many
-                                          : node_at(fuser, input)->kind != KILN__CONSTANT;
+                                          : kiln__fuser_node(fuser, input)->kind != KILN__CONSTANT;
     }
 }
 
@@ -104,10 +106,10 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
  * often, or the kernel would grow too large. */
 static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
-        bool repeated = kiln__node_count(node_at(fuser, input)) < kiln__node_count(node);
+        bool repeated = kiln__node_count(kiln__fuser_node(fuser, input)) < kiln__node_count(node);
         if (in_registers(fuser, input) && repeated && fuser->sizes[input].cost > CHEAP / 4)
             store(fuser, input, KILN__BECAUSE_REPEATED);
     }
@@ -130,7 +132,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
 static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
-    uint32_t input = node_at(fuser, index)->input[0];
+    uint32_t input = kiln__fuser_node(fuser, index)->input[0];
     if (!fuser->layouts[input].known)
         store(fuser, input, KILN__BECAUSE_MOVED);
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
@@ -143,9 +145,9 @@ static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
 /* A gather reads memory; its indices are computed where it is. */
 static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
 {
-    uint32_t data = node_at(fuser, index)->input[0];
+    uint32_t data = kiln__fuser_node(fuser, index)->input[0];
     if (!fuser->layouts[data].known ||
-        node_at(fuser, fuser->layouts[data].base)->kind == KILN__IOTA)
+        kiln__fuser_node(fuser, fuser->layouts[data].base)->kind == KILN__IOTA)
         store(fuser, data, KILN__BECAUSE_GATHERED);
     decide_pointwise(fuser, index);
 }
@@ -163,11 +165,11 @@ static bool is_row_major(const struct kiln__layout *layout, const struct kiln__s
 /* Values and indices are read from memory as they lie there. */
 static void decide_scatter(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     for (unsigned k = 0; k < KILN__SCATTER_BASE; k++) {
         const struct kiln__layout *layout = &fuser->layouts[node->input[k]];
-        if (!is_row_major(layout, &node_at(fuser, node->input[k])->shape) ||
-            node_at(fuser, layout->base)->kind == KILN__IOTA)
+        if (!is_row_major(layout, &kiln__fuser_node(fuser, node->input[k])->shape) ||
+            kiln__fuser_node(fuser, layout->base)->kind == KILN__IOTA)
             store(fuser, node->input[k], KILN__BECAUSE_SCATTERED);
     }
     store(fuser, index, KILN__BECAUSE_SCATTERED);
@@ -175,10 +177,11 @@ static void decide_scatter(struct kiln__fuser *fuser, uint32_t index)
 
 static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
-        if (!kiln__layout_suits_matmul(&fuser->layouts[input], &node_at(fuser, input)->shape))
+        if (!kiln__layout_suits_matmul(&fuser->layouts[input],
+                                       &kiln__fuser_node(fuser, input)->shape))
             store(fuser, input, KILN__BECAUSE_OPERAND);
     }
     store(fuser, index, KILN__BECAUSE_PRODUCT);
@@ -187,7 +190,7 @@ static void decide_matmul(struct kiln__fuser *fuser, uint32_t index)
 /* An attention reads whatever strides can say. */
 static void decide_attention(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     for (unsigned k = 0; k < node->n_inputs; k++)
         if (!fuser->layouts[node->input[k]].known)
             store(fuser, node->input[k], KILN__BECAUSE_ATTENTION);
@@ -197,10 +200,10 @@ static void decide_attention(struct kiln__fuser *fuser, uint32_t index)
 /* Running sums read dense memory. */
 static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
 {
-    uint32_t input = node_at(fuser, index)->input[0];
-    const struct kiln__shape *shape = &node_at(fuser, input)->shape;
+    uint32_t input = kiln__fuser_node(fuser, index)->input[0];
+    const struct kiln__shape *shape = &kiln__fuser_node(fuser, input)->shape;
     const struct kiln__layout *layout = &fuser->layouts[input];
-    bool dense = layout->known && node_at(fuser, layout->base)->kind != KILN__IOTA;
+    bool dense = layout->known && kiln__fuser_node(fuser, layout->base)->kind != KILN__IOTA;
     int64_t stride[KILN_MAX_RANK];
     kiln__shape_strides(shape, stride);
     for (uint32_t d = 0; d < shape->rank; d++)
@@ -212,7 +215,7 @@ static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
 
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = node_at(fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     switch ((enum kiln__kind)node->kind) {
     case KILN__UPLOAD:
     case KILN__IMPORT: store(fuser, index, KILN__BECAUSE_INPUT); break;

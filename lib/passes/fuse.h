@@ -25,9 +25,14 @@ struct kiln__fuser {
     memo; /* of one group */
 };
 
+const struct kiln__node *kiln__fuser_node(const struct kiln__fuser *fuser, uint32_t index);
+
+/* Puts every root into a group. False without memory. */
 bool kiln__form_groups(struct kiln__fuser *fuser);
 
-/* The earlier group that the root `index` can join (company.c), or UINT32_MAX. */
+#define KILN__NO_GROUP UINT32_MAX
+
+/* The earlier group that the root `index` can join (company.c), or KILN__NO_GROUP. */
 uint32_t kiln__find_company(const struct kiln__fuser *fuser, uint32_t index);
 
 /* Dimensions that stand where they are: `at` of an operand of full rank. */

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define NO_GROUP UINT32_MAX
-
 /* What one kernel may hold. */
 #define MOST_STEPS 128
 #define MOST_BUFFERS 28
@@ -25,8 +23,6 @@
 #define SHORTEST_MAPPED_ROW 16
 #define LONGEST_MAPPED_ROW (1 << 13)
 
-static const uint32_t straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
-
 struct joiner {
     struct kiln__fuser *fuser;
     struct kiln__group *group;
@@ -39,11 +35,6 @@ struct joiner {
     bool direct, shares, possible;
     bool failed;
 };
-
-static const struct kiln__node *node_at(const struct kiln__fuser *fuser, uint32_t index)
-{
-    return &fuser->fusion->graph.nodes.items[index];
-}
 
 /* ---- which groups, which roots ---- */
 
@@ -68,7 +59,7 @@ static uint32_t find_reduction(const struct joiner *joiner)
 {
     const struct kiln__group *group = joiner->group;
     for (size_t i = 0; i < group->stores.count; i++)
-        if (node_at(joiner->fuser, group->stores.items[i].node)->kind == KILN__REDUCE)
+        if (kiln__fuser_node(joiner->fuser, group->stores.items[i].node)->kind == KILN__REDUCE)
             return group->stores.items[i].node;
     return group->stores.items[0].node;
 }
@@ -83,10 +74,10 @@ static bool find_rows(struct joiner *joiner, uint32_t index)
         joiner->first = find_reduction(joiner);
     else
         return false;
-    const struct kiln__node *node = node_at(joiner->fuser, joiner->first);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, joiner->first);
     if (node->kind != KILN__REDUCE)
         return false;
-    joiner->s = node_at(joiner->fuser, node->input[0])->shape;
+    joiner->s = kiln__fuser_node(joiner->fuser, node->input[0])->shape;
     joiner->kept = node->shape.rank;
     return node->axes >> joiner->kept << joiner->kept == node->axes;
 }
@@ -101,7 +92,7 @@ static bool suits(const struct joiner *joiner)
                               !group->stores.items[0].placed &&
                               kiln__shape_equal(&group->shape, &joiner->s)
                         : length > 1 && length <= LONGEST_ROW;
-    suits = suits && !kiln__reduce_rows[node_at(joiner->fuser, joiner->first)->op].indexed;
+    suits = suits && !kiln__reduce_rows[kiln__fuser_node(joiner->fuser, joiner->first)->op].indexed;
     for (size_t i = 0; i < group->accesses.count; i++)
         suits = suits && group->accesses.items[i].kind != KILN__ACCESS_GATHER &&
                 runs_along_rows(joiner, &group->accesses.items[i]);
@@ -122,11 +113,12 @@ static bool is_per_row(const struct joiner *joiner, const struct kiln__shape *sh
 
 static bool is_root_of_rows(const struct joiner *joiner, uint32_t index)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     if (node->kind == KILN__REDUCE)
-        return (1 && !kiln__reduce_rows[node->op].indexed &&
-                node->axes == node_at(joiner->fuser, joiner->first)->axes &&
-                kiln__shape_equal(&node_at(joiner->fuser, node->input[0])->shape, &joiner->s));
+        return (
+            1 && !kiln__reduce_rows[node->op].indexed &&
+            node->axes == kiln__fuser_node(joiner->fuser, joiner->first)->axes &&
+            kiln__shape_equal(&kiln__fuser_node(joiner->fuser, node->input[0])->shape, &joiner->s));
     if (!kiln__node_is_pointwise(node))
         return false;
     if (kiln__shape_equal(&node->shape, &joiner->s))
@@ -144,7 +136,7 @@ static size_t count_reduced(const struct kiln__group *group)
 
 static bool has_room(const struct joiner *joiner, uint32_t index)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     const struct kiln__group *group = joiner->group;
     bool reduces = node->kind == KILN__REDUCE;
     const struct kiln__size *size = &joiner->fuser->sizes[reduces ? node->input[0] : index];
@@ -157,7 +149,7 @@ static bool has_room(const struct joiner *joiner, uint32_t index)
 
 static struct kiln__access access_at(const struct joiner *joiner, uint32_t index, uint32_t rank)
 {
-    return kiln__access_to(joiner->fuser, index, straight, rank);
+    return kiln__access_to(joiner->fuser, index, kiln__straight, rank);
 }
 
 /* The step of the group that has the value which `index` reads; false if it has none, or has it for
@@ -165,7 +157,7 @@ static struct kiln__access access_at(const struct joiner *joiner, uint32_t index
 static bool find_value(const struct joiner *joiner, uint32_t index, uint16_t *step)
 {
     uint32_t base = joiner->fuser->layouts[index].base;
-    const struct kiln__shape *shape = &node_at(joiner->fuser, base)->shape;
+    const struct kiln__shape *shape = &kiln__fuser_node(joiner->fuser, base)->shape;
     struct kiln__access wanted = access_at(joiner, index, joiner->rank);
     struct kiln__access natural = access_at(joiner, base, shape->rank);
     for (size_t i = 0; i < joiner->group->stores.count; i++) {
@@ -188,7 +180,7 @@ static bool has_access(const struct joiner *joiner, const struct kiln__access *a
 /* Look at everything that computing `index` in registers reads. */
 static void inspect(struct joiner *joiner, uint32_t index, bool root)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     const struct kiln__layout *layout = &joiner->fuser->layouts[index];
     uint16_t step;
     if (node->kind == KILN__CONSTANT || !joiner->possible)
@@ -209,14 +201,14 @@ static void inspect(struct joiner *joiner, uint32_t index, bool root)
         return;
     }
     struct kiln__access access = access_at(joiner, index, joiner->rank);
-    joiner->possible = (maker == NO_GROUP || maker < joiner->number) &&
+    joiner->possible = (maker == KILN__NO_GROUP || maker < joiner->number) &&
                        (joiner->epilogue || runs_along_rows(joiner, &access));
     joiner->shares = joiner->shares || has_access(joiner, &access);
 }
 
 static bool can_join(struct joiner *joiner, uint32_t index)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     bool reduces = node->kind == KILN__REDUCE;
     if (!find_rows(joiner, index) || !is_root_of_rows(joiner, index) || !has_room(joiner, index))
         return false;
@@ -276,7 +268,8 @@ static uint16_t add_scalar(struct joiner *joiner, const struct kiln__node *node)
 static uint16_t add_load(struct joiner *joiner, uint32_t index)
 {
     struct kiln__group *group = joiner->group;
-    struct kiln__step step = {.kind = KILN__STEP_LOAD, .type = node_at(joiner->fuser, index)->type};
+    struct kiln__step step = {.kind = KILN__STEP_LOAD,
+                              .type = kiln__fuser_node(joiner->fuser, index)->type};
     struct kiln__access access = access_at(joiner, index, joiner->rank);
     if (access.kind == KILN__ACCESS_NUMBER)
         step.kind = KILN__STEP_NUMBER;
@@ -306,7 +299,7 @@ static void note_computed(struct joiner *joiner, uint32_t index)
 /* The depth is bounded by the steps that one root may have. */
 static uint16_t compute(struct joiner *joiner, uint32_t index, bool root)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     uint16_t value;
     if (joiner->failed)
         return 0;
@@ -334,7 +327,7 @@ static void become_rows(struct joiner *joiner)
 
 static void join(struct joiner *joiner, uint32_t index)
 {
-    const struct kiln__node *node = node_at(joiner->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     bool full = node->kind != KILN__REDUCE && kiln__shape_equal(&node->shape, &joiner->s);
     uint16_t step;
     if (!joiner->epilogue)
@@ -369,5 +362,5 @@ uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done)
         *done = !joiner.failed;
         return joiner.number;
     }
-    return NO_GROUP;
+    return KILN__NO_GROUP;
 }

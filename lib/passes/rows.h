@@ -35,7 +35,7 @@ void kiln__rows_needs(const struct kiln__group *group, const struct kiln__rows *
                       unsigned phase, bool needed[KILN__MOST_ROWS_STEPS]);
 
 /* Have the root `index` join a group over the same rows, which becomes a rows group. Answers the
- * group, or UINT32_MAX if there is none; false in *done without memory. */
+ * group, or KILN__NO_GROUP if there is none; false in *done without memory. */
 uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done);
 
 #endif

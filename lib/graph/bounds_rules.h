@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How errors go through each kind of node: what the files of bounds share. */
+#ifndef KILN_GRAPH_BOUNDS_RULES_H
+#define KILN_GRAPH_BOUNDS_RULES_H
+
+#include "graph/bounds.h"
+
+#define KILN__UNIT 0x1p-24            /* half the distance of floats at 1 */
+#define KILN__OVERFLOW 0x1.ffffffp127 /* from here on a number rounds to infinity */
+
+/* gamma_n (Higham 2002, section 3.1): the relative error of n roundings, of sums in any order. */
+double kiln__bound_gamma(double n);
+
+/* A walk over a graph: the errors of nodes before this one are there. */
+struct kiln__bounding {
+    const struct kiln__graph *graph;
+    const struct kiln__reference *reference;
+    double **errors; /* per node */
+    double denormal; /* what flushing denormals adds to each rounding */
+    bool *failed;    /* without memory */
+};
+
+/* An operand: its node, values and errors. */
+struct kiln__bounded {
+    const struct kiln__node *node;
+    const double *values, *errors;
+};
+struct kiln__bounded kiln__bounded_operand(const struct kiln__bounding *walk,
+                                           const struct kiln__node *node, unsigned i);
+
+/* `result` gets the errors of the node's elements. */
+typedef void kiln__bound(const struct kiln__bounding *walk, const struct kiln__node *node,
+                         double *result);
+
+kiln__bound kiln__bound_elementwise; /* bounds_elementwise.c */
+kiln__bound kiln__bound_cast;
+
+kiln__bound kiln__bound_reduce; /* bounds_sums.c */
+kiln__bound kiln__bound_scan;
+kiln__bound kiln__bound_scatter;
+kiln__bound kiln__bound_matmul;
+
+kiln__bound kiln__bound_view; /* bounds_movement.c */
+kiln__bound kiln__bound_place;
+kiln__bound kiln__bound_gather;
+kiln__bound kiln__bound_reshape;
+
+#endif
