@@ -4,10 +4,6 @@
  * process waits up to two seconds for it, then compiles for itself. Each wait in vain halves the
  * next one, so that they sum up to four seconds at most; and a process that holds a lock waits for
  * none, so that no two wait for each other. */
-#include "cache/program.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,66 +11,12 @@
 
 #include "cache/build.h"
 #include "cache/gate.h"
-#include "cache/store.h"
-#include "cache/worker.h"
+#include "cache/program_state.h"
 #include "util/log.h"
-
-#define BUCKETS 1024
-#define PATIENCE_MS 2000
 
 static atomic_uint locks_held; /* by all programs of this process */
 
-enum state { LOADING, READY, FAILED };
-
-/* Whether a program still has to be put on disk. */
-enum storing { STORED, WANTS_LAUNCH, LAUNCHED };
-
-struct kiln__program {
-    struct kiln__job job; /* first: the worker hands it back */
-    struct kiln__programs *owner;
-    struct kiln__program *next; /* in its bucket */
-    /* Set before others can see the program. */
-    void *name;
-    size_t name_length;
-    char *kernel;
-    /* Guarded by the programs' mutex. */
-    enum state state;
-    unsigned waiting; /* threads that wait for its state */
-    /* The loading thread's until the state is READY or FAILED, then constant. */
-    cl_program cl;
-    struct kiln__key key;
-    struct kiln__error error;
-    /* The loading thread's, then of whoever moved `storing` on, then the worker's. */
-    atomic_int storing;
-    cl_event launched;
-    struct kiln__lock lock;
-};
-
-struct kiln__programs {
-    pid_t pid;
-    cl_context context;
-    struct kiln__device device;
-    struct kiln__text shared_key;
-    struct kiln__store *store;
-    struct kiln__worker *worker;
-    atomic_uint_fast64_t compiled, from_disk, from_memory;
-    atomic_uint patience_ms;
-    /* Guards the buckets. A program in state LOADING belongs to the thread that put it there; all
-     * others wait on `changed` for what becomes of it. The mutex is never held during a call of
-     * OpenCL, a file operation or a compilation. */
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    struct kiln__program *buckets[BUCKETS];
-};
-
-/* What kiln__programs_get() was asked for. */
-struct request {
-    const char *source, *options, *kernel;
-};
-
-/* ---- one program ---- */
-
-static void free_program(struct kiln__program *program)
+void kiln__program_free(struct kiln__program *program)
 {
     kiln__key_free(&program->key);
     free(program->kernel);
@@ -82,8 +24,8 @@ static void free_program(struct kiln__program *program)
     free(program);
 }
 
-static struct kiln__program *make_program(struct kiln__programs *programs, const void *name,
-                                          size_t name_length, const char *kernel)
+struct kiln__program *kiln__program_make(struct kiln__programs *programs, const void *name,
+                                         size_t name_length, const char *kernel)
 {
     struct kiln__program *program = calloc(1, sizeof *program);
     if (!program)
@@ -93,7 +35,7 @@ static struct kiln__program *make_program(struct kiln__programs *programs, const
     program->name = malloc(name_length + 1);
     program->kernel = strdup(kernel);
     if (!program->name || !program->kernel) {
-        free_program(program);
+        kiln__program_free(program);
         return NULL;
     }
     memcpy(program->name, name, name_length);
@@ -107,6 +49,17 @@ static void release_lock(struct kiln__program *program)
         return;
     kiln__lock_release(&program->lock);
     atomic_fetch_sub(&locks_held, 1);
+}
+
+/* In a child of fork the driver and the locks are the parent's: only what is copied goes. */
+void kiln__program_release(struct kiln__program *program, bool ours)
+{
+    if (ours) {
+        release_lock(program);
+        clReleaseProgram(program->cl);
+    } else if (program->lock.fd >= 0)
+        close(program->lock.fd);
+    kiln__program_free(program);
 }
 
 /* ---- storing, on the worker's thread ---- */
@@ -154,7 +107,8 @@ static void store_program(struct kiln__job *job)
     size_t length = 0;
     if (!has_run(program)) {
         release_lock(program);
-        atomic_store(&program->storing, WANTS_LAUNCH); /* from here on a launch may come */
+        atomic_store(&program->storing,
+                     KILN__PROGRAM_WANTS_LAUNCH); /* from here on a launch may come */
         return;
     }
     bool late = program->owner->device.traits->late_binary;
@@ -171,7 +125,7 @@ static void store_program(struct kiln__job *job)
         put_binary(program, binary, length);
     free(binary);
     release_lock(program);
-    atomic_store(&program->storing, STORED);
+    atomic_store(&program->storing, KILN__PROGRAM_STORED);
 }
 
 static void store_later(struct kiln__program *program)
@@ -184,15 +138,16 @@ static void store_later(struct kiln__program *program)
     program->launched = NULL;
     kiln__store_failed(program->owner->store);
     release_lock(program);
-    atomic_store(&program->storing, STORED);
+    atomic_store(&program->storing, KILN__PROGRAM_STORED);
 }
 
 bool kiln__program_wants_launch(struct kiln__programs *programs, struct kiln__program *program)
 {
     (void)programs;
-    int wanted = WANTS_LAUNCH;
-    return atomic_load_explicit(&program->storing, memory_order_relaxed) == WANTS_LAUNCH &&
-           atomic_compare_exchange_strong(&program->storing, &wanted, LAUNCHED);
+    int wanted = KILN__PROGRAM_WANTS_LAUNCH;
+    return atomic_load_explicit(&program->storing, memory_order_relaxed) ==
+               KILN__PROGRAM_WANTS_LAUNCH &&
+           atomic_compare_exchange_strong(&program->storing, &wanted, KILN__PROGRAM_LAUNCHED);
 }
 
 /* Without an event (the launch failed) the next launch is wanted. */
@@ -201,7 +156,7 @@ void kiln__program_launched(struct kiln__programs *programs, struct kiln__progra
 {
     (void)programs;
     if (!launched || clRetainEvent(launched)) {
-        atomic_store(&program->storing, WANTS_LAUNCH);
+        atomic_store(&program->storing, KILN__PROGRAM_WANTS_LAUNCH);
         return;
     }
     program->launched = launched;
@@ -254,7 +209,7 @@ static bool load(struct kiln__program *program, const char *options)
 }
 
 static kiln_status compile(struct kiln__program *program, const char *options,
-                           const struct request *request)
+                           const struct kiln__program_request *request)
 {
     struct kiln__programs *programs = program->owner;
     kiln_status status =
@@ -268,15 +223,16 @@ static kiln_status compile(struct kiln__program *program, const char *options,
     if (!kiln__store_writes(programs->store))
         return KILN_OK;
     if (programs->device.traits->late_binary)
-        atomic_store(&program->storing, WANTS_LAUNCH);
+        atomic_store(&program->storing, KILN__PROGRAM_WANTS_LAUNCH);
     else {
-        atomic_store(&program->storing, LAUNCHED);
+        atomic_store(&program->storing, KILN__PROGRAM_LAUNCHED);
         store_later(program);
     }
     return KILN_OK;
 }
 
-static kiln_status load_or_compile(struct kiln__program *program, const struct request *request)
+kiln_status kiln__program_load(struct kiln__program *program,
+                               const struct kiln__program_request *request)
 {
     struct kiln__programs *programs = program->owner;
     struct kiln__text options = {0};
@@ -292,210 +248,4 @@ static kiln_status load_or_compile(struct kiln__program *program, const struct r
         status = compile(program, options.data, request);
     kiln__text_free(&options);
     return status;
-}
-
-/* ---- the table ---- */
-
-static struct kiln__program **bucket_of(struct kiln__programs *programs, const void *name,
-                                        size_t name_length)
-{
-    return &programs->buckets[kiln__hash64(name, name_length) % BUCKETS];
-}
-
-/* The mutex is held. */
-static struct kiln__program *look_up(struct kiln__programs *programs, const void *name,
-                                     size_t name_length)
-{
-    struct kiln__program *program = *bucket_of(programs, name, name_length);
-    while (program &&
-           (program->name_length != name_length || memcmp(program->name, name, name_length)))
-        program = program->next;
-    return program;
-}
-
-/* A program that could not be made is not kept: the next one who asks tries again. The mutex is
- * held. */
-static void take_out(struct kiln__program *program)
-{
-    struct kiln__program **at = bucket_of(program->owner, program->name, program->name_length);
-    while (*at != program)
-        at = &(*at)->next;
-    *at = program->next;
-}
-
-struct kiln__program *kiln__programs_find(struct kiln__programs *programs, const void *name,
-                                          size_t name_length)
-{
-    if (programs->pid != getpid())
-        return NULL;
-    pthread_mutex_lock(&programs->mutex);
-    struct kiln__program *program = look_up(programs, name, name_length);
-    if (program && program->state != READY)
-        program = NULL;
-    pthread_mutex_unlock(&programs->mutex);
-    if (program)
-        atomic_fetch_add(&programs->from_memory, 1);
-    return program;
-}
-
-/* What others get. Who looks last at a program that could not be made takes it along. The mutex is
- * held, and given back. */
-static kiln_status wait_for(struct kiln__program *found, struct kiln__program **program,
-                            struct kiln__error *error)
-{
-    struct kiln__programs *programs = found->owner;
-    kiln_status status = KILN_OK;
-    found->waiting++;
-    while (found->state == LOADING)
-        pthread_cond_wait(&programs->changed, &programs->mutex);
-    found->waiting--;
-    if (found->state == FAILED)
-        status = kiln__fail(error, found->error.status, "%s", found->error.text);
-    else
-        *program = found;
-    bool last = status && !found->waiting;
-    pthread_mutex_unlock(&programs->mutex);
-    if (last)
-        free_program(found);
-    return status;
-}
-
-/* What the thread that loaded it gets. */
-static kiln_status publish(struct kiln__program *loaded, kiln_status status,
-                           struct kiln__program **program, struct kiln__error *error)
-{
-    struct kiln__programs *programs = loaded->owner;
-    if (status && error && !error->status)
-        *error = loaded->error;
-    pthread_mutex_lock(&programs->mutex);
-    loaded->state = status ? FAILED : READY;
-    if (status)
-        take_out(loaded);
-    else
-        *program = loaded;
-    bool last = status && !loaded->waiting;
-    pthread_cond_broadcast(&programs->changed);
-    pthread_mutex_unlock(&programs->mutex);
-    if (last)
-        free_program(loaded);
-    return status;
-}
-
-kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name,
-                               size_t name_length, const char *source, const char *options,
-                               const char *kernel, struct kiln__program **program,
-                               struct kiln__error *error)
-{
-    const struct request request = {source, options, kernel};
-    *program = NULL;
-    if (programs->pid != getpid())
-        return kiln__fail(error, KILN_FORKED, "the programs of a context stay behind at a fork");
-    pthread_mutex_lock(&programs->mutex);
-    struct kiln__program *found = look_up(programs, name, name_length);
-    if (found) {
-        atomic_fetch_add(&programs->from_memory, 1);
-        return wait_for(found, program, error);
-    }
-    found = make_program(programs, name, name_length, kernel);
-    if (!found) {
-        pthread_mutex_unlock(&programs->mutex);
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for kernel %s", kernel);
-    }
-    struct kiln__program **bucket = bucket_of(programs, name, name_length);
-    found->next = *bucket;
-    *bucket = found;
-    pthread_mutex_unlock(&programs->mutex);
-    return publish(found, load_or_compile(found, &request), program, error);
-}
-
-/* ---- all programs ---- */
-
-static bool init_table(struct kiln__programs *programs)
-{
-    if (pthread_mutex_init(&programs->mutex, NULL))
-        return false;
-    if (!pthread_cond_init(&programs->changed, NULL))
-        return true;
-    pthread_mutex_destroy(&programs->mutex);
-    return false;
-}
-
-kiln_status kiln__programs_create(cl_context context, const struct kiln__device *device,
-                                  const struct kiln__programs_options *options,
-                                  struct kiln__programs **programs, struct kiln__error *error)
-{
-    const struct kiln__store_options of_store = {options->directory, options->limit, options->mode};
-    struct kiln__programs *made = calloc(1, sizeof *made);
-    *programs = NULL;
-    if (!made || !init_table(made)) {
-        free(made);
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");
-    }
-    made->pid = getpid();
-    made->context = context;
-    made->device = *device;
-    atomic_init(&made->patience_ms, PATIENCE_MS);
-    kiln__key_begin(device, &made->shared_key);
-    made->store = kiln__store_open(&of_store);
-    made->worker = kiln__worker_create();
-    if (made->shared_key.failed || !made->store || !made->worker) {
-        kiln__programs_destroy(made);
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");
-    }
-    *programs = made;
-    return KILN_OK;
-}
-
-/* In a child of fork the driver and the locks are the parent's: only what is copied goes. */
-static void release_program(struct kiln__program *program, bool ours)
-{
-    if (ours) {
-        release_lock(program);
-        clReleaseProgram(program->cl);
-    } else if (program->lock.fd >= 0)
-        close(program->lock.fd);
-    free_program(program);
-}
-
-void kiln__programs_destroy(struct kiln__programs *programs)
-{
-    if (!programs)
-        return;
-    bool ours = programs->pid == getpid();
-    if (ours)
-        kiln__gate_hurry(true);
-    kiln__worker_destroy(programs->worker);
-    if (ours)
-        kiln__gate_hurry(false);
-    for (size_t i = 0; i < BUCKETS; i++)
-        while (programs->buckets[i]) {
-            struct kiln__program *program = programs->buckets[i];
-            programs->buckets[i] = program->next;
-            release_program(program, ours);
-        }
-    kiln__store_close(programs->store);
-    kiln__text_free(&programs->shared_key);
-    if (ours) {
-        pthread_cond_destroy(&programs->changed);
-        pthread_mutex_destroy(&programs->mutex);
-    }
-    free(programs);
-}
-
-void kiln__programs_sync(struct kiln__programs *programs)
-{
-    if (programs->pid != getpid())
-        return;
-    kiln__gate_hurry(true);
-    kiln__worker_sync(programs->worker);
-    kiln__gate_hurry(false);
-}
-
-void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats)
-{
-    stats->compiled = atomic_load(&programs->compiled);
-    stats->from_disk = atomic_load(&programs->from_disk);
-    stats->from_memory = atomic_load(&programs->from_memory);
-    stats->stores = kiln__store_puts(programs->store);
-    stats->failures = kiln__store_failures(programs->store);
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program and the table that it stands in: what program.c, which loads and stores one, and
+ * programs.c, which keeps them, share. */
+#ifndef KILN_CACHE_PROGRAM_STATE_H
+#define KILN_CACHE_PROGRAM_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cache/program.h"
+#include "cache/store.h"
+#include "cache/worker.h"
+
+#define KILN__PROGRAM_BUCKETS 1024
+
+enum kiln__program_state { KILN__PROGRAM_LOADING, KILN__PROGRAM_READY, KILN__PROGRAM_FAILED };
+
+/* Whether a program still has to be put on disk. */
+enum kiln__program_storing {
+    KILN__PROGRAM_STORED,
+    KILN__PROGRAM_WANTS_LAUNCH,
+    KILN__PROGRAM_LAUNCHED
+};
+
+struct kiln__program {
+    struct kiln__job job; /* first: the worker hands it back */
+    struct kiln__programs *owner;
+    struct kiln__program *next; /* in its bucket */
+    /* Set before others can see the program. */
+    void *name;
+    size_t name_length;
+    char *kernel;
+    /* Guarded by the programs' mutex. */
+    enum kiln__program_state state;
+    unsigned waiting; /* threads that wait for its state */
+    /* The loading thread's until the state is READY or FAILED, then constant. */
+    cl_program cl;
+    struct kiln__key key;
+    struct kiln__error error;
+    /* The loading thread's, then of whoever moved `storing` on, then the worker's. */
+    atomic_int storing; /* enum kiln__program_storing */
+    cl_event launched;
+    struct kiln__lock lock;
+};
+
+struct kiln__programs {
+    pid_t pid;
+    cl_context context;
+    struct kiln__device device;
+    struct kiln__text shared_key;
+    struct kiln__store *store;
+    struct kiln__worker *worker;
+    atomic_uint_fast64_t compiled, from_disk, from_memory;
+    atomic_uint patience_ms;
+    /* Guards the buckets. A program in state LOADING belongs to the thread that put it there; all
+     * others wait on `changed` for what becomes of it. The mutex is never held during a call of
+     * OpenCL, a file operation or a compilation. */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct kiln__program *buckets[KILN__PROGRAM_BUCKETS];
+};
+
+/* What kiln__programs_get() was asked for. */
+struct kiln__program_request {
+    const char *source, *options, *kernel;
+};
+
+/* NULL without memory. The name and the kernel's name are copied. */
+struct kiln__program *kiln__program_make(struct kiln__programs *programs, const void *name,
+                                         size_t name_length, const char *kernel);
+
+/* From disk, else compiled, on the thread that owns the program while it is loading. Errors, kept
+ * in the program: those of kiln__programs_get(). */
+kiln_status kiln__program_load(struct kiln__program *program,
+                               const struct kiln__program_request *request);
+
+/* The memory of a program that was not made. */
+void kiln__program_free(struct kiln__program *program);
+
+/* A program that was: its memory, and unless this is a child of fork (`ours` is false) what the
+ * driver and the disk have of it. */
+void kiln__program_release(struct kiln__program *program, bool ours);
+
+#endif
