@@ -254,6 +254,8 @@ Test(ops_reduce, columns)
     reduce(EVERY_ROW, KILN_F32, DIMS(50021, 3), 1, 0, CHECK_FEW);
     reduce(EVERY_ROW, KILN_F32, DIMS(40009, 33), 1, 0, CHECK_FEW);
     reduce(ROW(sum) | ROW(argmax), KILN_I32, DIMS(40009, 17), 1, 0, CHECK_WIDE);
+    reduce(EVERY_ROW, KILN_F32, DIMS(6, 33001), 1, 0, CHECK_FEW);
+    reduce(ROW(sum) | ROW(argmin), KILN_F32, DIMS(2111, 1100), 1, 0, CHECK_FEW);
     check_close();
 }
 

@@ -2,8 +2,8 @@
 /* Reduction kernels of chunked devices: a work-item owns a run of results.
  *
  * Along rows:    for each result { for vectors of its row { body } fold lanes, finish }
- * Along columns: for vectors of results { for each row { body } finish }
- * Final:         for each result { for each segment { merge } finish } */
+ * Along columns: for tiles of results { for each few rows { for vectors of results { body } }
+ * finish } Final:         for each result { for each segment { merge } finish } */
 #include <stdio.h>
 
 #include "codegen/reduce.h"
@@ -59,57 +59,127 @@ static void emit_rows(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "    }\n");
 }
 
-/* Vectors of results side by side: several make longer runs of each row that is read. */
-static unsigned choose_column_vectors(const struct kiln__emit *emit)
+/* ---- along columns ---- */
+
+/* As many results as the nearest cache keeps accumulators of, beside the rows that are read. */
+#define TILE 1024
+
+/* Rows that are read at once: an accumulator is loaded and stored once for all of them. */
+static unsigned choose_rows(const struct kiln__emit *emit)
 {
     bool short_body = emit->group->reduced_step <= 6;
     return short_body ? 4 : 1;
 }
 
-/* `vectors` times `width` results side by side. */
-static void emit_column_block(const struct kiln__emit *emit, unsigned vectors, unsigned width)
+static void emit_tile_start(const struct kiln__emit *emit)
 {
-    char position[48], at[32], place[48], a[16], j[16];
-    struct kiln__type_name index = kiln__emit_type(KILN_I32, width);
-    snprintf(position, sizeof position, "(%s)((int)r)", index.text);
-    kiln__emit_accumulators(emit, "            ", 0, vectors, width);
-    kiln__text_add(emit->text, "            for (%s r = from; r < to; r++) {\n", emit->index);
-    kiln__emit_reduced_bases(emit, "                ", "r");
-    for (unsigned u = 0; u < vectors; u++) {
-        snprintf(at, sizeof at, "(i + %u)", u * width);
-        kiln__text_add(emit->text, "                {\n");
-        kiln__emit_element(emit, "                    ", u, width, at, position);
-        kiln__text_add(emit->text, "                }\n");
-    }
+    kiln__text_add(emit->text, "            for (int i = 0; i < tile; i++) {\n");
+    kiln__emit_accumulators(emit, "                ", 0, 1, 1);
+    kiln__text_add(emit->text, "                values[i] = a0;\n");
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text, "                places[i] = j0;\n");
     kiln__text_add(emit->text, "            }\n");
-    for (unsigned u = 0; u < vectors; u++) {
-        snprintf(at, sizeof at, "(i + %u)", u * width);
-        snprintf(place, sizeof place, "p + i + %u", u * width);
-        snprintf(a, sizeof a, "a%u", u);
-        snprintf(j, sizeof j, "j%u", u);
-        kiln__text_add(emit->text, "            {\n");
-        if (kiln__emit_row(emit)->indexed)
-            kiln__text_add(emit->text,
-                           "                %s = %s(%s == " KILN__NO_POSITION
-                           ", (%s)((int)from), %s);\n",
-                           j, width > 1 ? "PICK_VECTOR" : "PICK", j, index.text, j);
-        kiln__emit_finish(emit, "                ", width, a, j, place, at);
-        kiln__text_add(emit->text, "            }\n");
-    }
 }
 
-/* Blocks of results while there are that many. */
-static void emit_column_loop(const struct kiln__emit *emit, unsigned vectors, unsigned width)
+/* Declare accumulator 0, `width` elements of the tile's from `i` on. */
+static void emit_tile_load(const struct kiln__emit *emit, const char *indent, unsigned width)
 {
-    kiln__text_add(emit->text, "        for (; i + %u <= count; i += %u) {\n", vectors * width,
-                   vectors * width);
-    emit_column_block(emit, vectors, width);
+    struct kiln__type_name type = kiln__emit_type(kiln__emit_accumulator(emit), width);
+    bool indexed = kiln__emit_row(emit)->indexed;
+    if (width == 1)
+        kiln__text_add(emit->text, "%s%s a0 = values[i];\n", indent, type.text);
+    else
+        kiln__text_add(emit->text, "%s%s a0 = vload%u(0, values + i);\n", indent, type.text, width);
+    if (indexed && width == 1)
+        kiln__text_add(emit->text, "%sint j0 = places[i];\n", indent);
+    else if (indexed)
+        kiln__text_add(emit->text, "%sint%u j0 = vload%u(0, places + i);\n", indent, width, width);
+}
+
+static void emit_tile_keep(const struct kiln__emit *emit, const char *indent, unsigned width)
+{
+    bool indexed = kiln__emit_row(emit)->indexed;
+    if (width == 1)
+        kiln__text_add(emit->text, "%svalues[i] = a0;\n", indent);
+    else
+        kiln__text_add(emit->text, "%svstore%u(a0, 0, values + i);\n", indent, width);
+    if (indexed && width == 1)
+        kiln__text_add(emit->text, "%splaces[i] = j0;\n", indent);
+    else if (indexed)
+        kiln__text_add(emit->text, "%svstore%u(j0, 0, places + i);\n", indent, width);
+}
+
+/* Rows `r` to `r + rows - 1` into the accumulators, `width` of them at a time. */
+static void emit_tile_rows(const struct kiln__emit *emit, unsigned rows, unsigned width)
+{
+    struct kiln__type_name index = kiln__emit_type(KILN_I32, width);
+    char row[32], position[64];
+    kiln__text_add(emit->text, "                for (; i + %u <= tile; i += %u) {\n", width, width);
+    emit_tile_load(emit, "                    ", width);
+    for (unsigned u = 0; u < rows; u++) {
+        snprintf(row, sizeof row, "(r + %u)", u);
+        snprintf(position, sizeof position, "(%s)((int)%s)", index.text, row);
+        kiln__text_add(emit->text, "                    {\n");
+        kiln__emit_reduced_bases(emit, "                        ", row);
+        kiln__emit_element(emit, "                        ", 0, width, "(t + i)", position);
+        kiln__text_add(emit->text, "                    }\n");
+    }
+    emit_tile_keep(emit, "                    ", width);
+    kiln__text_add(emit->text, "                }\n");
+}
+
+static void emit_tile_blocks(const struct kiln__emit *emit, unsigned rows)
+{
+    kiln__text_add(emit->text,
+                   "            for (; r + %u <= to; r += %u) {\n                int i = 0;\n",
+                   rows, rows);
+    if (emit->form->vector > 1)
+        emit_tile_rows(emit, rows, emit->form->vector);
+    emit_tile_rows(emit, rows, 1);
+    kiln__text_add(emit->text, "            }\n");
+}
+
+static void emit_tile_finish(const struct kiln__emit *emit, unsigned width)
+{
+    struct kiln__type_name index = kiln__emit_type(KILN_I32, width);
+    kiln__text_add(emit->text, "            for (; i + %u <= tile; i += %u) {\n", width, width);
+    emit_tile_load(emit, "                ", width);
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text,
+                       "                j0 = %s(j0 == " KILN__NO_POSITION
+                       ", (%s)((int)from), j0);\n",
+                       width > 1 ? "PICK_VECTOR" : "PICK", index.text);
+    kiln__emit_finish(emit, "                ", width, "a0", "j0", "p + t + i", "(t + i)");
+    kiln__text_add(emit->text, "            }\n");
+}
+
+/* A run of `count` results that are neighbours, a tile at a time. */
+static void emit_tiles(const struct kiln__emit *emit)
+{
+    unsigned rows = choose_rows(emit);
+    kiln__text_add(emit->text,
+                   "        for (%s t = 0; t < count; t += %d) {\n"
+                   "            const int tile = min((%s)%d, count - t);\n",
+                   emit->index, TILE, emit->index, TILE);
+    emit_tile_start(emit);
+    kiln__text_add(emit->text, "            %s r = from;\n", emit->index);
+    emit_tile_blocks(emit, rows);
+    if (rows > 1)
+        emit_tile_blocks(emit, 1);
+    kiln__text_add(emit->text, "            int i = 0;\n");
+    if (emit->form->vector > 1)
+        emit_tile_finish(emit, emit->form->vector);
+    emit_tile_finish(emit, 1);
     kiln__text_add(emit->text, "        }\n");
 }
 
 static void emit_columns(const struct kiln__emit *emit)
 {
-    unsigned vectors = choose_column_vectors(emit), inner = emit->form->kept - 1u;
+    unsigned inner = emit->form->kept - 1u;
+    kiln__text_add(emit->text, "    %s values[%d];\n",
+                   kiln__type_row(kiln__emit_accumulator(emit))->device, TILE);
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text, "    int places[%d];\n", TILE);
     kiln__text_add(emit->text, "    for (%s p = first; p < last;) {\n", emit->index);
     if (inner)
         kiln__text_add(emit->text, "        const %s count = min(d%u - p %% d%u, last - p);\n",
@@ -117,11 +187,7 @@ static void emit_columns(const struct kiln__emit *emit)
     else
         kiln__text_add(emit->text, "        const %s count = last - p;\n", emit->index);
     kiln__emit_result_bases(emit, "        ", "p");
-    kiln__text_add(emit->text, "        %s i = 0;\n", emit->index);
-    if (vectors > 1)
-        emit_column_loop(emit, vectors, emit->form->vector);
-    emit_column_loop(emit, 1, emit->form->vector);
-    emit_column_loop(emit, 1, 1);
+    emit_tiles(emit);
     kiln__text_add(emit->text, "        p += count;\n    }\n");
 }
 

@@ -12,7 +12,8 @@
 struct segments {
     size_t length, most;
 };
-static const struct segments chunked = {16384, 16};
+static const struct segments chunked_rows = {16384, 16};
+static const struct segments chunked_columns = {1024, 16}; /* wide chunks: long runs of each row */
 static const struct segments grouped_rows = {16384, 1024};
 static const struct segments grouped_columns = {1024, 1024}; /* one work-item each */
 
@@ -25,9 +26,9 @@ struct cut {
 static void cut_segments(const struct kiln__traits *traits, enum kiln__direction direction,
                          size_t reduced, struct cut *cut)
 {
-    const struct segments *rule = traits->chunked                 ? &chunked
-                                  : direction == KILN__ALONG_ROWS ? &grouped_rows
-                                                                  : &grouped_columns;
+    static const struct segments *const rules[2][2] = {{&grouped_rows, &grouped_columns},
+                                                       {&chunked_rows, &chunked_columns}};
+    const struct segments *rule = rules[traits->chunked][direction == KILN__ALONG_COLUMNS];
     size_t segments = reduced / rule->length;
     segments = segments > rule->most ? rule->most : segments > 1 ? segments : 1;
     cut->length = kiln__divide_up(reduced, segments);
