@@ -3,9 +3,7 @@
  * needs a device. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <kiln/opencl.h>
 
@@ -178,6 +176,10 @@ Test(errors, what_does_not_fit)
            kiln_broadcast(s.batch, s.x, DIMS(4, 9)));
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_broadcast: shape [4,8] does not broadcast to [8]",
            kiln_broadcast(s.batch, s.x, DIMS(8)));
+}
+
+Test(errors, products_that_do_not_fit)
+{
     MISUSE(KILN_SHAPE_MISMATCH,
            "kiln_matmul: shapes [4,8] and [4,7] do not fit: a's last dimension must be b's last "
            "but one, and leading dimensions must broadcast",
@@ -200,6 +202,10 @@ Test(errors, what_does_not_fit)
            kiln_dot(s.batch, s.x, s.x));
     MISUSE(KILN_TYPE_MISMATCH, "kiln_dot: operands are f32 and i32; cast one of them",
            kiln_dot(s.batch, s.v, kiln_cast(s.batch, s.v, KILN_I32)));
+}
+
+Test(errors, buffers_that_do_not_fit)
+{
     MISUSE(KILN_TYPE_MISMATCH, "kiln_export: the tensor is f32 and the buffer is i32",
            status_only(kiln_export(s.batch, s.x, s.integers)));
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_export: the tensor is [4,8] and the buffer is [4,9]",
@@ -208,7 +214,7 @@ Test(errors, what_does_not_fit)
 
 /* ---- arguments ---- */
 
-Test(errors, an_argument_that_is_none)
+Test(errors, inputs_and_types_that_are_none)
 {
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_upload: 9 is no data type",
            kiln_upload(s.batch, (kiln_type)9, DIMS(4), memory));
@@ -233,6 +239,10 @@ Test(errors, an_argument_that_is_none)
            kiln_constant(s.batch, KILN_I32, NAN));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_cast: 77 is no data type",
            kiln_cast(s.batch, s.x, (kiln_type)77));
+}
+
+Test(errors, dimensions_that_are_none)
+{
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_reshape: 9 dimensions, and 8 are the most",
            kiln_reshape(s.batch, s.x, NINE));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_reshape: dims is NULL",
@@ -249,6 +259,10 @@ Test(errors, an_argument_that_is_none)
     MISUSE(KILN_INVALID_ARGUMENT,
            "kiln_transpose: axes are no order of the 2 dimensions of shape [4,8]",
            kiln_transpose(s.batch, s.x, (size_t[]){0, 2}));
+}
+
+Test(errors, slices_that_are_none)
+{
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_slice: start is NULL",
            kiln_slice(s.batch, s.x, NULL, I64(1, 1), NULL));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_slice: stop is NULL",
@@ -266,6 +280,10 @@ Test(errors, an_argument_that_is_none)
            "kiln_slice: 9223372036854775807 to -9223372036854775808 by 1 is not within dimension "
            "0, which has 4",
            kiln_slice(s.batch, s.x, I64(INT64_MAX, 0), I64(INT64_MIN, 8), NULL));
+}
+
+Test(errors, axes_that_are_none)
+{
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_sum: axis 2 is not one of the dimensions of shape [4,8]",
            kiln_sum(s.batch, s.x, AXES(2), 0));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_max: axis -3 is not one of the dimensions of shape [4,8]",
@@ -275,6 +293,10 @@ Test(errors, an_argument_that_is_none)
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_sum: axes is NULL", kiln_sum(s.batch, s.x, 2, NULL, 0));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_max: shape [3,0] has no elements to choose from",
            kiln_max(s.batch, imagine_matrix(s.batch, 3, 0), AXES(1), 0));
+}
+
+Test(errors, memory_that_is_none)
+{
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_read: f32[4,8] has 128 bytes, and room for 64 was given",
            status_only(kiln_read(s.batch, s.x, memory, 64)));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_read: data is NULL",
@@ -314,50 +336,7 @@ Test(errors, a_size_beyond_all)
            kiln_argmax(s.batch, tall(&s), 0, NULL, 0));
 }
 
-/* ---- every operation of the tables ---- */
-
-static void expect_null_batch(kiln_tensor result, const char *name)
-{
-    char sentence[80];
-    snprintf(sentence, sizeof sentence, "kiln_%s: batch is NULL", name);
-    cr_expect_eq(result.id, 0);
-    cr_expect_str_eq(kiln_last_error(), sentence);
-}
-
-static void expect_batch_error(kiln_batch *batch, const char *name, const char *rest)
-{
-    char sentence[160];
-    snprintf(sentence, sizeof sentence, "kiln_%s: %s", name, rest);
-    cr_expect_str_eq(kiln_batch_error(batch), sentence);
-    expect_ok(kiln_batch_reset(batch));
-}
-
-#define ARGUMENTS_1 first
-#define ARGUMENTS_2 first, x
-#define ARGUMENTS_3 first, x, x
-#define ARGUMENTS_1N(number) first, 1
-#define ARGUMENTS_1NN(number, other) first, 1, 2
-#define CALL(name, ...) kiln_##name(__VA_ARGS__)
-
-Test(errors, every_elementwise_operation_checks_its_batch_and_handles)
-{
-    kiln_batch *batch = imagined_batch();
-    kiln_tensor x, first;
-#define KILN_OP(name, arity, ...)                                                                  \
-    first = x = imagine_vector(batch, 3);                                                          \
-    if (kiln__elementwise_rows[KILN__OP_##name].types == KILN__SELECTION)                          \
-        first = kiln_isnan(batch, x);                                                              \
-    expect_null_batch(CALL(name, NULL, ARGUMENTS_##arity), #name);                                 \
-    cr_expect_neq(CALL(name, batch, ARGUMENTS_##arity).id, 0);                                     \
-    first = empty;                                                                                 \
-    cr_expect_eq(CALL(name, batch, ARGUMENTS_##arity).id, 0);                                      \
-    expect_batch_error(batch, #name, "operand a " EMPTY);
-#define KILN_OP_INTERNAL(name, ...)
-#include "ops/elementwise.def"
-#undef KILN_OP_INTERNAL
-#undef KILN_OP
-    kiln_batch_release(batch);
-}
+/* ---- normalizations ---- */
 
 Test(errors, normalizations_name_their_call_and_operand)
 {
@@ -382,121 +361,4 @@ Test(errors, normalizations_name_their_call_and_operand)
     MISUSE(KILN_SHAPE_MISMATCH,
            "kiln_rms_norm: operand scale of shape [4,8] does not broadcast to x of shape [8]",
            kiln_rms_norm(s.batch, s.v, s.x, AXES(0), 0));
-}
-
-Test(errors, every_reduction_checks_its_batch_handle_and_axes)
-{
-    kiln_batch *batch = imagined_batch();
-    kiln_tensor x;
-#define KILN_REDUCE(name, ...)                                                                     \
-    x = imagine_vector(batch, 3);                                                                  \
-    expect_null_batch(kiln_##name(NULL, x, 0, NULL, 0), #name);                                    \
-    cr_expect_neq(kiln_##name(batch, x, 0, NULL, 1).id, 0);                                        \
-    cr_expect_eq(kiln_##name(batch, empty, 0, NULL, 0).id, 0);                                     \
-    expect_batch_error(batch, #name, "operand x " EMPTY);                                          \
-    x = imagine_vector(batch, 3);                                                                  \
-    cr_expect_eq(kiln_##name(batch, x, AXES(1), 0).id, 0);                                         \
-    expect_batch_error(batch, #name, "axis 1 is not one of the dimensions of shape [3]");
-#include "ops/reduce.def"
-#undef KILN_REDUCE
-    kiln_batch_release(batch);
-}
-
-/* ---- no batch at all ---- */
-
-Test(errors, every_other_recording_call_without_a_batch)
-{
-    kiln_tensor x = {1};
-    expect_null_batch(kiln_upload(NULL, KILN_F32, 0, NULL, memory), "upload");
-    expect_null_batch(kiln_import(NULL, NULL), "import");
-    expect_null_batch(kiln_constant(NULL, KILN_F32, 1), "constant");
-    expect_null_batch(kiln_scale(NULL, x, 1), "scale");
-    expect_null_batch(kiln_cast(NULL, x, KILN_F32), "cast");
-    expect_null_batch(kiln_reshape(NULL, x, 0, NULL), "reshape");
-    expect_null_batch(kiln_transpose(NULL, x, NULL), "transpose");
-    expect_null_batch(kiln_slice(NULL, x, NULL, NULL, NULL), "slice");
-    expect_null_batch(kiln_broadcast(NULL, x, 0, NULL), "broadcast");
-    expect_null_batch(kiln_matmul(NULL, x, x), "matmul");
-    expect_null_batch(kiln_matmul_transposed(NULL, x, 0, x, 0), "matmul_transposed");
-    expect_null_batch(kiln_dot(NULL, x, x), "dot");
-    expect_null_batch(kiln_lerp(NULL, x, x, x), "lerp");
-    expect_null_batch(kiln_slerp(NULL, x, x, x), "slerp");
-    expect_error(kiln_read(NULL, x, memory, 4), KILN_INVALID_ARGUMENT, "kiln_read: batch is NULL");
-    expect_error(kiln_export(NULL, x, NULL), KILN_INVALID_ARGUMENT, "kiln_export: batch is NULL");
-    expect_error(kiln_rebind_upload(NULL, x, memory), KILN_INVALID_ARGUMENT,
-                 "kiln_rebind_upload: batch is NULL");
-    expect_error(kiln_rebind_read(NULL, x, memory), KILN_INVALID_ARGUMENT,
-                 "kiln_rebind_read: batch is NULL");
-}
-
-Test(errors, every_question_without_an_object)
-{
-    kiln_event *event;
-    kiln_batch_cost cost;
-    char *text;
-    kiln_batch *batch = imagined_batch();
-    expect_error(kiln_batch_execute(NULL), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_execute: batch is NULL");
-    expect_error(kiln_batch_submit(NULL, &event), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_submit: batch is NULL");
-    cr_expect_null(event);
-    expect_error(kiln_batch_reset(NULL), KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
-    expect_error(kiln_batch_get_cost(NULL, &cost), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_get_cost: batch is NULL");
-    expect_error(kiln_batch_get_cost(batch, NULL), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_get_cost: cost is NULL");
-    expect_error(kiln_batch_explain(NULL, &text), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_explain: batch is NULL");
-    expect_error(kiln_batch_explain(batch, NULL), KILN_INVALID_ARGUMENT,
-                 "kiln_batch_explain: text is NULL");
-    expect_error(kiln_tensor_shape(NULL, empty, NULL, NULL, NULL), KILN_INVALID_ARGUMENT,
-                 "kiln_tensor_shape: batch is NULL");
-    expect_error(kiln_tensor_shape(batch, empty, NULL, NULL, NULL), KILN_INVALID_HANDLE,
-                 "kiln_tensor_shape: the tensor is none of this batch");
-    cr_expect_eq(kiln_batch_status(batch), KILN_OK, "a question is not sticky");
-    cr_expect_null(kiln_batch_create(NULL));
-    cr_expect_str_eq(kiln_last_error(), "kiln_batch_create: context is NULL");
-    cr_expect_eq(kiln_batch_status(NULL), KILN_INVALID_ARGUMENT);
-    cr_expect_str_not_empty(kiln_batch_error(NULL));
-    cr_expect_eq(kiln_batch_operation_count(NULL), 0u);
-    cr_expect_eq(kiln_batch_buffer_count(NULL), 0u);
-    kiln_batch_release(batch);
-    kiln_batch_release(NULL);
-    kiln_free(NULL);
-}
-
-/* ---- words ---- */
-
-Test(errors, the_first_error_stays_beside_later_ones_of_the_thread)
-{
-    kiln_batch *batch = imagined_batch(), *second = imagined_batch();
-    kiln_exp(batch, empty);
-    kiln_log(second, empty);
-    cr_expect_str_eq(kiln_batch_error(batch), "kiln_exp: operand a " EMPTY);
-    cr_expect_str_eq(kiln_last_error(), "kiln_log: operand a " EMPTY);
-    kiln_batch_release(batch);
-    kiln_batch_release(second);
-}
-
-Test(errors, every_status_has_a_name_and_a_text)
-{
-#define STATUS(name, value, text)                                                                  \
-    cr_expect_str_eq(kiln_status_name((kiln_status)(value)), #name);                               \
-    cr_expect_str_eq(kiln_status_text(KILN_##name), text);
-    KILN_STATUS_MAP(STATUS)
-    cr_expect_str_eq(kiln_status_name((kiln_status)-99), "UNKNOWN");
-    cr_expect_str_eq(kiln_status_text((kiln_status)99), "not a status of kiln");
-}
-
-Test(errors, a_long_shape_is_cut_not_overrun)
-{
-    size_t most[8] = {0};
-    kiln_batch *batch = imagined_batch();
-    for (size_t i = 1; i < 8; i++)
-        most[i] = SIZE_MAX;
-    kiln_tensor x = imagine(batch, 8, most);
-    cr_expect_eq(kiln_add(batch, x, imagine_vector(batch, 7)).id, 0);
-    expect_error_part(kiln_batch_status(batch), KILN_SHAPE_MISMATCH,
-                      "kiln_add: shapes [0,18446744073709551615,18446744073709551615");
-    kiln_batch_release(batch);
 }

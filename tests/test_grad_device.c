@@ -9,11 +9,6 @@
 
 #define N 301 /* whole vectors and a rest */
 
-static kiln_tensor input(kiln_batch *batch, size_t rank, const size_t *dims)
-{
-    return check_input(batch, KILN_F32, rank, dims, CHECK_POSITIVE);
-}
-
 /* Ask for the gradients of y, summed, by n inputs. */
 static void read_gradients(kiln_batch *batch, kiln_tensor y, size_t n, const kiln_tensor *inputs)
 {
@@ -24,14 +19,15 @@ static void read_gradients(kiln_batch *batch, kiln_tensor y, size_t n, const kil
         check_read(batch, g[i]);
 }
 
-/* Rows whose derivatives are of different kinds; test_grad has them all, without a device. */
+/* Rows whose derivatives are of different kinds; test_grad_operations has them all, without a
+ * device. */
 Test(grad_device, rows)
 {
     static const unsigned rows[] = {KILN__OP_div,     KILN__OP_maximum, KILN__OP_abs,
                                     KILN__OP_relu,    KILN__OP_gelu,    KILN__OP_clamp,
                                     KILN__OP_sigmoid, KILN__OP_swish};
     kiln_batch *batch = check_begin();
-    kiln_tensor x[2] = {input(batch, DIMS(N)), input(batch, DIMS(N))};
+    kiln_tensor x[2] = {check_positive(batch, DIMS(N)), check_positive(batch, DIMS(N))};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         read_gradients(batch, check_elementwise(batch, rows[i], x),
                        kiln__elementwise_rows[rows[i]].tensors, x);
@@ -43,7 +39,7 @@ Test(grad_device, rows)
 Test(grad_device, reductions)
 {
     kiln_batch *batch = check_begin();
-    kiln_tensor x = input(batch, DIMS(7, 45));
+    kiln_tensor x = check_positive(batch, DIMS(7, 45));
     kiln_tensor small = kiln_scale(batch, x, 0.5);
     read_gradients(batch, kiln_max(batch, x, 1, (int[]){1}, 0), 1, &x);
     read_gradients(batch, kiln_product(batch, small, 1, (int[]){0}, 0), 1, &x);
@@ -55,7 +51,8 @@ Test(grad_device, reductions)
 Test(grad_device, movement_and_products)
 {
     kiln_batch *batch = check_begin();
-    kiln_tensor x = input(batch, DIMS(2, 9, 11, 3)), w = input(batch, DIMS(18, 5)), g[2];
+    kiln_tensor x = check_positive(batch, DIMS(2, 9, 11, 3)),
+                w = check_positive(batch, DIMS(18, 5)), g[2];
     kiln_tensor windows = kiln_windows(batch, x, 1, 2, (size_t[]){3, 2}, (size_t[]){2, 1}, NULL);
     kiln_tensor patches = kiln_reshape(batch, windows, DIMS(2 * 4 * 10, 18));
     kiln_tensor y = kiln_relu(batch, kiln_matmul(batch, patches, w));

@@ -4,48 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "support/check.h"
-
-/* 0, 1, 2, ... */
-static kiln_tensor counted(kiln_batch *batch, size_t rank, const size_t *dims)
-{
-    int32_t values[256];
-    size_t count = 1;
-    for (size_t d = 0; d < rank; d++)
-        count *= dims[d];
-    cr_assert_leq(count, 256u);
-    for (size_t i = 0; i < count; i++)
-        values[i] = (int32_t)i;
-    return check_given(batch, KILN_I32, rank, dims, values);
-}
-
-static void expect_shape(kiln_batch *batch, kiln_tensor tensor, size_t rank, const size_t *dims)
-{
-    size_t found_rank, found[KILN_MAX_RANK];
-    expect_ok(kiln_tensor_shape(batch, tensor, NULL, &found_rank, found));
-    cr_assert_eq(found_rank, rank);
-    for (size_t d = 0; d < rank; d++)
-        cr_expect_eq(found[d], dims[d], "dimension %zu is %zu, not %zu", d, found[d], dims[d]);
-}
-
-/* The tensor as it is, and what a kernel reads through it. */
-static void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t count,
-                            const int32_t *wanted)
-{
-    int32_t *copied = check_read(batch, tensor);
-    int32_t *read = check_read(batch, kiln_neg(batch, tensor));
-    check_run(batch);
-    for (size_t i = 0; i < count; i++) {
-        cr_expect_eq(copied[i], wanted[i], "element %zu is %d, not %d", i, copied[i], wanted[i]);
-        cr_expect_eq(read[i], -wanted[i], "element %zu is read as %d, not %d", i, -read[i],
-                     wanted[i]);
-    }
-    check_end(batch);
-}
-
-#define EXPECT_ELEMENTS(batch, tensor, ...)                                                        \
-    expect_elements(batch, tensor, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t),             \
-                    (int32_t[]){__VA_ARGS__})
+#include "support/movement.h"
 
 /* ---- known answers ---- */
 

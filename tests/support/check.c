@@ -174,6 +174,16 @@ kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const si
     return kiln_upload(batch, type, rank, dims, data);
 }
 
+kiln_tensor check_plain(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return check_input(batch, KILN_F32, rank, dims, CHECK_PLAIN);
+}
+
+kiln_tensor check_positive(kiln_batch *batch, size_t rank, const size_t *dims)
+{
+    return check_input(batch, KILN_F32, rank, dims, CHECK_POSITIVE);
+}
+
 kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         const void *data)
 {

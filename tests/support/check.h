@@ -39,6 +39,8 @@ void check_end(kiln_batch *batch);
 /* Inputs: filled, and copied from `data`. */
 kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         enum check_values values);
+kiln_tensor check_plain(kiln_batch *batch, size_t rank, const size_t *dims);    /* of f32 */
+kiln_tensor check_positive(kiln_batch *batch, size_t rank, const size_t *dims); /* of f32 */
 kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         const void *data);
 

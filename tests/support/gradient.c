@@ -132,3 +132,24 @@ kiln_tensor check_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const kil
         memcpy(out, gradients, n * sizeof *out);
     return loss;
 }
+
+void expect_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const kiln_tensor *inputs)
+{
+    check_gradient(batch, y, n, inputs, GRADIENT_TOLERANCE, NULL);
+    check_end(batch);
+}
+
+void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count)
+{
+    kiln_type type;
+    size_t rank, dims[KILN_MAX_RANK], found = 1;
+    expect_ok(kiln_tensor_shape(batch, gradient, &type, &rank, dims));
+    for (size_t d = 0; d < rank; d++)
+        found *= dims[d];
+    cr_expect_eq(type, KILN_F32);
+    cr_expect_eq(found, count);
+    double *values = check_values(batch, gradient);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(values[i], 0);
+    free(values);
+}

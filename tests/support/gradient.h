@@ -14,6 +14,14 @@
 kiln_tensor check_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const kiln_tensor *inputs,
                            double tolerance, kiln_tensor *out);
 
+#define GRADIENT_TOLERANCE 1e-6
+
+/* The same with this tolerance. Ends the batch. */
+void expect_gradient(kiln_batch *batch, kiln_tensor y, size_t n, const kiln_tensor *inputs);
+
+/* A gradient of `count` zeros. */
+void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count);
+
 /* The elements of any tensor of the batch, by the reference; freed with free(). */
 double *check_values(const kiln_batch *batch, kiln_tensor tensor);
 
