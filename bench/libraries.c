@@ -58,6 +58,12 @@ static void record_linear_gelu(kiln_batch *batch, const kiln_tensor *in, kiln_te
     out[0] = kiln_gelu_tanh(batch, kiln_add(batch, kiln_matmul(batch, in[0], in[1]), in[2]));
 }
 
+static void record_conv(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
+{
+    kiln_window_options options = {.size = sizeof options, .before = {1, 1}, .after = {1, 1}};
+    out[0] = kiln_relu(batch, kiln_add(batch, kiln_conv2d(batch, in[0], in[1], &options), in[2]));
+}
+
 static void record_attention(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
 {
     out[0] = kiln_attention(batch, in[0], in[1], in[2], (kiln_tensor){0}, NULL);
@@ -106,6 +112,9 @@ static const struct row {
     {"gelu(x w + b), 384 x 384 x 1536", "linear_gelu", 3,
      {{2, {384, 384}}, {2, {384, 1536}}, {1, {1536}}}, 1, {{2, {384, 1536}}}, record_linear_gelu,
      reference_linear_gelu, 2e-4, true},
+    {"relu(conv 3x3 + b), 8 x 56 x 56 x 32 to 64", "conv", 3,
+     {{4, {8, 56, 56, 32}}, {4, {3, 3, 32, 64}}, {1, {64}}}, 1, {{4, {8, 56, 56, 64}}},
+     record_conv, reference_conv, 1e-4, true},
     {"attention, 8 heads, 512 x 64", "attention", 3,
      {{3, {8, 512, 64}}, {3, {8, 512, 64}}, {3, {8, 512, 64}}}, 1, {{3, {8, 512, 64}}},
      record_attention, reference_attention, 1e-4, true},

@@ -131,6 +131,10 @@ class PyTorch:
         scores = self.torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
         return self.torch.matmul(self.torch.softmax(scores, dim=-1), v)
 
+    def conv(self, x, w, b):
+        images, kernel = x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1)
+        return self.torch.relu(self.F.conv2d(images, kernel, b, padding=1)).permute(0, 2, 3, 1)
+
     def training_step(self, x, labels, *parameters):
         w1, b1, w2, b2 = (p.detach().requires_grad_() for p in parameters)
         hidden = self.torch.relu(self.torch.addmm(b1, x, w1))

@@ -161,6 +161,32 @@ void reference_attention(const struct process_shape *shapes, const float *const 
     free(scores);
 }
 
+/* The row of `x` that element `kh`, `kw` of the window at `place` meets; NULL outside. */
+static const float *window_row(const struct process_shape *x, const float *values, size_t place,
+                               size_t kh, size_t kw)
+{
+    size_t h = x->dims[1], w = x->dims[2], image = place / (h * w);
+    size_t row = place / w % h + kh - 1, column = place % w + kw - 1; /* 1 of padding */
+    return row < h && column < w ? values + ((image * h + row) * w + column) * x->dims[3] : NULL;
+}
+
+/* Inputs: x[n,h,w,c], kernel[3,3,c,o], b[o]; a zero around each image. */
+void reference_conv(const struct process_shape *shapes, const float *const *in, double *out)
+{
+    const struct process_shape *x = &shapes[0];
+    size_t places = x->dims[0] * x->dims[1] * x->dims[2], c = x->dims[3], o = shapes[1].dims[3];
+    for (size_t i = 0; i < places * o; i++)
+        out[i] = in[2][i % o];
+    for (size_t i = 0; i < places * 9 * c; i++) {
+        const float *row = window_row(x, in[0], i / (9 * c), i / (3 * c) % 3, i / c % 3);
+        const float *kernel = in[1] + i % (9 * c) * o;
+        for (size_t j = 0; row && j < o; j++)
+            out[i / (9 * c) * o + j] += (double)row[i % c] * kernel[j];
+    }
+    for (size_t i = 0; i < places * o; i++)
+        out[i] = fmax(out[i], 0);
+}
+
 /* after = before - 0.1 gradient */
 static void descend(size_t count, const float *before, const double *gradient, double *after)
 {

@@ -10,6 +10,6 @@ typedef void reference(const struct process_shape *shapes, const float *const *i
 
 reference reference_chain, reference_sum, reference_row_sums, reference_column_sums,
     reference_transpose, reference_softmax, reference_layer_norm, reference_linear_gelu,
-    reference_attention, reference_training_step;
+    reference_conv, reference_attention, reference_training_step;
 
 #endif
