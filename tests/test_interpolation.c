@@ -20,12 +20,28 @@ static const float *interpolate(kiln_batch *batch, const float *a, const float *
                                         check_given(batch, KILN_F32, DIMS(4), b), t));
 }
 
+struct arc {
+    float a[4], b[4], weight;
+    double y[4];
+};
+
+static void expect_known(size_t count, const struct arc *known, double tolerance)
+{
+    const float *y[16];
+    cr_assert_leq(count, sizeof y / sizeof *y);
+    kiln_batch *batch = check_begin();
+    for (size_t i = 0; i < count; i++)
+        y[i] = interpolate(batch, known[i].a, known[i].b, known[i].weight);
+    run_batch(batch);
+    for (size_t i = 0; i < count; i++)
+        for (size_t d = 0; d < 4; d++)
+            expect_near(y[i][d], known[i].y[d], tolerance, i * 4 + d);
+    check_end(batch);
+}
+
 Test(interpolation, along_known_arcs)
 {
-    static const struct {
-        float a[4], b[4], weight;
-        double y[4];
-    } known[] = {
+    static const struct arc known[] = {
         {{1, 0, 0, 0}, {0, 1, 0, 0}, 0.5f, {0.707106781187, 0.707106781187, 0, 0}},
         {{1, 0, 0, 0}, {0.6f, 0.8f, 0, 0}, 0.25f, {0.973248994261, 0.229752923125, 0, 0}},
         {{0.5f, 0.5f, 0.5f, 0.5f},
@@ -43,26 +59,14 @@ Test(interpolation, along_known_arcs)
          {0.800006115227, 0.600004601321, 0.0039062798013, 0}},
         {{1, 0, 0, 0}, {0, 0, 0, 3}, -0.5f, {0.707106781187, 0, 0, -2.12132034356}},
     };
-    enum { COUNT = sizeof known / sizeof *known };
-    const float *y[COUNT];
-    kiln_batch *batch = check_begin();
-    for (size_t i = 0; i < COUNT; i++)
-        y[i] = interpolate(batch, known[i].a, known[i].b, known[i].weight);
-    run_batch(batch);
-    for (size_t i = 0; i < COUNT; i++)
-        for (size_t d = 0; d < 4; d++)
-            expect_near(y[i][d], known[i].y[d], 1e-6, i * 4 + d);
-    check_end(batch);
+    expect_known(sizeof known / sizeof *known, known, 1e-6);
     check_close();
 }
 
 /* The chord instead: equal and opposite vectors, zero vectors. NaN stays NaN. */
 Test(interpolation, without_an_arc)
 {
-    static const struct {
-        float a[4], b[4], weight;
-        double y[4];
-    } known[] = {
+    static const struct arc known[] = {
         {{0.6f, 0, 0.8f, 0}, {0.6f, 0, 0.8f, 0}, 0.3f, {0.6, 0, 0.8, 0}},
         {{1, 2, 0, 0}, {2, 4, 0, 0}, 0.5f, {1.5, 3, 0, 0}},
         {{1, 0, 0, 0}, {-1, 0, 0, 0}, 0.25f, {0.5, 0, 0, 0}},
@@ -71,16 +75,7 @@ Test(interpolation, without_an_arc)
         {{0, 0, 0, 0}, {0, 0, 0, 0}, 0.5f, {0, 0, 0, 0}},
         {{NAN, 0, 0, 1}, {0, 1, 0, 0}, 0.5f, {NAN, 0.5, 0, 0.5}},
     };
-    enum { COUNT = sizeof known / sizeof *known };
-    const float *y[COUNT];
-    kiln_batch *batch = check_begin();
-    for (size_t i = 0; i < COUNT; i++)
-        y[i] = interpolate(batch, known[i].a, known[i].b, known[i].weight);
-    run_batch(batch);
-    for (size_t i = 0; i < COUNT; i++)
-        for (size_t d = 0; d < 4; d++)
-            expect_near(y[i][d], known[i].y[d], 1e-7, i * 4 + d);
-    check_end(batch);
+    expect_known(sizeof known / sizeof *known, known, 1e-7);
     check_close();
 }
 

@@ -4,7 +4,6 @@
  * way. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "support/movement.h"
 
@@ -111,27 +110,6 @@ Test(ops_gather, moves_nans_as_they_are)
 }
 
 /* ---- against the reference ---- */
-
-/* `count` indices, some of them beyond `extent`. */
-static kiln_tensor random_indices(kiln_batch *batch, kiln_type type, size_t rank,
-                                  const size_t *dims, uint32_t extent)
-{
-    size_t count = 1;
-    for (size_t d = 0; d < rank; d++)
-        count *= dims[d];
-    int32_t *values = malloc((count + 1) * sizeof *values);
-    uint8_t *bytes = malloc(count + 1);
-    cr_assert(values && bytes);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = (int32_t)check_random(extent + 2) - 1;
-        bytes[i] = (uint8_t)check_random(extent + 1);
-    }
-    kiln_tensor indices =
-        check_given(batch, type, rank, dims, type == KILN_U8 ? (void *)bytes : (void *)values);
-    free(values);
-    free(bytes);
-    return indices;
-}
 
 Test(ops_gather, every_axis_and_type)
 {

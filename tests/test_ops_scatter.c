@@ -2,7 +2,6 @@
 /* Scatters: what numpy's add.at() is defined to give, the reference for many shapes, equal
  * bits in every run, and gradients of them and of gathers. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 
 #include "support/gradient.h"
 #include "support/graph.h"
@@ -54,22 +53,6 @@ Test(ops_scatter, empty)
 
 /* ---- against the reference ---- */
 
-static kiln_tensor random_indices(kiln_batch *batch, kiln_type type, size_t count, uint32_t extent)
-{
-    int32_t *values = malloc((count + 1) * sizeof *values);
-    uint8_t *bytes = malloc(count + 1);
-    cr_assert(values && bytes);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = (int32_t)check_random(extent + 2) - 1;
-        bytes[i] = (uint8_t)check_random(extent + 1);
-    }
-    kiln_tensor indices =
-        check_given(batch, type, 1, &count, type == KILN_U8 ? (void *)bytes : (void *)values);
-    free(values);
-    free(bytes);
-    return indices;
-}
-
 Test(ops_scatter, every_axis_and_type)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
@@ -79,7 +62,8 @@ Test(ops_scatter, every_axis_and_type)
         picked[axis] = 71;
         kiln_tensor x = check_input(b, types[i / 3], 3, dims, CHECK_PLAIN);
         kiln_tensor v = check_input(b, types[i / 3], 3, picked, CHECK_PLAIN);
-        kiln_tensor at = random_indices(b, i % 2 ? KILN_U8 : KILN_I32, 71, (uint32_t)dims[axis]);
+        kiln_tensor at =
+            random_indices(b, i % 2 ? KILN_U8 : KILN_I32, DIMS(71), (uint32_t)dims[axis]);
         check_read(b, kiln_scatter_add(b, x, at, v, (int)axis));
         check_read(b,
                    kiln_neg(b, kiln_scatter_add(b, kiln_abs(b, x), at, kiln_neg(b, v), (int)axis)));
@@ -94,7 +78,7 @@ Test(ops_scatter, operands_of_all_kinds)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(40, 40), CHECK_PLAIN);
-    kiln_tensor at = random_indices(b, KILN_I32, 40, 40);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(40), 40);
     kiln_tensor product = kiln_matmul(b, x, x);
     check_read(b, kiln_scatter_add(b, product, at, product, 0));
     check_read(b,
@@ -115,9 +99,9 @@ Test(ops_scatter, embeddings_and_histograms)
 {
     kiln_batch *b = check_begin();
     kiln_tensor v = check_input(b, KILN_F32, DIMS(3000, 256), CHECK_PLAIN);
-    kiln_tensor at = random_indices(b, KILN_I32, 3000, 500);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(3000), 500);
     check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_F32, DIMS(500, 256), 0), at, v, 0));
-    kiln_tensor many = random_indices(b, KILN_I32, 70001, 37);
+    kiln_tensor many = random_indices(b, KILN_I32, DIMS(70001), 37);
     kiln_tensor ones = kiln_fill(b, KILN_I32, DIMS(70001), 1);
     check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_I32, DIMS(37), 0), many, ones, 0));
     check_run(b);
@@ -132,7 +116,7 @@ Test(ops_scatter, chains_run_in_place)
 {
     kiln_batch *b = check_begin();
     kiln_tensor v = check_input(b, KILN_F32, DIMS(30, 64), CHECK_PLAIN);
-    kiln_tensor at = random_indices(b, KILN_I32, 30, 10);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(30), 10);
     kiln_tensor sum = kiln_fill(b, KILN_F32, DIMS(10, 64), 0);
     for (int i = 0; i < 4; i++)
         sum = kiln_scatter_add(b, sum, at, v, 0);

@@ -42,7 +42,9 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
 kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
                               const struct kiln__shape *shape, double value);
 
-/* Check a type and a shape that a call was given. */
+/* Check dimensions, or a type and dimensions, that a call was given. */
+bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
+                      struct kiln__shape *shape);
 bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
                        const size_t *dims, struct kiln__shape *shape);
 

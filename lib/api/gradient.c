@@ -23,7 +23,8 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__SCATTER_ADD] = kiln__adjoint_scatter,
 };
 
-kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node)
+/* NULL where there is none. */
+static kiln__adjoint *adjoint_of(const struct kiln__node *node)
 {
     return node->kind < sizeof adjoints / sizeof *adjoints ? adjoints[node->kind] : NULL;
 }
@@ -121,7 +122,7 @@ static void walk_back(struct kiln__gradient *walk)
             computed |= walk->wanted[node.input[k]];
         if (!computed || !carries_gradient(&node) || !walk->gradient[i].id)
             continue;
-        kiln__adjoint *adjoint = kiln__adjoint_of(&node);
+        kiln__adjoint *adjoint = adjoint_of(&node);
         if (adjoint)
             adjoint(walk, &node, kiln__batch_tensor(batch, i), walk->gradient[i]);
         else

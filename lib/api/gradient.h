@@ -21,9 +21,6 @@ struct kiln__gradient {
 typedef void kiln__adjoint(struct kiln__gradient *walk, const struct kiln__node *node,
                            kiln_tensor y, kiln_tensor g);
 
-/* The table of adjoints, by kind; NULL where there is none. */
-kiln__adjoint *kiln__adjoint_of(const struct kiln__node *node);
-
 /* One per kind that has operands. */
 kiln__adjoint kiln__adjoint_elementwise, kiln__adjoint_cast, kiln__adjoint_reduce;
 kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;

@@ -20,26 +20,12 @@ static bool start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln_
     return true;
 }
 
-static bool check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
-                       struct kiln__shape *shape)
-{
-    if (rank && !dims)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: dims is NULL", call);
-    else if (rank > KILN_MAX_RANK)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
-                   call, rank);
-    else if (!kiln__shape_make(rank, dims, shape))
-        kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
-                   kiln__shape_text(shape).text);
-    return !batch->error.status;
-}
-
 kiln_tensor kiln_reshape(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)
 {
     struct kiln__node node;
     struct kiln__shape shape;
     if (!start(batch, x, __func__, KILN__RESHAPE, 0, &node) ||
-        !check_dims(batch, __func__, rank, dims, &shape))
+        !kiln__check_dims(batch, __func__, rank, dims, &shape))
         return none;
     if (kiln__shape_count(&shape) != kiln__shape_count(&node.shape)) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
@@ -150,7 +136,7 @@ kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const 
     struct kiln__node node;
     struct kiln__shape shape, both;
     if (!start(batch, x, __func__, KILN__VIEW, KILN__BROADCAST, &node) ||
-        !check_dims(batch, __func__, rank, dims, &shape))
+        !kiln__check_dims(batch, __func__, rank, dims, &shape))
         return none;
     struct kiln__shape from = node.shape;
     if (!kiln__shape_broadcast(&from, &shape, &both) || !kiln__shape_equal(&both, &shape)) {
@@ -232,7 +218,7 @@ kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n
         show(&node, axis + n + i, axis + i, size[i], by);
     }
     struct kiln__shape fits;
-    if (!check_dims(batch, __func__, node.shape.rank, node.shape.dims, &fits))
+    if (!kiln__check_dims(batch, __func__, node.shape.rank, node.shape.dims, &fits))
         return none;
     return kiln__batch_record(batch, &node, __func__);
 }

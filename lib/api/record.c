@@ -6,12 +6,10 @@
 
 static const kiln_tensor none = {0};
 
-bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
-                       const size_t *dims, struct kiln__shape *shape)
+bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
+                      struct kiln__shape *shape)
 {
-    if (!kiln__type_row(type))
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
-    else if (rank && !dims)
+    if (rank && !dims)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: dims is NULL", call);
     else if (rank > KILN_MAX_RANK)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
@@ -21,6 +19,15 @@ bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size
                    kiln__shape_text(shape).text);
     else
         return true;
+    return false;
+}
+
+bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
+                       const size_t *dims, struct kiln__shape *shape)
+{
+    if (kiln__type_row(type))
+        return kiln__check_dims(batch, call, rank, dims, shape);
+    kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
     return false;
 }
 

@@ -220,9 +220,3 @@ bool kiln__writer_commit(struct kiln__writer *writer)
     finish(writer);
     return !writer->error;
 }
-
-void kiln__writer_abandon(struct kiln__writer *writer)
-{
-    fail(writer, ECANCELED);
-    finish(writer);
-}

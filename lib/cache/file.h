@@ -37,7 +37,4 @@ void kiln__writer_begin(struct kiln__writer *writer, int folder, const char *nam
 void kiln__writer_add(struct kiln__writer *writer, const void *bytes, size_t length);
 bool kiln__writer_commit(struct kiln__writer *writer);
 
-/* Give up: as a commit that fails. */
-void kiln__writer_abandon(struct kiln__writer *writer);
-
 #endif

@@ -75,6 +75,9 @@ bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned fro
 void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
                            const char *b, const char *c, kiln_type type, unsigned width);
 
+/* An accumulator's start, as a constant expression. */
+const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type accumulator);
+
 /* Store value `value` of `width` elements at `place`, an expression of pointer type. */
 void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
                       unsigned width, const char *place, const char *value);

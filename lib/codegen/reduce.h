@@ -30,10 +30,6 @@ void kiln__emit_result_bases(const struct kiln__emit *emit, const char *indent, 
 /* Declare b<k> for each access that is reduced, at reduced element `r`. */
 void kiln__emit_reduced_bases(const struct kiln__emit *emit, const char *indent, const char *r);
 
-/* Take the value of the reduced step's argument, at position `position`, into accumulator `u`. */
-void kiln__emit_combine(const struct kiln__emit *emit, const char *indent, unsigned u,
-                        unsigned width, const char *position);
-
 /* Take accumulator `from` (any text, with its position text) into `into`; both are scalars. */
 void kiln__emit_merge(const struct kiln__emit *emit, const char *indent, const char *into,
                       const char *into_position, const char *from, const char *from_position);

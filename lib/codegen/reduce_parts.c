@@ -51,19 +51,6 @@ void kiln__emit_reduce_signature(const struct kiln__emit *emit, const char *para
     kiln__emit_updated(emit);
 }
 
-/* The accumulator's start as a constant expression. */
-static const char *identity_text(const struct kiln__emit *emit)
-{
-    static const char *const floating[] = {"0", "1", "-INFINITY", "INFINITY"};
-    static const char *const integer[] = {"0", "1", "INT_MIN", "INT_MAX"};
-    static const char *const byte[] = {"0", "1", "0", "UCHAR_MAX"};
-    const struct kiln__type_row *type = kiln__type_row(kiln__emit_accumulator(emit));
-    enum kiln__identity identity = (enum kiln__identity)kiln__emit_row(emit)->identity;
-    return type->floating     ? floating[identity]
-           : type->bytes == 1 ? byte[identity]
-                              : integer[identity];
-}
-
 void kiln__emit_accumulators(const struct kiln__emit *emit, const char *indent, unsigned first,
                              unsigned count, unsigned width)
 {
@@ -71,7 +58,7 @@ void kiln__emit_accumulators(const struct kiln__emit *emit, const char *indent, 
     struct kiln__type_name position = kiln__emit_type(KILN_I32, width);
     for (unsigned u = first; u < first + count; u++) {
         kiln__text_add(emit->text, "%s%s a%u = (%s)(%s);\n", indent, type.text, u, type.text,
-                       identity_text(emit));
+                       kiln__emit_identity(kiln__emit_row(emit), kiln__emit_accumulator(emit)));
         if (kiln__emit_row(emit)->indexed)
             kiln__text_add(emit->text, "%s%s j%u = (%s)(" KILN__NO_POSITION ");\n", indent,
                            position.text, u, position.text);
@@ -122,8 +109,9 @@ static void emit_choose(const struct kiln__emit *emit, const char *indent, unsig
                        indent, u, u, value, indent, u, u, position, width);
 }
 
-void kiln__emit_combine(const struct kiln__emit *emit, const char *indent, unsigned u,
-                        unsigned width, const char *position)
+/* Take the value of the reduced step's argument, at position `position`, into accumulator `u`. */
+static void emit_combine(const struct kiln__emit *emit, const char *indent, unsigned u,
+                         unsigned width, const char *position)
 {
     const struct kiln__step *reduced = &emit->group->steps.items[emit->group->reduced_step];
     kiln_type type = kiln__emit_accumulator(emit);
@@ -219,7 +207,7 @@ void kiln__emit_element(const struct kiln__emit *emit, const char *indent, unsig
                         unsigned width, const char *at, const char *position)
 {
     kiln__emit_steps(emit, indent, 0, emit->group->reduced_step, width, "b", at);
-    kiln__emit_combine(emit, indent, u, width, position);
+    emit_combine(emit, indent, u, width, position);
 }
 
 void kiln__emit_positions(char *text, size_t size, const char *from, unsigned width)

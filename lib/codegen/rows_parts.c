@@ -128,26 +128,13 @@ void kiln__rows_store(const struct kiln__rows_emit *rows, const char *indent)
 
 /* ---- reductions ---- */
 
-/* The accumulator's start as a constant expression. */
-static const char *identity_of(const struct kiln__rows_emit *rows, size_t i)
-{
-    static const char *const floating[] = {"0", "1", "-INFINITY", "INFINITY"};
-    static const char *const integer[] = {"0", "1", "INT_MIN", "INT_MAX"};
-    static const char *const byte[] = {"0", "1", "0", "UCHAR_MAX"};
-    const struct kiln__type_row *type = kiln__type_row(kiln__rows_type(rows, i));
-    unsigned identity = row_of(rows, i)->identity;
-    return type->floating     ? floating[identity]
-           : type->bytes == 1 ? byte[identity]
-                              : integer[identity];
-}
-
 void kiln__rows_totals(const struct kiln__rows_emit *rows, const char *indent)
 {
     for (size_t i = 0; i < rows->emit->group->steps.count; i++)
         if (kiln__rows_reduces(rows, i))
             kiln__text_add(rows->emit->text, "%s%s t%zu = %s;\n", indent,
                            kiln__type_row(kiln__rows_type(rows, i))->device, i,
-                           identity_of(rows, i));
+                           kiln__emit_identity(row_of(rows, i), kiln__rows_type(rows, i)));
 }
 
 void kiln__rows_accumulators(const struct kiln__rows_emit *rows, const char *indent,
@@ -160,7 +147,8 @@ void kiln__rows_accumulators(const struct kiln__rows_emit *rows, const char *ind
             kiln__emit_type(kiln__rows_type(rows, i), rows->emit->form->vector);
         for (unsigned u = 0; u < unroll; u++)
             kiln__text_add(rows->emit->text, "%s%s a%zu_%u = (%s)(%s);\n", indent, type.text, i, u,
-                           type.text, identity_of(rows, i));
+                           type.text,
+                           kiln__emit_identity(row_of(rows, i), kiln__rows_type(rows, i)));
     }
 }
 

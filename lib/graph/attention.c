@@ -31,7 +31,8 @@ struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph
     return size;
 }
 
-size_t kiln__attention_reach(const struct kiln__node *node, size_t row, size_t n)
+/* How many keys row `row` sees by its position: all, or with a causal node those up to it. */
+static size_t reach_of(const struct kiln__node *node, size_t row, size_t n)
 {
     int64_t reach = node->attention.diagonal;
     if (!node->attention.causal)
@@ -42,7 +43,8 @@ size_t kiln__attention_reach(const struct kiln__node *node, size_t row, size_t n
     return reach < 0 ? 0 : (uint64_t)reach < n ? (size_t)reach : n;
 }
 
-double kiln__attention_mask(kiln_type type, double value)
+/* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
+static double mask_value(kiln_type type, double value)
 {
     return type != KILN_U8 ? value : value != 0 ? 0 : -INFINITY;
 }
@@ -122,8 +124,8 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
 /* The score of key j: -INFINITY if the row does not see it. */
 static double score_of(const struct row *row, size_t j)
 {
-    double sum = 0, bias = row->mask ? kiln__attention_mask(row->mask_type, row->mask[j]) : 0;
-    if (bias == -INFINITY || j >= kiln__attention_reach(row->node, row->number, row->size.n))
+    double sum = 0, bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
+    if (bias == -INFINITY || j >= reach_of(row->node, row->number, row->size.n))
         return -INFINITY;
     for (size_t c = 0; c < row->size.d; c++)
         sum += row->q[c] * row->k[j * row->size.d + c];
@@ -181,7 +183,7 @@ static double score_error(const struct row *row, size_t j, double score, double 
         carried += row->q_error[c] * (fabs(k[c]) + k_error[c]) + fabs(row->q[c]) * k_error[c];
     }
     double scale = fabs(row->node->attention.scale);
-    double bias = row->mask ? kiln__attention_mask(row->mask_type, row->mask[j]) : 0;
+    double bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
     double error =
         scale * (kiln__bound_gamma((double)row->size.d + 3) * (magnitude + carried) + carried);
     error += row->mask ? row->mask_error[j] : 0;

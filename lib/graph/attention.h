@@ -22,12 +22,6 @@ struct kiln__attention_size {
 struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph,
                                                  const struct kiln__node *node);
 
-/* How many keys row `row` sees by its position: all, or with a causal node those up to it. */
-size_t kiln__attention_reach(const struct kiln__node *node, size_t row, size_t n);
-
-/* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
-double kiln__attention_mask(kiln_type type, double value);
-
 /* What is wrong with the node, or NULL. */
 const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node);
 

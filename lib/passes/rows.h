@@ -9,7 +9,6 @@
 #include "passes/fuse.h"
 
 #define KILN__MOST_ROWS_STEPS 192
-#define KILN__MOST_PHASES 16
 
 /* What the steps of a rows group are, by their number. */
 struct kiln__rows {

@@ -99,9 +99,9 @@ bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group 
     return any;
 }
 
-bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
-                         const struct kiln__space *space, struct kiln__launch *launch,
-                         size_t access)
+static bool launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
+                          const struct kiln__space *space, struct kiln__launch *launch,
+                          size_t access)
 {
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t slot = plan->slot_of[from->node];
@@ -119,6 +119,16 @@ bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group
             done && kiln__launch_index(launch, from->jump) &&
             kiln__launch_i32(launch, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
     return done;
+}
+
+bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__launch *launch,
+                           size_t first)
+{
+    for (size_t i = first; i < group->accesses.count; i++)
+        if (!launch_access(plan, group, space, launch, i))
+            return false;
+    return true;
 }
 
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,

@@ -30,11 +30,11 @@ void kiln__launch_line(const struct kiln__traits *traits, size_t items,
 bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
                         struct kiln__form *form);
 
-/* Memory (that of a store is not named again), offset and strides of one access: the strides that
- * its form leaves open; of a gather also the stride and extent of its axis. */
-bool kiln__launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
-                         const struct kiln__space *space, struct kiln__launch *launch,
-                         size_t access);
+/* Memory (that of a store is not named again), offset and strides of each access from `first` on:
+ * the strides that its form leaves open; of a gather also the stride and extent of its axis. */
+bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__launch *launch,
+                           size_t first);
 
 /* Memory and offset of every store, strides of a placed one. */
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,

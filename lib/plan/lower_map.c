@@ -138,9 +138,8 @@ bool kiln__lower_map(struct kiln__plan *plan, uint32_t index)
     done = done && (!launch.form.streams || kiln__launch_i32(&launch, stream));
     for (uint32_t d = launch.form.across ? 0 : 1; d < space.rank; d++)
         done = done && kiln__launch_index(&launch, (int64_t)space.dims[d]);
-    for (size_t i = 0; i < group->accesses.count; i++)
-        done = done && kiln__launch_access(plan, group, &space, &launch, i);
-    done = done && kiln__launch_stores(plan, group, &space, &launch);
-    done = done && kiln__launch_scalars(group, &launch);
+    done = done && kiln__launch_accesses(plan, group, &space, &launch, 0) &&
+           kiln__launch_stores(plan, group, &space, &launch) &&
+           kiln__launch_scalars(group, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }

@@ -165,10 +165,8 @@ bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__pro
     bool done = KILN__LAUNCH_INDICES(launch, product->m, product->n);
     for (uint32_t d = 1; d < space.kept; d++)
         done = done && kiln__launch_index(launch, (int64_t)space.dims[d]);
-    for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
-        done = done && kiln__launch_access(plan, group, &space, launch, i);
-    done = done && kiln__launch_stores(plan, group, &space, launch);
-    return done && kiln__launch_scalars(group, launch);
+    return done && kiln__launch_accesses(plan, group, &space, launch, KILN__OPERANDS) &&
+           kiln__launch_stores(plan, group, &space, launch) && kiln__launch_scalars(group, launch);
 }
 
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)

@@ -166,9 +166,8 @@ static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct ki
     for (uint32_t d = 1; d < space->rank; d++)
         if (d != space->kept)
             done = done && kiln__launch_index(&launch, (int64_t)space->dims[d]);
-    for (size_t i = 0; i < group->accesses.count; i++)
-        done = done && kiln__launch_access(plan, group, space, &launch, i);
-    done = done && add_partials(group, cut, &launch);
+    done = done && kiln__launch_accesses(plan, group, space, &launch, 0) &&
+           add_partials(group, cut, &launch);
     if (stage != KILN__STAGE_PARTIAL)
         done = done && kiln__launch_stores(plan, group, space, &launch);
     done = done && kiln__launch_scalars(group, &launch);

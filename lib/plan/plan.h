@@ -84,6 +84,4 @@ typedef bool kiln__lower(struct kiln__plan *plan, uint32_t group);
 kiln__lower kiln__lower_map, kiln__lower_reduce, kiln__lower_rows, kiln__lower_matmul,
     kiln__lower_attention, kiln__lower_scan, kiln__lower_scatter;
 
-void kiln__plan_dump(const struct kiln__plan *plan, struct kiln__text *text);
-
 #endif

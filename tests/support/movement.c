@@ -2,6 +2,7 @@
 #include "movement.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 kiln_tensor numbers(kiln_batch *batch, size_t rank, const size_t *dims, const int32_t *values)
 {
@@ -23,6 +24,26 @@ kiln_tensor counted_from(kiln_batch *batch, int32_t first, size_t rank, const si
 kiln_tensor counted(kiln_batch *batch, size_t rank, const size_t *dims)
 {
     return counted_from(batch, 0, rank, dims);
+}
+
+kiln_tensor random_indices(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                           uint32_t extent)
+{
+    size_t count = 1;
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    int32_t *values = malloc((count + 1) * sizeof *values);
+    uint8_t *bytes = malloc(count + 1);
+    cr_assert(values && bytes);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (int32_t)check_random(extent + 2) - 1;
+        bytes[i] = (uint8_t)check_random(extent + 1);
+    }
+    kiln_tensor indices =
+        check_given(batch, type, rank, dims, type == KILN_U8 ? (void *)bytes : (void *)values);
+    free(values);
+    free(bytes);
+    return indices;
 }
 
 void expect_shape(kiln_batch *batch, kiln_tensor tensor, size_t rank, const size_t *dims)

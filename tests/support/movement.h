@@ -12,6 +12,10 @@ kiln_tensor numbers(kiln_batch *batch, size_t rank, const size_t *dims, const in
 kiln_tensor counted(kiln_batch *batch, size_t rank, const size_t *dims);
 kiln_tensor counted_from(kiln_batch *batch, int32_t first, size_t rank, const size_t *dims);
 
+/* Indices of i32 or u8 below `extent`; some are beyond. */
+kiln_tensor random_indices(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                           uint32_t extent);
+
 void expect_shape(kiln_batch *batch, kiln_tensor tensor, size_t rank, const size_t *dims);
 
 /* The elements of the tensor as it is, and as a kernel reads them. Ends the batch. */
