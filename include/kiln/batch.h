@@ -74,6 +74,9 @@ KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data
  *  by this very batch: imports see its content before the run. An elementwise update of it then
  *  happens in place, without further memory, unless something still needs the old content later;
  *  else the result is copied there at the end of the run.
+ *  A run that fails may have left its result in some of the batch's buffers and not in others, and
+ *  in a buffer whose result several kernels put together, in parts of it. The rest is as it was
+ *  before. What must survive that is to be copied first.
  *  Owner: the batch holds the buffer. Threads: one at a time.
  *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH. */
 KILN_API kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer);
@@ -95,7 +98,7 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  same operations run on the inputs' content of that moment.
  *  Threads: one at a time. Errors: the batch's first error, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
  *  DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
- * not sticky: the batch may be run again. */
+ *  not sticky: the batch may be run again, but see kiln_export() about buffers that it updates. */
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
 
 /** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with

@@ -39,7 +39,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_read(kiln_buffer *buffer, size_
 /** Map the whole buffer into host memory for reading and writing, after all work submitted so
  *  far. No batch may use the buffer until it is unmapped.
  *  Owner: the buffer; the pointer is valid until kiln_buffer_unmap(). Threads: any.
- *  Errors: WRONG_STATE if mapped already, DEVICE_ERROR, FORKED; *data is NULL. */
+ *  Errors: INVALID_ARGUMENT (NULL, a buffer without elements), WRONG_STATE if mapped already,
+ *  DEVICE_ERROR, FORKED; *data is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data);
 
 /** End a mapping: what was written is seen by later batches.

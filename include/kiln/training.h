@@ -5,7 +5,11 @@
  *
  *  A training step is one batch: import the parameters, compute the loss, its gradients, and let
  *  kiln_optimizer_step() update the parameters in their buffers. The same batch is executed again
- *  for each step, with new data in its uploads; nothing is planned or compiled again. */
+ *  for each step, with new data in its uploads; nothing is planned or compiled again.
+ *
+ *  A step that fails may have updated some parameters, and what the optimiser remembers of them,
+ *  and not others; each element holds its old value or its new one. To go on exactly, write back
+ *  copies of the parameters and of kiln_optimizer_state(). */
 #ifndef KILN_TRAINING_H
 #define KILN_TRAINING_H
 

@@ -3,6 +3,10 @@
  * device. Each time an error has to come back with a sentence, or the right result; what was
  * allocated has to be freed; and the context has to run the next batch.
  *
+ *     allocations               each one, a sample in the large parts
+ *     allocations long          each one everywhere, once and for good
+ *     allocations [long] PART   one part
+ *
  * The linker sends the allocations of kiln's own code here (--wrap), those of the driver not. */
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,10 +19,11 @@
 #include "../support/cache.h"
 #include "opencl_work.h"
 
-enum { PATIENCE_S = 60, NOT_RUN = 77 };
+enum { PATIENCE_S = 60, PATIENCE_COLD_S = 600, NOT_RUN = 77 };
 
 static atomic_ulong made, limit; /* limit 0: none fails */
 static atomic_bool for_good, hit;
+static bool is_long;
 static atomic_long held; /* blocks */
 
 static const int deadly[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGALRM};
@@ -144,14 +149,22 @@ static void give_name(int number)
         raise(number);
 }
 
+static bool is_asked_for(const struct work *work, int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[argc - 1] : "long";
+    return !strcmp(name, "long") ? !work->slow : !strcmp(name, work->name);
+}
+
 static void run_work(const struct work *work)
 {
     char folder[300];
     snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->cold ? "cold" : "warm");
     current = work->name;
-    alarm(PATIENCE_S);
+    alarm(PATIENCE_COLD_S); /* every kernel is compiled */
     run_case(work, folder, 0);
-    for (unsigned long number = 1; run_case(work, folder, number); number++)
+    alarm(PATIENCE_S);
+    for (unsigned long number = 1; run_case(work, folder, number);
+         number = work_next(work, number, is_long))
         alarm(PATIENCE_S);
 }
 
@@ -170,10 +183,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         signal(deadly[i], give_name);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    is_long = campaign_is_long(argc, argv);
     for (int i = 0; i < work_count; i++)
-        for (int mode = 0; mode < (campaign_is_long(argc, argv) ? 2 : 1); mode++) {
+        for (int mode = 0; mode < (is_long ? 2 : 1); mode++) {
             for_good = mode;
-            if (!works[i].slow)
+            if (is_asked_for(&works[i], argc, argv))
                 run_work(&works[i]);
         }
     printf("%d allocations failed: %d errors returned, %d right results without them; %d wrong "

@@ -212,7 +212,7 @@ static void run_work(void)
     char folder[300];
     snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->cold ? "cold" : "warm");
     warm_up(work, folder);
-    for (bool hit = true; hit; shared->call++) {
+    for (bool hit = true; hit; shared->call = work_next(work, shared->call, is_long)) {
         struct trial trial = {
             .work = work, .folder = folder, .returns = ways[shared->way].where == KILN_LAYER_AFTER};
         alarm(work->slow ? PATIENCE_SLOW_S : PATIENCE_S);

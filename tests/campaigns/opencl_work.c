@@ -8,8 +8,9 @@
 #include <kiln/opencl.h>
 
 #include "api/context.h"
+#include "training_work.h"
 
-enum { M = 4, K = 8, N = 4 };
+enum { M = 4, K = WORK_BUFFER_ROWS, N = WORK_BUFFER_COLUMNS };
 
 /* Small whole numbers: every result is exact. They stay where they are, because a run whose end
  * could not be awaited may still write. */
@@ -27,7 +28,7 @@ static void fill(float *values, size_t count, unsigned seed)
 
 /* ---- judging ---- */
 
-static bool good(struct trial *trial, kiln_status status)
+bool trial_good(struct trial *trial, kiln_status status)
 {
     if (!status)
         return true;
@@ -37,30 +38,29 @@ static bool good(struct trial *trial, kiln_status status)
     return false;
 }
 
-/* What a call that failed hands out is NULL; `object` is where that is. */
-static bool made(struct trial *trial, kiln_status status, const void *object)
+bool trial_made(struct trial *trial, kiln_status status, const void *object)
 {
     void *handed;
-    bool is_good = good(trial, status);
+    bool is_good = trial_good(trial, status);
     memcpy(&handed, object, sizeof handed);
     trial->speechless |= is_good != (handed != NULL);
     return is_good && handed;
 }
 
-static kiln_batch *begin_batch(struct trial *trial, kiln_context *context)
+kiln_batch *trial_begin(struct trial *trial, kiln_context *context)
 {
     kiln_batch *batch = kiln_batch_create(context);
     if (!batch)
-        good(trial, KILN_OUT_OF_HOST_MEMORY);
+        trial_good(trial, KILN_OUT_OF_HOST_MEMORY);
     return batch;
 }
 
-static bool recorded(struct trial *trial, const kiln_batch *batch)
+bool trial_recorded(struct trial *trial, const kiln_batch *batch)
 {
-    return batch && good(trial, kiln_batch_status(batch));
+    return batch && trial_good(trial, kiln_batch_status(batch));
 }
 
-static void expect(struct trial *trial, bool right)
+void trial_expect(struct trial *trial, bool right)
 {
     trial->wrong |= !right;
 }
@@ -84,7 +84,7 @@ struct mixed {
 static kiln_batch *record_mixed(struct trial *trial, struct mixed *mixed)
 {
     static const int axis = 1;
-    kiln_batch *batch = begin_batch(trial, trial->context);
+    kiln_batch *batch = trial_begin(trial, trial->context);
     if (!batch)
         return NULL;
     mixed->x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, x);
@@ -129,18 +129,18 @@ static bool export_fits(void)
 static void run_mixed(struct trial *trial, kiln_batch *batch, const float *from, const float *to)
 {
     clear_results();
-    if (!good(trial, kiln_batch_execute(batch)))
+    if (!trial_good(trial, kiln_batch_execute(batch)))
         return;
-    expect(trial, mixed_fits(from, to));
-    if (good(trial, kiln_buffer_read(trial->buffers[1], 0, doubled, sizeof doubled)))
-        expect(trial, export_fits());
+    trial_expect(trial, mixed_fits(from, to));
+    if (trial_good(trial, kiln_buffer_read(trial->buffers[1], 0, doubled, sizeof doubled)))
+        trial_expect(trial, export_fits());
 }
 
 static void act_mixed(struct trial *trial)
 {
     struct mixed mixed;
     kiln_batch *batch = record_mixed(trial, &mixed);
-    if (recorded(trial, batch))
+    if (trial_recorded(trial, batch))
         run_mixed(trial, batch, x, y);
     kiln_batch_release(batch);
 }
@@ -149,15 +149,15 @@ static void act_mixed(struct trial *trial)
 
 static void act_map(struct trial *trial)
 {
-    kiln_batch *batch = begin_batch(trial, trial->context);
+    kiln_batch *batch = trial_begin(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * N}, x);
     kiln_read(batch, kiln_relu(batch, values), y, sizeof y);
     clear_results();
-    if (recorded(trial, batch) && good(trial, kiln_batch_execute(batch)))
+    if (trial_recorded(trial, batch) && trial_good(trial, kiln_batch_execute(batch)))
         for (int i = 0; i < M * N; i++)
-            expect(trial, y[i] == relu(x[i]));
+            trial_expect(trial, y[i] == relu(x[i]));
     kiln_batch_release(batch);
-    good(trial, kiln_context_sync_cache(trial->context));
+    trial_good(trial, kiln_context_sync_cache(trial->context));
 }
 
 /* ---- the same batch again, and with other memory ---- */
@@ -176,10 +176,10 @@ static void run_elsewhere(struct trial *trial)
     struct kiln__pool *pool = trial->context->runtime.pool;
     kiln_batch_cost cost = {0};
     cl_mem taken = NULL;
-    if (!good(trial, kiln_batch_get_cost(trial->batch, &cost)) || !cost.peak_bytes)
+    if (!trial_good(trial, kiln_batch_get_cost(trial->batch, &cost)) || !cost.peak_bytes)
         return;
     for (int i = 0; i < 3; i++) {
-        good(trial, kiln__pool_take(pool, cost.peak_bytes, &taken, NULL));
+        trial_good(trial, kiln__pool_take(pool, cost.peak_bytes, &taken, NULL));
         run_mixed(trial, trial->batch, x, y);
         kiln__pool_give(pool, taken);
     }
@@ -190,11 +190,11 @@ static void act_again(struct trial *trial)
     kiln_batch *batch = trial->batch;
     run_elsewhere(trial);
     run_mixed(trial, batch, x, y);
-    good(trial, kiln_rebind_upload(batch, kept.x, other_x));
-    good(trial, kiln_rebind_read(batch, kept.y, other_y));
+    trial_good(trial, kiln_rebind_upload(batch, kept.x, other_x));
+    trial_good(trial, kiln_rebind_read(batch, kept.y, other_y));
     run_mixed(trial, batch, other_x, other_y);
-    good(trial, kiln_rebind_upload(batch, kept.x, x));
-    good(trial, kiln_rebind_read(batch, kept.y, y));
+    trial_good(trial, kiln_rebind_upload(batch, kept.x, x));
+    trial_good(trial, kiln_rebind_read(batch, kept.y, y));
     run_mixed(trial, batch, x, y);
 }
 
@@ -202,18 +202,18 @@ static void act_again(struct trial *trial)
 
 static void act_detached(struct trial *trial)
 {
-    kiln_batch *batch = begin_batch(trial, trial->context);
+    kiln_batch *batch = trial_begin(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * K}, place);
     kiln_tensor few = kiln_slice(batch, values, (int64_t[]){0}, (int64_t[]){M * N}, NULL);
     kiln_read(batch, kiln_neg(batch, values), place, sizeof place); /* over its own operand */
     kiln_read(batch, kiln_relu(batch, few), crooked + 1, sizeof y);
     memcpy(place, x, sizeof place);
-    if (recorded(trial, batch) && good(trial, kiln_batch_execute(batch))) {
+    if (trial_recorded(trial, batch) && trial_good(trial, kiln_batch_execute(batch))) {
         memcpy(y, crooked + 1, sizeof y);
         for (int i = 0; i < M * K; i++)
-            expect(trial, place[i] == -x[i]);
+            trial_expect(trial, place[i] == -x[i]);
         for (int i = 0; i < M * N; i++)
-            expect(trial, y[i] == relu(x[i]));
+            trial_expect(trial, y[i] == relu(x[i]));
     }
     kiln_batch_release(batch);
 }
@@ -222,11 +222,11 @@ static void act_detached(struct trial *trial)
 
 static void act_empty(struct trial *trial)
 {
-    kiln_batch *batch = begin_batch(trial, trial->context);
-    good(trial, kiln_batch_execute(batch));
-    good(trial, kiln_batch_reset(batch));
+    kiln_batch *batch = trial_begin(trial, trial->context);
+    trial_good(trial, kiln_batch_execute(batch));
+    trial_good(trial, kiln_batch_reset(batch));
     kiln_batch_release(batch);
-    good(trial, kiln_context_finish(trial->context));
+    trial_good(trial, kiln_context_finish(trial->context));
 }
 
 /* ---- buffers ---- */
@@ -236,18 +236,18 @@ static void act_buffers(struct trial *trial)
     kiln_buffer *buffer = NULL;
     void *mapping = NULL;
     size_t dims[] = {M * N};
-    if (!made(trial, kiln_buffer_create(trial->context, KILN_F32, 1, dims, &buffer), &buffer))
+    if (!trial_made(trial, kiln_buffer_create(trial->context, KILN_F32, 1, dims, &buffer), &buffer))
         return;
-    bool holds = good(trial, kiln_buffer_write(buffer, 0, x, sizeof y));
+    bool holds = trial_good(trial, kiln_buffer_write(buffer, 0, x, sizeof y));
     clear_results();
-    if (good(trial, kiln_buffer_read(buffer, 0, y, sizeof y)) && holds)
-        expect(trial, matches(y, x, M * N));
-    if (made(trial, kiln_buffer_map(buffer, &mapping), &mapping)) {
-        expect(trial, !holds || matches(mapping, x, M * N));
+    if (trial_good(trial, kiln_buffer_read(buffer, 0, y, sizeof y)) && holds)
+        trial_expect(trial, matches(y, x, M * N));
+    if (trial_made(trial, kiln_buffer_map(buffer, &mapping), &mapping)) {
+        trial_expect(trial, !holds || matches(mapping, x, M * N));
         memcpy(mapping, other_x, sizeof y);
-        if (good(trial, kiln_buffer_unmap(buffer)) &&
-            good(trial, kiln_buffer_read(buffer, 0, y, sizeof y)))
-            expect(trial, matches(y, other_x, M * N));
+        if (trial_good(trial, kiln_buffer_unmap(buffer)) &&
+            trial_good(trial, kiln_buffer_read(buffer, 0, y, sizeof y)))
+            trial_expect(trial, matches(y, other_x, M * N));
     }
     kiln_buffer_release(buffer); /* perhaps while mapped */
 }
@@ -259,18 +259,18 @@ static void act_create(struct trial *trial)
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     kiln_context *context;
     options.cache = KILN_CACHE_OFF;
-    if (made(trial, kiln_context_create(&options, &context), &context))
-        good(trial, kiln_context_finish(context));
+    if (trial_made(trial, kiln_context_create(&options, &context), &context))
+        trial_good(trial, kiln_context_finish(context));
     kiln_context_release(context);
 }
 
 static void use_foreign(struct trial *trial, kiln_context *context, kiln_buffer *buffer)
 {
-    kiln_batch *batch = begin_batch(trial, context);
+    kiln_batch *batch = trial_begin(trial, context);
     kiln_read(batch, kiln_import(batch, buffer), doubled, sizeof doubled);
     clear_results();
-    if (recorded(trial, batch) && good(trial, kiln_batch_execute(batch)))
-        expect(trial, matches(doubled, weights, K * N));
+    if (trial_recorded(trial, batch) && trial_good(trial, kiln_batch_execute(batch)))
+        trial_expect(trial, matches(doubled, weights, K * N));
     kiln_batch_release(batch);
 }
 
@@ -283,13 +283,13 @@ static void act_interop(struct trial *trial)
     kiln_context *context;
     kiln_buffer *buffer = NULL;
     size_t dims[] = {K, N};
-    good(trial, kiln_context_cl(trial->context, &cl, &device, &queue));
-    if (!made(trial, kiln_context_create_cl(cl, device, queue, NULL, &context), &context))
+    trial_good(trial, kiln_context_cl(trial->context, &cl, &device, &queue));
+    if (!trial_made(trial, kiln_context_create_cl(cl, device, queue, NULL, &context), &context))
         return;
-    if (made(trial,
-             kiln_buffer_create_cl(context, kiln_buffer_cl(trial->buffers[0]), KILN_F32, 2, dims,
-                                   &buffer),
-             &buffer))
+    if (trial_made(trial,
+                   kiln_buffer_create_cl(context, kiln_buffer_cl(trial->buffers[0]), KILN_F32, 2,
+                                         dims, &buffer),
+                   &buffer))
         use_foreign(trial, context, buffer);
     kiln_buffer_release(buffer);
     kiln_context_release(context);
@@ -308,17 +308,18 @@ static void act_events(struct trial *trial)
     kiln_event *event = NULL;
     kiln_batch *batch = record_mixed(trial, &mixed);
     clear_results();
-    if (recorded(trial, batch) && made(trial, kiln_batch_submit(batch, &event), &event)) {
+    if (trial_recorded(trial, batch) &&
+        trial_made(trial, kiln_batch_submit(batch, &event), &event)) {
         kiln_status state = kiln_event_poll(event);
         if (state != KILN_NOT_READY)
-            good(trial, state);
+            trial_good(trial, state);
         if (!trial->returns) /* nobody can take back a callback that was registered */
-            good(trial, kiln_event_notify(event, noted, NULL));
-        if (good(trial, kiln_event_wait(event)))
-            expect(trial, mixed_fits(x, y));
+            trial_good(trial, kiln_event_notify(event, noted, NULL));
+        if (trial_good(trial, kiln_event_wait(event)))
+            trial_expect(trial, mixed_fits(x, y));
         kiln_event_release(event);
     }
-    good(trial, kiln_batch_reset(batch));
+    trial_good(trial, kiln_batch_reset(batch));
     kiln_batch_release(batch);
 }
 
@@ -330,10 +331,10 @@ static void act_ask(struct trial *trial)
     kiln_batch_cost cost;
     char *text = NULL;
     kiln_batch *batch = record_mixed(trial, &mixed);
-    if (good(trial, kiln_batch_get_cost(batch, &cost)))
-        expect(trial, cost.launches > 0);
-    if (made(trial, kiln_batch_explain(batch, &text), &text))
-        expect(trial, strlen(text) > 100);
+    if (trial_good(trial, kiln_batch_get_cost(batch, &cost)))
+        trial_expect(trial, cost.launches > 0);
+    if (trial_made(trial, kiln_batch_explain(batch, &text), &text))
+        trial_expect(trial, strlen(text) > 100);
     kiln_free(text);
     kiln_batch_release(batch);
 }
@@ -342,10 +343,10 @@ static void act_devices(struct trial *trial)
 {
     size_t count = 0, index = 0;
     kiln_device_info info;
-    good(trial, kiln_device_count(&count));
-    if (good(trial, kiln_device_find(NULL, &index)) &&
-        good(trial, kiln_device_describe(index, &info)))
-        expect(trial, *info.name && info.compute_units && info.memory);
+    trial_good(trial, kiln_device_count(&count));
+    if (trial_good(trial, kiln_device_find(NULL, &index)) &&
+        trial_good(trial, kiln_device_describe(index, &info)))
+        trial_expect(trial, *info.name && info.compute_units && info.memory);
 }
 
 /* ---- releases ---- */
@@ -355,16 +356,16 @@ static void prepare_release(struct trial *trial)
     struct mixed mixed;
     void *mapping;
     trial->batch = record_mixed(trial, &mixed);
-    made(trial, kiln_batch_submit(trial->batch, &trial->event), &trial->event);
-    made(trial, kiln_buffer_map(trial->buffers[0], &mapping), &mapping);
+    trial_made(trial, kiln_batch_submit(trial->batch, &trial->event), &trial->event);
+    trial_made(trial, kiln_buffer_map(trial->buffers[0], &mapping), &mapping);
 }
 
 static void prepare_store(struct trial *trial)
 {
-    kiln_batch *batch = begin_batch(trial, trial->context);
+    kiln_batch *batch = trial_begin(trial, trial->context);
     kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){M * N}, x);
     kiln_read(batch, kiln_relu(batch, values), y, sizeof y);
-    good(trial, kiln_batch_execute(batch));
+    trial_good(trial, kiln_batch_execute(batch));
     kiln_batch_release(batch);
 }
 
@@ -379,7 +380,7 @@ void work_begin(struct trial *trial)
     fill(weights, K * N, 3);
     fill(bias, N, 4);
     if (trial->work->cold)
-        good(trial, kiln_cache_prune(trial->folder, 0, NULL));
+        trial_good(trial, kiln_cache_prune(trial->folder, 0, NULL));
     if (trial->work->no_device)
         return;
     options.cache_dir = trial->folder;
@@ -387,17 +388,28 @@ void work_begin(struct trial *trial)
     options.validate = trial->work->validate;
     options.matmul = trial->work->slow ? "clblast" : NULL;
     setenv("KILN_HOST_MEMORY", trial->work->host_memory, 1);
-    if (!good(trial, kiln_context_create(&options, &trial->context)))
+    if (!trial_good(trial, kiln_context_create(&options, &trial->context)))
         return;
     for (int i = 0; i < 2; i++)
-        good(trial, kiln_buffer_create(trial->context, KILN_F32, 2, dims, &trial->buffers[i]));
-    good(trial, kiln_buffer_write(trial->buffers[0], 0, weights, sizeof weights));
+        trial_good(trial,
+                   kiln_buffer_create(trial->context, KILN_F32, 2, dims, &trial->buffers[i]));
+    trial_good(trial, kiln_buffer_write(trial->buffers[0], 0, weights, sizeof weights));
     if (trial->work->prepare)
         trial->work->prepare(trial);
 }
 
+/* Early ones each: what is small is soon over. */
+unsigned long work_next(const struct work *work, unsigned long number, bool is_long)
+{
+    return number + (is_long || number < work->stride || !work->stride ? 1 : work->stride);
+}
+
 void work_verify(struct trial *trial)
 {
+    if (trial->work->inspect) {
+        trial->work->inspect(trial);
+        trial_good(trial, kiln_buffer_write(trial->buffers[0], 0, weights, sizeof weights));
+    }
     if (trial->batch)
         act_again(trial);
     if (trial->context && trial->work->cold)
@@ -418,6 +430,9 @@ void work_end(struct trial *trial)
     trial->buffers[0] = trial->buffers[1] = NULL;
     trial->context = NULL;
 }
+
+/* Primes, so that it is not always the same call of a loop. */
+enum { STRIDE = 13, STRIDE_LARGE = 61 };
 
 const struct work works[] = {
     {.name = "devices", .no_device = true, .act = act_devices},
@@ -440,6 +455,16 @@ const struct work works[] = {
     {"release", "separate", .profile = true, .silent = true, .prepare = prepare_release,
      .act = work_end},
     {"store", "shared", .cold = true, .silent = true, .prepare = prepare_store, .act = work_end},
+    {"layer", "shared", .stride = STRIDE, .prepare = training_prepare_layer,
+     .act = training_act_layer, .inspect = training_inspect},
+    {"layer-validate", "separate", .validate = true, .stride = STRIDE_LARGE,
+     .prepare = training_prepare_layer, .act = training_act_layer, .inspect = training_inspect},
+    {"network", "shared", .stride = STRIDE_LARGE, .prepare = training_prepare_network,
+     .act = training_act_network, .inspect = training_inspect},
+    {"moves", "shared", .stride = STRIDE, .prepare = training_prepare_moves,
+     .act = training_act_moves, .inspect = training_inspect},
+    {"moves-validate", "shared", .validate = true, .stride = STRIDE_LARGE,
+     .prepare = training_prepare_moves, .act = training_act_moves, .inspect = training_inspect},
     {.name = "clblast", .host_memory = "separate", .slow = true, .act = act_mixed},
 };
 const int work_count = sizeof works / sizeof *works;

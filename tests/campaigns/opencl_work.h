@@ -27,17 +27,25 @@ struct work {
     const char *name;
     const char *host_memory; /* as $KILN_HOST_MEMORY */
     bool profile;
-    bool validate;  /* each run is compared with the host */
-    bool cold;      /* nothing is in the kernel cache; otherwise everything is */
-    bool no_device; /* the part makes and releases its own context */
-    bool silent;    /* the part is releases, which report nothing */
-    bool slow;      /* only in the long form */
+    bool validate;         /* each run is compared with the host */
+    bool cold;             /* nothing is in the kernel cache; otherwise everything is */
+    bool no_device;        /* the part makes and releases its own context */
+    bool silent;           /* the part is releases, which report nothing */
+    bool slow;             /* only in the long form */
+    unsigned short stride; /* the short form fails every so many; 0: each */
     void (*prepare)(struct trial *trial); /* before calls fail; may be NULL */
     void (*act)(struct trial *trial);     /* while calls fail */
+    void (*inspect)(struct trial *trial); /* afterwards; may be NULL */
 };
+
+/* Of the trial's buffers: f32. */
+enum { WORK_BUFFER_ROWS = 8, WORK_BUFFER_COLUMNS = 4 };
 
 extern const struct work works[];
 extern const int work_count;
+
+/* The failure to take on after `number`. */
+unsigned long work_next(const struct work *work, unsigned long number, bool is_long);
 
 /* Make the context and whatever else the part starts from. */
 void work_begin(struct trial *trial);
@@ -47,5 +55,17 @@ void work_verify(struct trial *trial);
 
 /* Release everything. */
 void work_end(struct trial *trial);
+
+/* ---- for parts: note what a call answered ---- */
+
+/* Whether it went well. */
+bool trial_good(struct trial *trial, kiln_status status);
+
+/* The same where something is handed out, at `object`: NULL if it did not go well. */
+bool trial_made(struct trial *trial, kiln_status status, const void *object);
+
+kiln_batch *trial_begin(struct trial *trial, kiln_context *context);
+bool trial_recorded(struct trial *trial, const kiln_batch *batch);
+void trial_expect(struct trial *trial, bool right);
 
 #endif
