@@ -358,6 +358,15 @@ static void run_program(const char *program, char line[200])
     pclose(output);
 }
 
+/* What the batch of a seed may lack. */
+static void record_others(kiln_batch *batch, kiln_buffer *buffer)
+{
+    kiln_tensor a = kiln_import(batch, buffer), indices = kiln_arange(batch, KILN_I32, 0, 3, 1);
+    kiln_tensor noise = kiln_random_uniform(batch, DIMS(3), kiln_random_key(batch, 5));
+    kiln_tensor sums = kiln_cumsum(batch, kiln_detach(batch, a), 0, 1);
+    check_read(batch, kiln_clamp(batch, kiln_scatter_add(batch, sums, indices, noise, 0), -1, 1));
+}
+
 /* Every kind of operation, as a program: it compiles, without a warning, and computes the same. */
 Test(reproduce, prints_programs_that_run)
 {
@@ -371,6 +380,7 @@ Test(reproduce, prints_programs_that_run)
     kiln_buffer *buffer = make_buffer(context, N, ones);
     record_all(batch, buffer);
     random_record(batch, 7, 0, 30);
+    record_others(batch, buffer);
     reproduce_print(batch, &text);
     snprintf(source, sizeof source, "%s/reproduce-%ld.c", folder ? folder : "/tmp", (long)getpid());
     snprintf(program, sizeof program, "%s/reproduce-%ld", folder ? folder : "/tmp", (long)getpid());

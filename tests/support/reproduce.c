@@ -8,244 +8,13 @@
 
 #include "graph/reference.h"
 
-/* ---- printing: one statement per node ---- */
-
-struct printer {
-    const kiln_batch *batch;
-    struct kiln__text *text;
-    bool *needed; /* per node */
-};
-
-static const struct kiln__node *node_at(const struct printer *printer, uint32_t index)
+static void *keep(void *memory)
 {
-    return &printer->batch->graph.nodes.items[index];
+    cr_assert(memory);
+    return memory;
 }
 
-static const char *type_text(const struct kiln__node *node)
-{
-    static const char *const names[] = {
-        [KILN_F32] = "KILN_F32", [KILN_I32] = "KILN_I32", [KILN_U8] = "KILN_U8"};
-    return names[node->type];
-}
-
-static void print_number(struct printer *printer, double value)
-{
-    if (isnan(value))
-        kiln__text_add(printer->text, "NAN");
-    else if (isinf(value))
-        kiln__text_add(printer->text, "%sINFINITY", value < 0 ? "-" : "");
-    else if (value == -2147483648.0)
-        kiln__text_add(printer->text, "INT32_MIN");
-    else if (value == trunc(value) && fabs(value) < 1e6 && !(value == 0 && signbit(value)))
-        kiln__text_add(printer->text, "%.0f", value);
-    else
-        kiln__text_add(printer->text, "%.17g", value);
-}
-
-/* ", (TYPE[]){1, 2}" or ", NULL". */
-#define PRINT_LIST(printer, type, count, value)                                                    \
-    do {                                                                                           \
-        kiln__text_add((printer)->text, (count) ? ", (" type "[]){" : ", NULL");                   \
-        for (uint32_t d = 0; d < (count); d++)                                                     \
-            kiln__text_add((printer)->text, "%s%lld", d ? ", " : "", (long long)(value));          \
-        kiln__text_add((printer)->text, (count) ? "}" : "");                                       \
-    } while (0)
-
-static void print_dims(struct printer *printer, const struct kiln__shape *shape)
-{
-    kiln__text_add(printer->text, ", %u", shape->rank);
-    PRINT_LIST(printer, "size_t", shape->rank, shape->dims[d]);
-}
-
-static void print_operands(struct printer *printer, const struct kiln__node *node)
-{
-    for (unsigned k = 0; k < node->n_inputs; k++)
-        kiln__text_add(printer->text, ", t%u", node->input[k]);
-}
-
-typedef void print(struct printer *printer, const struct kiln__node *node);
-
-/* As an array before main(), see print_data(). */
-static void print_upload(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_upload(b, %s", type_text(node));
-    print_dims(printer, &node->shape);
-    if (kiln__node_count(node))
-        kiln__text_add(printer->text, ", data%llu)", (unsigned long long)node->binding);
-    else
-        kiln__text_add(printer->text, ", NULL)");
-}
-
-static void print_constant(struct printer *printer, const struct kiln__node *node)
-{
-    if (node->shape.rank)
-        kiln__text_add(printer->text, "kiln_broadcast(b, ");
-    kiln__text_add(printer->text, "kiln_constant(b, %s, ", type_text(node));
-    print_number(printer, node->value);
-    kiln__text_add(printer->text, ")");
-    if (!node->shape.rank)
-        return;
-    print_dims(printer, &node->shape);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_elementwise(struct printer *printer, const struct kiln__node *node)
-{
-    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
-    kiln__text_add(printer->text, "kiln_%s(b", row->name);
-    for (unsigned k = 0; k < row->tensors; k++)
-        kiln__text_add(printer->text, ", t%u", node->input[k]);
-    for (unsigned k = row->tensors; k < row->arity; k++) {
-        kiln__text_add(printer->text, ", ");
-        print_number(printer, node_at(printer, node->input[k])->value);
-    }
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_cast(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_cast(b, t%u, %s)", node->input[0], type_text(node));
-}
-
-static void print_reduce(struct printer *printer, const struct kiln__node *node)
-{
-    const struct kiln__shape *shape = &node_at(printer, node->input[0])->shape;
-    int axes[KILN_MAX_RANK];
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < shape->rank; k++)
-        if (node->axes >> k & 1)
-            axes[count++] = (int)k;
-    kiln__text_add(printer->text, "kiln_%s(b, t%u, %u", kiln__reduce_rows[node->op].name,
-                   node->input[0], count);
-    PRINT_LIST(printer, "int", count, axes[d]);
-    kiln__text_add(printer->text, ", 0)");
-}
-
-/* Where dimension d of an input starts and stops, and by which step. */
-static void print_slice(struct printer *printer, const struct kiln__node *node)
-{
-    const struct kiln__view *view = &node->view;
-    const size_t *dims = node->shape.dims;
-    uint32_t rank = node->shape.rank;
-    kiln__text_add(printer->text, "kiln_slice(b, t%u", node->input[0]);
-    PRINT_LIST(printer, "int64_t", rank, view->start[d]);
-    PRINT_LIST(printer, "int64_t", rank,
-               dims[d] ? view->start[d] + view->step[d] * ((int64_t)dims[d] - 1) +
-                             (view->step[d] < 0 ? -1 : 1)
-                       : view->start[d]);
-    PRINT_LIST(printer, "int64_t", rank, view->step[d] ? view->step[d] : 1);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_windows(struct printer *printer, const struct kiln__node *node)
-{
-    const struct kiln__view *view = &node->view;
-    const size_t *size = node->shape.dims;
-    uint32_t n = node->shape.rank - node_at(printer, node->input[0])->shape.rank, axis = 0;
-    while (axis + 2 * n < node->shape.rank && view->source[axis] != view->source[axis + n])
-        axis++;
-    kiln__text_add(printer->text, "kiln_windows(b, t%u, %u, %u", node->input[0], axis, n);
-    PRINT_LIST(printer, "size_t", n, size[axis + n + d]);
-    PRINT_LIST(printer, "size_t", n, view->step[axis + d] ? view->step[axis + d] : 1);
-    PRINT_LIST(printer, "size_t", n, view->step[axis + n + d] ? view->step[axis + n + d] : 1);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_view(struct printer *printer, const struct kiln__node *node)
-{
-    if (node->op == KILN__SLICE) {
-        print_slice(printer, node);
-    } else if (node->op == KILN__WINDOWS) {
-        print_windows(printer, node);
-    } else if (node->op == KILN__TRANSPOSE) {
-        kiln__text_add(printer->text, "kiln_transpose(b, t%u", node->input[0]);
-        PRINT_LIST(printer, "size_t", node->shape.rank, node->view.source[d]);
-        kiln__text_add(printer->text, ")");
-    } else {
-        kiln__text_add(printer->text, "kiln_broadcast(b, t%u", node->input[0]);
-        print_dims(printer, &node->shape);
-        kiln__text_add(printer->text, ")");
-    }
-}
-
-static void print_reshape(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_reshape(b, t%u", node->input[0]);
-    print_dims(printer, &node->shape);
-    kiln__text_add(printer->text, ")");
-}
-
-/* Without a tensor beneath, the elements beside the part are undefined; any will do. */
-static void print_place(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_place(b, ");
-    if (node->n_inputs > 1) {
-        kiln__text_add(printer->text, "t%u", node->input[1]);
-    } else {
-        kiln__text_add(printer->text, "kiln_broadcast(b, kiln_constant(b, %s, 0)", type_text(node));
-        print_dims(printer, &node->shape);
-        kiln__text_add(printer->text, ")");
-    }
-    kiln__text_add(printer->text, ", t%u", node->input[0]);
-    PRINT_LIST(printer, "int64_t", node->shape.rank, node->view.start[d]);
-    PRINT_LIST(printer, "int64_t", node->shape.rank, node->view.step[d] ? node->view.step[d] : 1);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_matmul(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_matmul(b");
-    print_operands(printer, node);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_attention(struct printer *printer, const struct kiln__node *node)
-{
-    const struct kiln__attention *attention = &node->attention;
-    kiln__text_add(printer->text, "kiln_attention(b");
-    print_operands(printer, node);
-    kiln__text_add(printer->text,
-                   "%s,\n                        &(kiln_attention_options){"
-                   "sizeof(kiln_attention_options), %.17g, %llu, %lld})",
-                   node->n_inputs < 4 ? ", (kiln_tensor){0}" : "", attention->scale,
-                   (unsigned long long)attention->causal, (long long)attention->diagonal);
-}
-
-static void print_iota(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_reshape(b, kiln_arange(b, KILN_I32, 0, %zu, 1)",
-                   kiln__node_count(node));
-    print_dims(printer, &node->shape);
-    kiln__text_add(printer->text, ")");
-}
-
-static void print_gather(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_gather(b");
-    print_operands(printer, node);
-    kiln__text_add(printer->text, ", %llu)", (unsigned long long)node->axis);
-}
-
-static void print_import(struct printer *printer, const struct kiln__node *node)
-{
-    kiln__text_add(printer->text, "kiln_import(b, buffer%llu)", (unsigned long long)node->binding);
-    (void)printer;
-}
-
-static print *const printers[] = {
-    [KILN__UPLOAD] = print_upload,     [KILN__IMPORT] = print_import,
-    [KILN__CONSTANT] = print_constant, [KILN__ELEMENTWISE] = print_elementwise,
-    [KILN__CAST] = print_cast,         [KILN__REDUCE] = print_reduce,
-    [KILN__VIEW] = print_view,         [KILN__RESHAPE] = print_reshape,
-    [KILN__MATMUL] = print_matmul,     [KILN__ATTENTION] = print_attention,
-    [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
-    [KILN__GATHER] = print_gather,
-};
-
-/* ---- printing: all ---- */
-
-/* What is in an input now; the caller frees. */
-static void *content_of(const kiln_batch *batch, const struct kiln__binding *binding)
+void *reproduce_content(const kiln_batch *batch, const struct kiln__binding *binding)
 {
     char *copy = malloc(binding->bytes + 1);
     cr_assert(copy);
@@ -258,111 +27,23 @@ static void *content_of(const kiln_batch *batch, const struct kiln__binding *bin
     return copy;
 }
 
-static void print_data(struct printer *printer, const struct kiln__node *node)
+struct kiln__reference reproduce_values(const kiln_batch *batch)
 {
-    static const char *const types[] = {
-        [KILN_F32] = "float", [KILN_I32] = "int32_t", [KILN_U8] = "uint8_t"};
-    const struct kiln__binding *binding = &printer->batch->bindings.inputs.items[node->binding];
-    char *content = content_of(printer->batch, binding);
-    kiln__text_add(printer->text, "static const %s data%llu[] = {", types[node->type],
-                   (unsigned long long)node->binding);
-    for (size_t i = 0; i < kiln__node_count(node); i++) {
-        kiln__text_add(printer->text, i % 8 ? ", " : i ? ",\n    " : "\n    ");
-        print_number(printer, kiln__type_load((kiln_type)node->type, content + i * binding->item));
-    }
-    kiln__text_add(printer->text, "};\n");
-    free(content);
+    struct kiln__reference reference;
+    size_t count = batch->bindings.inputs.count;
+    void **inputs = keep(calloc(count + 1, sizeof *inputs));
+    for (size_t i = 0; i < count; i++)
+        inputs[i] = reproduce_content(batch, &batch->bindings.inputs.items[i]);
+    cr_assert(kiln__reference_run(&batch->graph, (const void *const *)inputs, &reference));
+    for (size_t i = 0; i < count; i++)
+        free(inputs[i]);
+    free(inputs);
+    return reference;
 }
-
-static void print_buffer(struct printer *printer, const struct kiln__node *node)
-{
-    unsigned long long number = node->binding;
-    kiln__text_add(printer->text, "    kiln_buffer *buffer%llu;\n    if (kiln_buffer_create(c, %s",
-                   number, type_text(node));
-    print_dims(printer, &node->shape);
-    kiln__text_add(
-        printer->text,
-        ", &buffer%llu) ||\n        kiln_buffer_write(buffer%llu, 0, data%llu, sizeof "
-        "data%llu))\n        return fprintf(stderr, \"%%s\\n\", kiln_last_error()), 2;\n",
-        number, number, number, number);
-}
-
-/* An export goes to the buffer that it replaces, or is read: the kernel is the same. */
-static void print_requests(struct printer *printer)
-{
-    const struct kiln__graph *graph = &printer->batch->graph;
-    for (size_t i = 0; i < graph->requests.count; i++) {
-        uint32_t node = graph->requests.items[i].node, replaces = graph->requests.items[i].replaces;
-        if (replaces)
-            kiln__text_add(printer->text, "    kiln_export(b, t%u, buffer%u);\n", node,
-                           replaces - 1);
-        else
-            kiln__text_add(printer->text, "    kiln_read(b, t%u, result%zu, %zu);\n", node, i,
-                           kiln__node_bytes(node_at(printer, node)));
-    }
-}
-
-static const char opening[] = "#include <math.h>\n"
-                              "#include <stdint.h>\n"
-                              "#include <stdio.h>\n"
-                              "\n"
-                              "#include <kiln/kiln.h>\n"
-                              "\n";
-static const char beginning[] = "\n"
-                                "int main(void)\n"
-                                "{\n"
-                                "    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;\n"
-                                "    kiln_context *c;\n"
-                                "    options.validate = 1;\n"
-                                "    if (kiln_context_create(&options, &c))\n"
-                                "        return fprintf(stderr, \"%s\\n\", kiln_last_error()), 2;\n"
-                                "    kiln_batch *b = kiln_batch_create(c);\n";
-static const char ending[] = "    kiln_status status = kiln_batch_execute(b);\n"
-                             "    puts(status ? kiln_last_error() : \"as it should be\");\n"
-                             "    return status != KILN_OK;\n"
-                             "}\n";
-
-void reproduce_print(const kiln_batch *batch, struct kiln__text *text)
-{
-    struct printer printer = {batch, text, kiln__graph_needed(&batch->graph)};
-    cr_assert(printer.needed);
-    kiln__text_add(text, "%s", opening);
-    for (uint32_t i = 0; i < batch->graph.nodes.count; i++)
-        if (printer.needed[i] && kiln__node_is_input(node_at(&printer, i)) &&
-            kiln__node_count(node_at(&printer, i)))
-            print_data(&printer, node_at(&printer, i));
-    for (size_t i = 0; i < batch->graph.requests.count; i++)
-        kiln__text_add(text, "static char result%zu[%zu];\n", i,
-                       kiln__node_bytes(node_at(&printer, batch->graph.requests.items[i].node)) +
-                           1);
-    kiln__text_add(text, "%s", beginning);
-    for (uint32_t i = 0; i < batch->graph.nodes.count; i++) {
-        const struct kiln__node *node = node_at(&printer, i);
-        if (!printer.needed[i])
-            continue;
-        if (node->kind == KILN__IMPORT)
-            print_buffer(&printer, node);
-        kiln__text_add(text, "    kiln_tensor t%u = ", i);
-        printers[node->kind](&printer, node);
-        kiln__text_add(text, ";\n");
-    }
-    print_requests(&printer);
-    kiln__text_add(text, "%s", ending);
-    free(printer.needed);
-    cr_assert_not(text->failed);
-}
-
-/* ---- shrinking ---- */
 
 bool reproduce_validates(kiln_batch *batch)
 {
     return kiln_batch_execute(batch) != KILN_WRONG_RESULT;
-}
-
-static void *keep(void *memory)
-{
-    cr_assert(memory);
-    return memory;
 }
 
 /* A batch of the same nodes, those of `cut` as uploads of `values`, and one request. Its memory is
@@ -416,26 +97,12 @@ static bool still_fails(const kiln_batch *batch, kiln_context *context, const bo
     return fails;
 }
 
-static struct kiln__reference values_of(const kiln_batch *batch)
-{
-    struct kiln__reference reference;
-    size_t count = batch->bindings.inputs.count;
-    void **inputs = keep(calloc(count + 1, sizeof *inputs));
-    for (size_t i = 0; i < count; i++)
-        inputs[i] = content_of(batch, &batch->bindings.inputs.items[i]);
-    cr_assert(kiln__reference_run(&batch->graph, (const void *const *)inputs, &reference));
-    for (size_t i = 0; i < count; i++)
-        free(inputs[i]);
-    free(inputs);
-    return reference;
-}
-
 /* The first node that fails when it alone is asked for; then every node that may become an input
  * does, the last ones first. NULL: none fails alone. */
 kiln_batch *reproduce_shrink(const kiln_batch *batch, kiln_context *context,
                              reproduce_judge *is_right)
 {
-    struct kiln__reference reference = values_of(batch);
+    struct kiln__reference reference = reproduce_values(batch);
     uint32_t count = (uint32_t)batch->graph.nodes.count, asked = 0;
     bool *cut = keep(calloc(count + 1, sizeof *cut));
     kiln_batch *made = NULL;

@@ -7,9 +7,14 @@
 #include <stdbool.h>
 
 #include "api/batch.h"
+#include "graph/reference.h"
 
 /* Append the program: it prints what validation says, and returns whether there was anything. */
 void reproduce_print(const kiln_batch *batch, struct kiln__text *text);
+
+/* What is in an input now, which the caller frees, and what each node then is. */
+void *reproduce_content(const kiln_batch *batch, const struct kiln__binding *binding);
+struct kiln__reference reproduce_values(const kiln_batch *batch);
 
 /* Whether a run of the batch, with its inputs as they are now, is what it should be. */
 typedef bool reproduce_judge(kiln_batch *batch);
