@@ -305,7 +305,7 @@ Test(convolution, operands_are_checked)
     EXPECT(kiln_conv2d(b, IMAGE(1, 5, 5, 2), IMAGE(3, 3, 2, 4), &none), KILN_INVALID_ARGUMENT,
            "KILN_WINDOW_OPTIONS_INIT");
     EXPECT(kiln_conv2d(b, IMAGE(1, 5, 5, 2), IMAGE(3, 3, 2, 4), &huge), KILN_TOO_LARGE,
-           "no window");
+           "kiln_conv2d: shape [1,5,5,2] is padded to too many elements");
     EXPECT(kiln_conv2d(b, check_input(b, KILN_I32, DIMS(1, 5, 5, 2), CHECK_FEW), IMAGE(3, 3, 2, 4),
                        NULL),
            KILN_TYPE_MISMATCH, "operand x is i32");

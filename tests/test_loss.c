@@ -193,7 +193,8 @@ Test(loss, misuse_is_named)
 {
     kiln_context *context = open_context();
     const kiln_tensor none = {0};
-    MISUSE(KILN_SHAPE_MISMATCH, "kiln_mean_squared_error: x is [3] and target is [3,3]",
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_mean_squared_error: shapes [3] of x and [3,3] of target must be equal",
            kiln_mean_squared_error(batch, one, two));
     MISUSE(KILN_TYPE_MISMATCH, "kiln_mean_squared_error: x is i32, and only f32 is taken",
            kiln_mean_squared_error(batch, whole, one));

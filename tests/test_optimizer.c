@@ -290,12 +290,12 @@ Test(optimizer, a_gradient_that_is_nan_makes_all_nan)
 
 /* ---- misuse ---- */
 
-static void refuse_option(const char *name, kiln_optimizer_options options)
+static void refuse_options(kiln_optimizer_options options, const char *rest)
 {
     kiln_context *context = open_context();
     kiln_optimizer *optimizer = (kiln_optimizer *)&options;
     char sentence[128];
-    snprintf(sentence, sizeof sentence, "kiln_optimizer_create: option %s is out of range", name);
+    snprintf(sentence, sizeof sentence, "kiln_optimizer_create: option%s", rest);
     expect_error(kiln_optimizer_create(context, &options, 0, NULL, &optimizer),
                  KILN_INVALID_ARGUMENT, sentence);
     cr_expect_null(optimizer);
@@ -305,23 +305,25 @@ static void refuse_option(const char *name, kiln_optimizer_options options)
 Test(optimizer, refuses_options_that_make_no_sense)
 {
     static const kiln_optimizer_options sgd = KILN_SGD_INIT, adam = KILN_ADAM_INIT;
-#define REFUSE(base, member, value)                                                                \
+    static const char *not_made = "s were not made by KILN_SGD_INIT, KILN_ADAM_INIT or "
+                                  "KILN_ADAMW_INIT";
+#define REFUSE(base, member, value, rest)                                                          \
     do {                                                                                           \
         kiln_optimizer_options options = base;                                                     \
         options.member = value;                                                                    \
-        refuse_option(#member, options);                                                           \
+        refuse_options(options, rest);                                                             \
     } while (0)
-    REFUSE(sgd, size, 8);
-    REFUSE(sgd, method, (kiln_optimizer_method)0);
-    REFUSE(sgd, method, (kiln_optimizer_method)4);
-    REFUSE(sgd, learning_rate, -1);
-    REFUSE(sgd, learning_rate, NAN);
-    REFUSE(sgd, weight_decay, INFINITY);
-    REFUSE(sgd, momentum, 1);
-    REFUSE(sgd, nesterov, 1);
-    REFUSE(adam, beta1, 1);
-    REFUSE(adam, beta2, -0.1);
-    REFUSE(adam, epsilon, -1e-8);
+    REFUSE(sgd, size, 8, not_made);
+    REFUSE(sgd, method, (kiln_optimizer_method)0, not_made);
+    REFUSE(sgd, method, (kiln_optimizer_method)4, not_made);
+    REFUSE(sgd, learning_rate, -1, " learning_rate is -1, and must be finite and 0 or more");
+    REFUSE(sgd, learning_rate, NAN, " learning_rate is nan, and must be finite and 0 or more");
+    REFUSE(sgd, weight_decay, INFINITY, " weight_decay is inf, and must be finite and 0 or more");
+    REFUSE(sgd, momentum, 1, " momentum is 1, and must be from 0 to below 1");
+    REFUSE(sgd, nesterov, 1, " nesterov is 1, and must be 0 without a momentum");
+    REFUSE(adam, beta1, 1, " beta1 is 1, and must be from 0 to below 1");
+    REFUSE(adam, beta2, -0.1, " beta2 is -0.1, and must be from 0 to below 1");
+    REFUSE(adam, epsilon, -1e-8, " epsilon is -1e-08, and must be finite and 0 or more");
 #undef REFUSE
 }
 
@@ -392,6 +394,10 @@ Test(optimizer, refuses_steps_that_do_not_fit)
     MISUSE(KILN_TYPE_MISMATCH, "kiln_optimizer_step: gradients[0] is i32, and only f32 is taken",
            g[0] = kiln_constant(batch, KILN_I32, 1);
            kiln_optimizer_step(batch, s.optimizer, g));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_optimizer_step: the batch leaves something in parameter 0 already",
+           g[0] = kiln_fill(batch, KILN_F32, 1, (size_t[]){5}, 1);
+           kiln_optimizer_step(batch, s.optimizer, g); kiln_optimizer_step(batch, s.optimizer, g));
     expect_error(kiln_optimizer_set_learning_rate(NULL, 1), KILN_INVALID_ARGUMENT,
                  "kiln_optimizer_set_learning_rate: optimizer is NULL");
     expect_error(kiln_optimizer_set_learning_rate(s.optimizer, -1), KILN_INVALID_ARGUMENT,

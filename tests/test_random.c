@@ -275,8 +275,11 @@ Test(random, dropout_of_nothing_and_of_all)
 
 Test(random, misuse_is_named)
 {
-    kiln_context *context = open_context();
+    kiln_context *context = open_context(), *elsewhere = open_context();
     const kiln_tensor none = {0};
+    kiln_buffer *state, *far;
+    cr_assert_eq(kiln_buffer_create(context, KILN_I32, 1, (size_t[]){2}, &state), KILN_OK);
+    cr_assert_eq(kiln_buffer_create(elsewhere, KILN_I32, 1, (size_t[]){2}, &far), KILN_OK);
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_random_uniform: the key is [], and keys are [2]",
            kiln_random_uniform(batch, 0, NULL, one));
     MISUSE(KILN_TYPE_MISMATCH, "kiln_random_normal: the key is f32, and keys are i32",
@@ -289,7 +292,16 @@ Test(random, misuse_is_named)
            kiln_random_uniform(batch, 1, NULL, key));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_random_normal: 9 dimensions, and 8 are the most",
            kiln_random_normal(batch, 9, (size_t[9]){0}, key));
-    MISUSE(KILN_INVALID_ARGUMENT, "kiln_import: buffer is NULL", kiln_random_next(batch, NULL));
+    MISUSE(KILN_TOO_LARGE,
+           "kiln_random_normal: the elements of shape [65536,32768] cannot be numbered by an i32",
+           kiln_random_normal(batch, 2, (size_t[]){65536, 32768}, key));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_random_next: state is NULL", kiln_random_next(batch, NULL));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_random_next: the buffer is of another context",
+           kiln_random_next(batch, far));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_random_next: the batch leaves something in this state already; split the key that "
+           "it has, by kiln_random_split()",
+           (kiln_random_next(batch, state), kiln_random_next(batch, state)));
     MISUSE(KILN_INVALID_HANDLE, "kiln_dropout: operand x is the empty tensor",
            kiln_dropout(batch, none, 0.5, key));
     MISUSE(KILN_TYPE_MISMATCH, "kiln_dropout: x is i32, and only f32 is taken",
@@ -301,5 +313,9 @@ Test(random, misuse_is_named)
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_dropout: the key is [], and keys are [2]",
            kiln_dropout(batch, real, 0.5, one));
     cr_expect_eq(kiln_random_key(NULL, 1).id, 0u);
+    cr_expect_eq(kiln_random_next(NULL, state).id, 0u);
+    kiln_buffer_release(state);
+    kiln_buffer_release(far);
+    close_context(elsewhere);
     close_context(context);
 }

@@ -34,10 +34,10 @@ typedef struct kiln_attention_options {
  *  whenever a larger score turns up (Milakov and Gimelshein 2018; Dao et al. 2022). Computed in
  * f32.
  *
- *  `mask` broadcasts to [..., m, n]; the empty tensor means none. u8: a row sees the keys whose
- *  element is not 0. f32: added to the scores, and -infinity takes a key away. A row that sees no
- *  key is 0. What a row does not see does not count, even if its score is NaN; v is expected to be
- *  finite there.
+ *  `mask` is [..., m, n] and broadcasts with the others; the empty tensor means none. u8: a row
+ *  sees the keys whose element is not 0. f32: added to the scores, and -infinity takes a key away.
+ *  A row that sees no key is 0. What a row does not see does not count, even if its score is NaN;
+ *  v is expected to be finite there.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
  *  or a 32nd part of all, whichever is more, are in memory at once, a few times over.

@@ -52,13 +52,15 @@ KILN_API kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank,
  *  Errors (sticky): INVALID_ARGUMENT for NULL or another context's buffer. */
 KILN_API kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer);
 
-/** A scalar constant of the given type; it broadcasts against anything.
- *  Threads: one at a time. Errors (sticky): INVALID_ARGUMENT if the type cannot hold the value. */
+/** A scalar constant of the given type; it broadcasts against anything. An f32 is rounded to the
+ *  nearest one, which is infinite beyond 3.4e38.
+ *  Threads: one at a time.
+ *  Errors (sticky): INVALID_ARGUMENT if an integer type cannot hold the value. */
 KILN_API kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value);
 
 /** A constant of a shape: every element is `value`. No memory is filled where it is only read.
- *  Threads: one at a time. Errors (sticky): INVALID_ARGUMENT if the type cannot hold the value,
- *  TOO_LARGE. */
+ *  Threads: one at a time.
+ *  Errors (sticky): INVALID_ARGUMENT if an integer type cannot hold the value, TOO_LARGE. */
 KILN_API kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                                double value);
 

@@ -11,7 +11,8 @@
  *
  *  For all of them: the result belongs to the batch; one thread at a time; errors are sticky:
  *  INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH and TYPE_MISMATCH (the key is no i32[2]),
- *  TOO_LARGE, OUT_OF_HOST_MEMORY. After an error the result is the empty tensor. */
+ *  TOO_LARGE (more than INT32_MAX elements), OUT_OF_HOST_MEMORY. After an error the result is
+ *  the empty tensor. */
 #ifndef KILN_RANDOM_H
 #define KILN_RANDOM_H
 
@@ -24,12 +25,15 @@ extern "C" {
 /** The key of a seed: its lower 32 bits, its upper ones. */
 KILN_API kiln_tensor kiln_random_key(kiln_batch *batch, uint64_t seed);
 
-/** Another key, independent of `key` and of those for other numbers. */
+/** Another key, independent of `key` and of those for other numbers, which are below 2^30 - 1.
+ *  Errors: INVALID_ARGUMENT for a larger number. */
 KILN_API kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint32_t number);
 
 /** The key in an i32[2] buffer, in which each run leaves the next one: its second number grows by
- *  1, in place. Write a seed there once; seeds of less than 32 bits do not meet. To be called once
- *  for a buffer and batch. Owner: the batch holds the buffer. */
+ *  1, in place. Write a seed there once; seeds of less than 32 bits do not meet. In a batch
+ *  it is called once for a buffer; split the key for what else needs one.
+ *  Owner: the batch holds the buffer.
+ *  Errors: INVALID_ARGUMENT (NULL, a buffer of another context, a second call). */
 KILN_API kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state);
 
 /** f32 from [0, 1): multiples of 2^-24, each as likely as the others. The same bits everywhere. */

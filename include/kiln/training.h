@@ -103,11 +103,11 @@ KILN_API void kiln_optimizer_release(kiln_optimizer *optimizer);
 
 /** Record one step: each run of the batch updates the parameters and what the optimiser remembers,
  *  in place and in one kernel per parameter. gradients[i] has the shape of parameter i. What else
- *  the batch computes from the parameters' imports sees them before the step. Record it once in a
- *  batch.
+ *  the batch computes from the parameters' imports sees them before the step, so that a batch takes
+ *  one step.
  *  Owner: the batch holds the buffers. Threads: one at a time.
- *  Errors (sticky): INVALID_ARGUMENT for NULL or another context's optimiser, INVALID_HANDLE,
- *  TYPE_MISMATCH, SHAPE_MISMATCH, OUT_OF_HOST_MEMORY. */
+ *  Errors (sticky): INVALID_ARGUMENT (NULL, another context's optimiser, a parameter that the batch
+ *  exports to already), INVALID_HANDLE, TYPE_MISMATCH, SHAPE_MISMATCH, OUT_OF_HOST_MEMORY. */
 KILN_API kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
                                          const kiln_tensor *gradients);
 

@@ -42,6 +42,12 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
 kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
                               const struct kiln__shape *shape, double value);
 
+/* kiln_import() on behalf of a call. */
+kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call);
+
+/* Whether a result of the batch is left in the buffer. */
+bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);
+
 /* Check dimensions, or a type and dimensions, that a call was given. */
 bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
                       struct kiln__shape *shape);

@@ -69,17 +69,31 @@ static bool read_options(struct call *call, const kiln_window_options *options, 
     return !call->batch->error.status;
 }
 
+/* Whether the padding leaves room for sums of extents. */
+static bool check_padding(struct call *call)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t before = call->options.before[i], after = call->options.after[i];
+        if (before <= SIZE_MAX / 4 && after <= SIZE_MAX / 4 &&
+            call->image.dims[H + i] <= SIZE_MAX / 4)
+            continue;
+        kiln__fail(&call->batch->error, KILN_TOO_LARGE,
+                   "%s: shape %s is padded to too many elements, by %zu before and %zu after",
+                   call->name, kiln__shape_text(&call->image).text, before, after);
+        return false;
+    }
+    return true;
+}
+
 /* Whether a window fits the padded image. Nothing overflows. */
 static bool check_windows(struct call *call)
 {
     for (int i = 0; i < 2; i++) {
-        size_t extent = call->image.dims[H + i], size = call->window[i];
-        size_t before = call->options.before[i], after = call->options.after[i];
-        bool huge = before > SIZE_MAX / 4 || after > SIZE_MAX / 4 || extent > SIZE_MAX / 4;
-        extent += huge ? 0 : before + after;
-        if (!huge && size && extent && size - 1 <= (extent - 1) / call->options.dilation[i])
+        size_t size = call->window[i], extent = call->image.dims[H + i];
+        extent += call->options.before[i] + call->options.after[i];
+        if (size && extent && size - 1 <= (extent - 1) / call->options.dilation[i])
             continue;
-        kiln__fail(&call->batch->error, huge ? KILN_TOO_LARGE : KILN_INVALID_ARGUMENT,
+        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
                    "%s: no window of %zu by %zu, its elements %zu and %zu apart, fits %s padded by "
                    "%zu, %zu before and %zu, %zu after",
                    call->name, call->window[0], call->window[1], call->options.dilation[0],
@@ -173,7 +187,7 @@ kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
         return none;
     memcpy(call.window, weights.dims, sizeof call.window);
     if (!read_options(&call, options, false) || !check_channels(&call, &weights) ||
-        !check_windows(&call))
+        !check_padding(&call) || !check_windows(&call))
         return none;
     kiln_tensor windows = windows_of(&call, x, 0);
     if (batch->error.status)
@@ -196,7 +210,7 @@ static kiln_tensor pool_windows(struct call *call, kiln_tensor x, const size_t *
         return none;
     }
     memcpy(call->window, window, sizeof call->window);
-    if (!read_options(call, options, true) || !check_windows(call))
+    if (!read_options(call, options, true) || !check_padding(call) || !check_windows(call))
         return none;
     return windows_of(call, x, padding);
 }

@@ -36,8 +36,9 @@ static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, co
     if (!b)
         return false;
     if (!kiln__shape_equal(&a->shape, &b->shape))
-        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: %s is %s and target is %s", call, name,
-                   kiln__shape_text(&a->shape).text, kiln__shape_text(&b->shape).text);
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: shapes %s of %s and %s of target must be equal", call,
+                   kiln__shape_text(&a->shape).text, name, kiln__shape_text(&b->shape).text);
     return !batch->error.status;
 }
 

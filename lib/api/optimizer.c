@@ -38,27 +38,38 @@ static bool is_amount(double value)
     return value >= 0 && value < INFINITY;
 }
 
-/* The name of the first option that is out of range, or NULL. */
-static const char *find_bad_option(const kiln_optimizer_options *options)
+static kiln_status check_options(const kiln_optimizer_options *options)
 {
+    const char *call = "kiln_optimizer_create", *amount = "finite and 0 or more",
+               *fraction = "from 0 to below 1";
     const struct {
         const char *name;
+        double value;
         bool good;
+        const char *range;
     } checks[] = {
-        {"size", options->size == sizeof *options},
-        {"method", options->method >= KILN_SGD && options->method <= KILN_ADAMW},
-        {"learning_rate", is_amount(options->learning_rate)},
-        {"weight_decay", is_amount(options->weight_decay)},
-        {"momentum", is_fraction(options->momentum)},
-        {"nesterov", !options->nesterov || options->momentum > 0},
-        {"beta1", is_fraction(options->beta1)},
-        {"beta2", is_fraction(options->beta2)},
-        {"epsilon", is_amount(options->epsilon)},
+#define CHECK(member, good, range) {#member, (double)options->member, good(options->member), range}
+        CHECK(learning_rate, is_amount, amount),
+        CHECK(weight_decay, is_amount, amount),
+        CHECK(momentum, is_fraction, fraction),
+        {"nesterov", options->nesterov, !options->nesterov || options->momentum > 0,
+         "0 without a momentum"},
+        CHECK(beta1, is_fraction, fraction),
+        CHECK(beta2, is_fraction, fraction),
+        CHECK(epsilon, is_amount, amount),
+#undef CHECK
     };
+    if (options->size != sizeof *options || options->method < KILN_SGD ||
+        options->method > KILN_ADAMW)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: options were not made by KILN_SGD_INIT, KILN_ADAM_INIT or "
+                          "KILN_ADAMW_INIT",
+                          call);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (!checks[i].good)
-            return checks[i].name;
-    return NULL;
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: option %s is %g, and must be %s",
+                              call, checks[i].name, checks[i].value, checks[i].range);
+    return KILN_OK;
 }
 
 static kiln_status check_parameters(const kiln_context *context, size_t n,
@@ -94,10 +105,8 @@ static kiln_status check_creation(const kiln_context *context,
                           !context   ? "context"
                           : !options ? "options"
                                      : "parameters");
-    const char *bad = find_bad_option(options);
-    if (bad)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: option %s is out of range", call, bad);
-    return check_parameters(context, n, parameters);
+    kiln_status status = check_options(options);
+    return status ? status : check_parameters(context, n, parameters);
 }
 
 static size_t count_state(const kiln_optimizer *optimizer)
@@ -313,8 +322,9 @@ static const struct kiln__node *gradient_node(kiln_batch *batch, const kiln_tens
     return NULL;
 }
 
-static bool check_gradients(kiln_batch *batch, const kiln_optimizer *optimizer,
-                            const kiln_tensor *gradients, const char *call)
+/* A second step would start from the old parameters, too, and undo the first. */
+static bool check_step(kiln_batch *batch, const kiln_optimizer *optimizer,
+                       const kiln_tensor *gradients, const char *call)
 {
     for (size_t i = 0; i < optimizer->n; i++) {
         const struct kiln__shape *shape = &optimizer->parameters[i]->shape;
@@ -323,6 +333,9 @@ static bool check_gradients(kiln_batch *batch, const kiln_optimizer *optimizer,
             kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                        "%s: gradients[%zu] is %s and its parameter is %s", call, i,
                        kiln__shape_text(&node->shape).text, kiln__shape_text(shape).text);
+        else if (node && kiln__batch_exports_to(batch, optimizer->parameters[i]))
+            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                       "%s: the batch leaves something in parameter %zu already", call, i);
         if (batch->error.status)
             return false;
     }
@@ -341,7 +354,7 @@ kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
     if (optimizer->context != batch->context)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                           "%s: the optimizer is of another context", __func__);
-    if (!check_gradients(batch, optimizer, gradients, __func__))
+    if (!check_step(batch, optimizer, gradients, __func__))
         return batch->error.status;
     begin_step(&step);
     for (size_t i = 0; i < optimizer->n; i++)

@@ -78,9 +78,22 @@ kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint32_t numbe
 
 kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state)
 {
-    kiln_tensor key = kiln_import(batch, state);
+    if (!kiln__batch_is_open(batch, __func__))
+        return none;
+    if (!state) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: state is NULL", __func__);
+        return none;
+    }
+    kiln_tensor key = kiln__record_import(batch, state, __func__);
     if (!check_key(batch, key, __func__))
         return none;
+    if (kiln__batch_exports_to(batch, state)) { /* the same key again: the same numbers */
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: the batch leaves something in this state already; split the key that it "
+                   "has, by kiln_random_split()",
+                   __func__);
+        return none;
+    }
     kiln_export(batch, kiln_add(batch, key, number_elements(batch, 1, (size_t[]){2})), state);
     return batch->error.status ? none : key;
 }
@@ -103,6 +116,12 @@ static kiln_tensor begin(kiln_batch *batch, size_t rank, const size_t *dims, kil
     if (!check_key(batch, key, call) ||
         !kiln__check_shape(batch, call, KILN_F32, rank, dims, &shape))
         return none;
+    if (kiln__shape_count(&shape) > INT32_MAX) {
+        kiln__fail(&batch->error, KILN_TOO_LARGE,
+                   "%s: the elements of shape %s cannot be numbered by an i32", call,
+                   kiln__shape_text(&shape).text);
+        return none;
+    }
     return number_elements(batch, rank, dims);
 }
 

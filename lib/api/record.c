@@ -107,9 +107,9 @@ static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffe
     return none;
 }
 
-kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
+kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call)
 {
-    if (!kiln__batch_is_open(batch, __func__) || !hold(batch, buffer, __func__))
+    if (!kiln__batch_is_open(batch, call) || !hold(batch, buffer, call))
         return none;
     kiln_tensor known = find_import(batch, buffer);
     if (known.id)
@@ -117,7 +117,12 @@ kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
     struct kiln__node node = {
         .kind = KILN__IMPORT, .type = (uint8_t)buffer->type, .shape = buffer->shape};
     struct kiln__binding binding = buffer_binding(buffer);
-    return record_input(batch, __func__, &node, &binding);
+    return record_input(batch, call, &node, &binding);
+}
+
+kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
+{
+    return kiln__record_import(batch, buffer, __func__);
 }
 
 kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
@@ -210,6 +215,15 @@ kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buff
             __func__, kiln__shape_text(&node->shape).text, kiln__shape_text(&buffer->shape).text);
     struct kiln__binding binding = buffer_binding(buffer);
     return request(batch, __func__, tensor, KILN__EXPORT, &binding);
+}
+
+bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
+{
+    for (size_t i = 0; i < batch->graph.requests.count; i++)
+        if (batch->graph.requests.items[i].kind == KILN__EXPORT &&
+            batch->bindings.results.items[i].memory == buffer->memory)
+            return true;
+    return false;
 }
 
 /* ---- other memory in later runs ---- */
