@@ -105,8 +105,9 @@ KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
 
 /** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with
  *  kiln_context_finish(). It may be submitted again before it has completed: runs follow each
- * other. Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time. Errors:
- * as kiln_batch_execute(); *event is NULL. */
+ *  other.
+ *  Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time.
+ *  Errors: as kiln_batch_execute(); *event is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **event);
 
 /** Called once, from a thread of the OpenCL driver, when a submission has completed or failed. */

@@ -39,7 +39,7 @@ typedef struct kiln_window_options {
 /** x [N,H,W,C] and weights w [KH,KW,C/groups,O] give [N,OH,OW,O]: element (n,i,j,o) is the sum over
  *  u, v, c of x[n, i*stride + u*dilation - before, j*stride + v*dilation - before, c] * w[u,v,c,o],
  *  zeros around x (a cross-correlation, as networks have it; PyTorch's Conv2d with its dimensions
- * in another order). Output channels come in as many groups as input channels, and each group sees
+ *  in another order). Output channels come in as many groups as input channels, and each group sees
  *  its own. A bias or an activation recorded on the result runs in the product's kernel. */
 KILN_API kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
                                  const kiln_window_options *options);

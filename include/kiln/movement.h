@@ -36,8 +36,8 @@ KILN_API kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t ran
 
 /** Windows that slide over the n dimensions of x from `axis` on, in place of these: first how many
  *  there are along each, then their sizes: windows of two dimensions over [N,H,W,C] from axis 1 on
- *  have the shape [N,OH,OW,KH,KW,C]. Neighbouring windows begin step[i] elements apart, the elements
- *  of one are dilation[i] apart; both may be NULL: all 1. Along each dimension there are
+ *  have the shape [N,OH,OW,KH,KW,C]. Neighbouring windows begin step[i] elements apart, the
+ *  elements of one are dilation[i] apart; both may be NULL: all 1. Along each dimension there are
  *  (extent - (size - 1) * dilation - 1) / step + 1 windows, at least one. No element is copied. */
 KILN_API kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n,
                                   const size_t *size, const size_t *step, const size_t *dilation);
@@ -73,10 +73,10 @@ KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size
  *  an integer type 0; no memory is touched. */
 KILN_API kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis);
 
-/** x with values added to the elements that kiln_gather() would pick: `values`, of x's type, has the
- *  shape of such a result. Where an index occurs several times, all of its values are added, in
- *  their order, so that f32 sums have the same bits in every run. A value whose index is negative or
- *  too large is left out. x itself stays as it is. */
+/** x with values added to the elements that kiln_gather() would pick: `values`, of x's type, has
+ *  the shape of such a result. Where an index occurs several times, all of its values are added, in
+ *  their order, so that f32 sums have the same bits in every run. A value whose index is negative
+ *  or too large is left out. x itself stays as it is. */
 KILN_API kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                       kiln_tensor values, int axis);
 

@@ -4,11 +4,11 @@
  *  elements, recorded as plain operations that run as one kernel where the shapes allow it.
  *
  *  For all of them: x is f32 unless a call says otherwise; `axes` names the n_axes dimensions that
- * belong together, negative ones count from the end; NULL with n_axes 0 is all of them. Of the
- * others, each element stands for itself. A NaN makes everything NaN that it belongs to. The result
- * belongs to the batch; one thread at a time; errors are sticky: INVALID_HANDLE, INVALID_ARGUMENT
- * (an axis that x has not, an axis named twice, a parameter out of range), SHAPE_MISMATCH,
- * TYPE_MISMATCH, TOO_LARGE, OUT_OF_HOST_MEMORY. */
+ *  belong together, negative ones count from the end; NULL with n_axes 0 is all of them. Of the
+ *  others, each element stands for itself. A NaN makes everything NaN that it belongs to. The
+ *  result belongs to the batch; one thread at a time; errors are sticky: INVALID_HANDLE,
+ *  INVALID_ARGUMENT (an axis that x has not, an axis named twice, a parameter out of range),
+ *  SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE, OUT_OF_HOST_MEMORY. */
 #ifndef KILN_NORMALIZATION_H
 #define KILN_NORMALIZATION_H
 
@@ -41,7 +41,7 @@ KILN_API kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_ax
 
 /** The 2-norm sqrt(sum(x^2)); 0 of no elements; keep_dims as for kiln_logsumexp(). As in numpy and
  *  PyTorch it is not scaled: inf where a sum of squares passes 3.4e38 (elements around 1.8e19). Its
- * gradient at 0 is 0. */
+ *  gradient at 0 is 0. */
 KILN_API kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                                int keep_dims);
 
@@ -59,8 +59,8 @@ KILN_API kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor
                                    size_t n_axes, const int *axes, double epsilon);
 
 /** Running sums of x along one axis: element i of the result is the sum of elements 0 to i, or,
- * with `reverse` nonzero, of i to the last. x has any type; u8 is summed as i32, integers wrap
- * around. Errors: INVALID_ARGUMENT for an axis that x has not. */
+ *  with `reverse` nonzero, of i to the last. x has any type; u8 is summed as i32, integers wrap
+ *  around. Errors: INVALID_ARGUMENT for an axis that x has not. */
 KILN_API kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse);
 
 #ifdef __cplusplus

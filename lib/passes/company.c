@@ -81,7 +81,7 @@ static bool welcomes(const struct kiln__fuser *fuser, const struct kiln__group *
     const struct kiln__size *size = &fuser->sizes[index];
     const struct kiln__node *made = kiln__fuser_node(fuser, group->stores.items[0].node);
     const size_t buffers = group->kind == KILN__GROUP_MATMUL ? MOST_PRODUCT_BUFFERS : MOST_BUFFERS;
-    return (group->kind < KILN__GROUP_ATTENTION && !group->stores.items[0].placed &&
+    return (kiln__group_is_of_steps(group) && !group->stores.items[0].placed &&
             kiln__shape_equal(&made->shape, &kiln__fuser_node(fuser, index)->shape) &&
             group->steps.count + size->steps <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads < buffers);

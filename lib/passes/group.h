@@ -131,6 +131,9 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 
+/* Whether further values may join it: others have a kernel of kernels/ for a single node. */
+bool kiln__group_is_of_steps(const struct kiln__group *group);
+
 /* Whether a matmul group does more than to multiply. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
 

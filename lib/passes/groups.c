@@ -118,6 +118,12 @@ bool kiln__form_groups(struct kiln__fuser *fuser)
     return !builder.failed && kiln__settle_places(fuser);
 }
 
+bool kiln__group_is_of_steps(const struct kiln__group *group)
+{
+    return (group->kind != KILN__GROUP_ATTENTION && group->kind != KILN__GROUP_SCAN &&
+            group->kind != KILN__GROUP_SCATTER);
+}
+
 bool kiln__group_has_epilogue(const struct kiln__group *group)
 {
     return group->kind == KILN__GROUP_MATMUL && group->steps.count > KILN__PRODUCT_STEP + 1;

@@ -21,8 +21,7 @@ static size_t *find_readers(const struct kiln__fusion *fusion)
 static bool may_be_changed(const struct kiln__fuser *fuser, uint32_t base)
 {
     const struct kiln__fusion *fusion = fuser->fusion;
-    return (1 && fusion->why[base] > KILN__BECAUSE_INPUT &&
-            fusion->why[base] != KILN__BECAUSE_ASKED &&
+    return (fusion->why[base] > KILN__BECAUSE_INPUT && fusion->why[base] != KILN__BECAUSE_ASKED &&
             !kiln__node_is_input(&fusion->graph.nodes.items[base]) && fusion->stored[base] &&
             fusion->heir[base] == KILN__NO_HEIR);
 }

@@ -140,7 +140,7 @@ static bool has_room(const struct joiner *joiner, uint32_t index)
     const struct kiln__group *group = joiner->group;
     bool reduces = node->kind == KILN__REDUCE;
     const struct kiln__size *size = &joiner->fuser->sizes[reduces ? node->input[0] : index];
-    return (1 && group->steps.count + size->steps + 2 <= MOST_STEPS &&
+    return (group->steps.count + size->steps + 2 <= MOST_STEPS &&
             group->accesses.count + group->stores.count + size->loads + 2 < MOST_BUFFERS &&
             count_reduced(group) + reduces <= MOST_REDUCED);
 }

@@ -118,7 +118,7 @@ static bool is_elementwise(const struct kiln__group *group, const struct kiln__a
 /* The access is read only where the result is complete: not as an operand of a product. */
 static bool is_read_late(const struct kiln__group *group, size_t access)
 {
-    if (group->kind == KILN__GROUP_ROWS || group->kind >= KILN__GROUP_ATTENTION)
+    if (group->kind == KILN__GROUP_ROWS || !kiln__group_is_of_steps(group))
         return false; /* later phases read it again, and other elements do */
     if (group->kind == KILN__GROUP_MATMUL)
         return access >= KILN__OPERANDS;
@@ -202,7 +202,7 @@ static bool can_take_over(struct scheduler *scheduler, const struct kiln__reques
         return false;
     if (old == KILN__NO_SLOT)
         return true;
-    return (1 && graph->nodes.items[old].type == graph->nodes.items[request->node].type &&
+    return (graph->nodes.items[old].type == graph->nodes.items[request->node].type &&
             !is_requested(graph, old) && reads_in_step(&plan->fusion.groups.items[group], old) &&
             run_readers_first(scheduler, old, group));
 }
