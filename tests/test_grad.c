@@ -152,6 +152,24 @@ Test(grad, detached)
     check_end(batch);
 }
 
+/* a^b log(a) of a = 0: 0 up to b = 0, where a^b is 0 or does not grow, and then without a bound. As
+ * torch.pow has it. */
+Test(grad, power_of_zero_by_the_exponent)
+{
+    static const float zeros[4] = {0, 0, 0, 0}, exponents[4] = {2, 0.5, 0, -1};
+    static const double wanted[4] = {0, 0, 0, -INFINITY};
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor a = check_given(batch, KILN_F32, DIMS(4), zeros);
+    kiln_tensor b = check_given(batch, KILN_F32, DIMS(4), exponents), g;
+    kiln_tensor loss = kiln_sum(batch, kiln_pow(batch, a, b), 0, NULL, 0);
+    expect_ok(kiln_grad(batch, loss, &b, 1, &g));
+    double *found = check_values(batch, g);
+    for (size_t i = 0; i < 4; i++)
+        cr_expect_eq(found[i], wanted[i], "%g: %g", exponents[i], found[i]);
+    free(found);
+    check_end(batch);
+}
+
 /* ---- misuse ---- */
 
 static void expect_refused(kiln_batch *batch, kiln_status status, const char *sentence,
