@@ -2,7 +2,7 @@
 /* What the two shapes of rows kernels share. Names in their texts beside those of emit.h: p is the
  * row, h<k> access k at its start, b<k> at reduced element `r` and g<k> store k there; r<i> is the
  * row's value of step i, t<i> a REDUCED step's total on the way and a<i>_<u> vectors that go into
- * it. */
+ * it; m<k>_<u> is vector u of access k, loaded once for all phases. */
 #ifndef KILN_CODEGEN_ROWS_H
 #define KILN_CODEGEN_ROWS_H
 
@@ -14,10 +14,21 @@ struct kiln__rows_emit {
     struct kiln__rows rows;
     unsigned phase;
     bool needed[KILN__MOST_ROWS_STEPS]; /* by the phase */
+    struct {
+        bool held; /* between phases */
+        unsigned from;
+    } access[KILN__MOST_ACCESSES];
+    unsigned slot; /* of held vectors, the one at hand */
 };
 
 /* Turn to a phase. */
 void kiln__rows_turn(struct kiln__rows_emit *rows, unsigned phase);
+
+/* Hold what several phases load, from the first of them on. */
+void kiln__rows_hold(struct kiln__rows_emit *rows);
+
+/* Declare m<k>_<u>. */
+void kiln__rows_held(const struct kiln__rows_emit *rows, const char *indent);
 
 /* The kernel's head; `parameter` is chunk or lanes. */
 void kiln__rows_signature(const struct kiln__rows_emit *rows, const char *parameter);

@@ -5,7 +5,8 @@
  *   values; for each phase { every lanes-th vector { body } fold, tree, finish, values } stores
  *
  * Every lane computes the row's values. A lane reads back only what it has stored itself. Lanes
- * beyond the last row go along, for the barriers' sake, and store nothing. */
+ * beyond the last row go along, for the barriers' sake, and store nothing. Where a lane has few
+ * vectors of its row (the form's `held`), it keeps them from phase to phase. */
 #include "codegen/rows.h"
 
 #include <stdio.h>
@@ -42,6 +43,39 @@ static void emit_elements(const struct kiln__rows_emit *rows)
         kiln__text_add(emit->text, "        r = reduced / %u * %u + lane;\n", width, width);
     }
     emit_loop(rows, 1, 1);
+    kiln__text_add(emit->text, "    }\n");
+}
+
+/* Places of a lane's vectors: at<u>, and whether they are in the row. */
+static void emit_places(const struct kiln__rows_emit *rows)
+{
+    const struct kiln__emit *emit = rows->emit;
+    for (unsigned u = 0; u < emit->form->held; u++)
+        kiln__text_add(emit->text,
+                       "    const %s at%u = (lane + lanes * %u) * %u;\n"
+                       "    const bool in%u = live && at%u < reduced;\n",
+                       emit->index, u, u, emit->form->vector, u, u);
+}
+
+static void emit_held_elements(struct kiln__rows_emit *rows)
+{
+    const struct kiln__emit *emit = rows->emit;
+    unsigned width = emit->form->vector, unroll = kiln__rows_unroll(rows);
+    unroll = unroll < emit->form->held ? unroll : emit->form->held;
+    kiln__rows_totals(rows, "    ");
+    kiln__text_add(emit->text, "    {\n");
+    if (width > 1)
+        kiln__rows_accumulators(rows, "        ", unroll);
+    for (rows->slot = 0; rows->slot < emit->form->held; rows->slot++) {
+        char from[16];
+        snprintf(from, sizeof from, "at%u", rows->slot);
+        kiln__text_add(emit->text, "        if (in%u) {\n", rows->slot);
+        kiln__rows_reduced_bases(rows, "            ", from);
+        kiln__rows_element(rows, "            ", rows->slot % unroll, width, "0");
+        kiln__text_add(emit->text, "        }\n");
+    }
+    if (width > 1)
+        kiln__rows_fold(rows, "        ", unroll);
     kiln__text_add(emit->text, "    }\n");
 }
 
@@ -99,12 +133,20 @@ void kiln__emit_rows_grouped(const struct kiln__emit *emit)
                    "    const bool live = place < n;\n",
                    emit->index, emit->index);
     kiln__rows_bases(&rows, "    ");
+    if (emit->form->held) {
+        kiln__rows_hold(&rows);
+        kiln__rows_held(&rows, "    ");
+        emit_places(&rows);
+    }
     for (unsigned phase = 0; phase <= rows.rows.phases; phase++) {
         kiln__rows_turn(&rows, phase);
         kiln__rows_values(&rows, "    ");
         if (phase == rows.rows.phases)
             break;
-        emit_elements(&rows);
+        if (emit->form->held)
+            emit_held_elements(&rows);
+        else
+            emit_elements(&rows);
         emit_tree(&rows);
         kiln__rows_finish(&rows, "    ");
     }

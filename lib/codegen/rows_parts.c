@@ -77,6 +77,37 @@ static bool loads(const struct kiln__rows_emit *rows, size_t access)
     return false;
 }
 
+void kiln__rows_hold(struct kiln__rows_emit *rows)
+{
+    for (size_t k = 0; k < rows->emit->group->accesses.count; k++) {
+        unsigned phases = 0;
+        for (unsigned phase = rows->rows.phases; phase-- > 0;) {
+            kiln__rows_turn(rows, phase);
+            if (!loads(rows, k))
+                continue;
+            rows->access[k].from = phase;
+            phases++;
+        }
+        rows->access[k].held =
+            phases > 1 && rows->emit->group->accesses.items[k].kind == KILN__ACCESS_MEMORY;
+    }
+}
+
+void kiln__rows_held(const struct kiln__rows_emit *rows, const char *indent)
+{
+    const struct kiln__emit *emit = rows->emit;
+    const struct kiln__graph *graph = &emit->plan->fusion.graph;
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        if (!rows->access[k].held)
+            continue;
+        const struct kiln__node *node = &graph->nodes.items[emit->group->accesses.items[k].node];
+        struct kiln__type_name type = kiln__emit_type((kiln_type)node->type, emit->form->vector);
+        for (unsigned u = 0; u < emit->form->held; u++)
+            kiln__text_add(emit->text, "%s%s m%zu_%u = (%s)(0);\n", indent, type.text, k, u,
+                           type.text);
+    }
+}
+
 /* Whether this phase reads or writes whole rows of store k. */
 static bool visits(const struct kiln__rows_emit *rows, size_t k)
 {
@@ -247,12 +278,29 @@ static void emit_kept(const struct kiln__rows_emit *rows, const char *indent, si
                        at);
 }
 
+/* A LOAD of a held access, in the phase that loads it or a later one. */
+static void emit_held(const struct kiln__rows_emit *rows, const char *indent, unsigned i,
+                      unsigned width, const char *at)
+{
+    const struct kiln__step *step = step_at(rows, i);
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    if (rows->access[step->index].from == rows->phase) {
+        kiln__emit_steps(rows->emit, indent, i, i + 1, width, "b", at);
+        kiln__text_add(rows->emit->text, "%sm%u_%u = v%u;\n", indent, step->index, rows->slot, i);
+    } else {
+        kiln__text_add(rows->emit->text, "%sconst %s v%u = m%u_%u;\n", indent, type.text, i,
+                       step->index, rows->slot);
+    }
+}
+
 static void emit_value(const struct kiln__rows_emit *rows, const char *indent, unsigned i,
                        unsigned width, const char *at)
 {
     const struct kiln__step *step = step_at(rows, i);
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
-    if (!rows->rows.full[i])
+    if (rows->rows.full[i] && step->kind == KILN__STEP_LOAD && rows->access[step->index].held)
+        emit_held(rows, indent, i, width, at);
+    else if (!rows->rows.full[i])
         kiln__text_add(rows->emit->text, "%sconst %s v%u = (%s)(r%u);\n", indent, type.text, i,
                        type.text, i);
     else if (is_kept(rows, i))

@@ -65,6 +65,7 @@ struct kiln__form {
     uint8_t placed;      /* map: enum kiln__along of the store, if it has strides; else 0 */
     uint8_t direction;   /* reduce: enum kiln__direction */
     uint8_t stage;       /* reduce: enum kiln__stage */
+    uint8_t held;        /* rows, not chunked: vectors of a row that a lane has; 0: any number */
     uint8_t value_type;  /* reduce: kiln_type of the values */
     uint8_t epilogue;    /* template: the group's steps after its product are put into the file */
     uint8_t result;      /* template: 1 + the store that the file writes itself; 0: none of them */

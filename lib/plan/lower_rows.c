@@ -28,13 +28,30 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
     form->aligned = form->aligned && form->vector > 1;
 }
 
-/* Chunked: a run of rows per work-item. Otherwise `lanes` work-items, a power of two, share a row,
- * several vectors for each. */
+/* As many vectors as a work-item has registers for, beside those it computes with. */
+#define MOST_HELD 8
+
+/* Several vectors for each lane: a tree costs as much as a few of them. Kernels differ in a power
+ * of two. */
+static size_t choose_lanes(const struct kiln__traits *traits, size_t reduced,
+                           struct kiln__form *form)
+{
+    size_t lanes = 1, held = 1;
+    while (lanes < traits->work_group && lanes * form->vector * 4 < reduced)
+        lanes *= 2;
+    while (held * lanes * form->vector < reduced)
+        held *= 2;
+    form->held = held <= MOST_HELD ? (uint8_t)held : 0;
+    return lanes;
+}
+
+/* Chunked: a run of rows per work-item. Otherwise `lanes` work-items, a power of two, share a
+ * row. */
 static size_t size_launch(const struct kiln__plan *plan, const struct kiln__space *space,
                           struct kiln__launch *launch)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    size_t parameter = 1, vectors = launch->form.vector > 1 ? launch->form.vector * 2u : 1;
+    size_t parameter;
     if (traits->chunked) {
         parameter = kiln__chunk_size(traits, space->kept_count, space->reduced_count);
         launch->dimensions = 1;
@@ -42,8 +59,7 @@ static size_t size_launch(const struct kiln__plan *plan, const struct kiln__spac
         launch->local[0] = 1;
         return parameter;
     }
-    while (parameter < traits->work_group && parameter * vectors < space->reduced_count)
-        parameter *= 2;
+    parameter = choose_lanes(traits, space->reduced_count, &launch->form);
     kiln__launch_line(traits, space->kept_count * parameter, launch);
     return parameter;
 }
