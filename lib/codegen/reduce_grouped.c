@@ -9,9 +9,9 @@
 
 #include "codegen/reduce.h"
 
-/* `unroll` vectors that are `lanes` vectors apart, while all are whole; into vector accumulators,
- * or of single elements into the total. */
-static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned width)
+/* `unroll` vectors that are `lanes` vectors apart, while all are whole, from accumulator `into`
+ * on. */
+static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned width, unsigned into)
 {
     kiln__text_add(emit->text, "        for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
                    (unroll - 1) * width, width, unroll * width);
@@ -21,8 +21,7 @@ static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned w
         kiln__emit_positions(position, sizeof position, from, width);
         kiln__text_add(emit->text, "            {\n");
         kiln__emit_reduced_bases(emit, "                ", from);
-        kiln__emit_element(emit, "                ", unroll * width > 1 ? u : KILN__TOTAL, width,
-                           "0", position);
+        kiln__emit_element(emit, "                ", into + u, width, "0", position);
         kiln__text_add(emit->text, "            }\n");
     }
     kiln__text_add(emit->text, "        }\n");
@@ -30,19 +29,19 @@ static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned w
 
 static void emit_elements(const struct kiln__emit *emit)
 {
-    unsigned width = emit->form->vector;
-    unsigned unroll = width > 1 ? kiln__emit_unroll(emit) : 1;
+    unsigned width = emit->form->vector, unroll = kiln__emit_unroll(emit);
     kiln__text_add(emit->text, "        %s r = from + lane * %u;\n", emit->index, width);
-    if (width > 1) {
+    if (unroll * width > 1) {
         kiln__emit_accumulators(emit, "        ", 0, unroll, width);
         if (unroll > 1)
-            emit_loop(emit, unroll, width);
-        emit_loop(emit, 1, width);
+            emit_loop(emit, unroll, width, 0);
+        emit_loop(emit, 1, width, 0);
         kiln__emit_fold(emit, "        ", unroll);
         kiln__text_add(emit->text, "        r = from + (to - from) / %u * %u + lane;\n", width,
                        width);
     }
-    emit_loop(emit, 1, 1);
+    if (unroll * width == 1 || width > 1)
+        emit_loop(emit, 1, 1, KILN__TOTAL);
 }
 
 static void emit_partials(const struct kiln__emit *emit)

@@ -43,7 +43,7 @@ static void emit_elements(const struct kiln__rows_emit *rows)
         emit_vectors(rows, unroll);
     emit_vectors(rows, 1);
     kiln__text_add(emit->text, "            for (; i < count; i++) {\n");
-    kiln__rows_element(rows, "                ", 0, 1, "i");
+    kiln__rows_element(rows, "                ", KILN__ROWS_TOTAL, 1, "i");
     kiln__text_add(emit->text, "            }\n            r += count;\n        }\n");
     kiln__rows_fold(rows, "        ", unroll);
     kiln__text_add(emit->text, "        }\n");

@@ -46,13 +46,16 @@ void kiln__rows_reduced_bases(const struct kiln__rows_emit *rows, const char *in
 /* Declare r<i> of the steps that the phases before this one make possible. */
 void kiln__rows_values(const struct kiln__rows_emit *rows, const char *indent);
 
+/* An accumulator's number that stands for the total. */
+#define KILN__ROWS_TOTAL 9
+
 /* Declare t<i>, and a<i>_0 to a<i>_<unroll - 1>, of the phase's reductions. */
 void kiln__rows_totals(const struct kiln__rows_emit *rows, const char *indent);
 void kiln__rows_accumulators(const struct kiln__rows_emit *rows, const char *indent,
                              unsigned unroll);
 
-/* The phase's work on `width` elements at `at` from `r` on, into accumulators `u`, or into the
- * totals where width is 1. */
+/* The phase's work on `width` elements at `at` from `r` on, into accumulators `u`, or, one by one,
+ * into the totals. */
 void kiln__rows_element(const struct kiln__rows_emit *rows, const char *indent, unsigned u,
                         unsigned width, const char *at);
 

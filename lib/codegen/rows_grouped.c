@@ -11,7 +11,9 @@
 
 #include <stdio.h>
 
-static void emit_loop(const struct kiln__rows_emit *rows, unsigned unroll, unsigned width)
+/* `unroll` vectors that are `lanes` vectors apart, from accumulator `into` on. */
+static void emit_loop(const struct kiln__rows_emit *rows, unsigned unroll, unsigned width,
+                      unsigned into)
 {
     const struct kiln__emit *emit = rows->emit;
     kiln__text_add(emit->text,
@@ -22,7 +24,7 @@ static void emit_loop(const struct kiln__rows_emit *rows, unsigned unroll, unsig
         snprintf(from, sizeof from, u ? "(r + lanes * %u)" : "r", u * width);
         kiln__text_add(emit->text, "            {\n");
         kiln__rows_reduced_bases(rows, "                ", from);
-        kiln__rows_element(rows, "                ", u, width, "0");
+        kiln__rows_element(rows, "                ", into + u, width, "0");
         kiln__text_add(emit->text, "            }\n");
     }
     kiln__text_add(emit->text, "        }\n");
@@ -31,18 +33,18 @@ static void emit_loop(const struct kiln__rows_emit *rows, unsigned unroll, unsig
 static void emit_elements(const struct kiln__rows_emit *rows)
 {
     const struct kiln__emit *emit = rows->emit;
-    unsigned width = emit->form->vector, unroll = width > 1 ? kiln__rows_unroll(rows) : 1;
+    unsigned width = emit->form->vector, unroll = kiln__rows_unroll(rows);
     kiln__rows_totals(rows, "    ");
     kiln__text_add(emit->text, "    if (live) {\n        %s r = lane * %u;\n", emit->index, width);
+    kiln__rows_accumulators(rows, "        ", unroll);
+    if (unroll > 1)
+        emit_loop(rows, unroll, width, 0);
+    emit_loop(rows, 1, width, 0);
+    kiln__rows_fold(rows, "        ", unroll);
     if (width > 1) {
-        kiln__rows_accumulators(rows, "        ", unroll);
-        if (unroll > 1)
-            emit_loop(rows, unroll, width);
-        emit_loop(rows, 1, width);
-        kiln__rows_fold(rows, "        ", unroll);
         kiln__text_add(emit->text, "        r = reduced / %u * %u + lane;\n", width, width);
+        emit_loop(rows, 1, 1, KILN__ROWS_TOTAL);
     }
-    emit_loop(rows, 1, 1);
     kiln__text_add(emit->text, "    }\n");
 }
 
@@ -64,8 +66,7 @@ static void emit_held_elements(struct kiln__rows_emit *rows)
     unroll = unroll < emit->form->held ? unroll : emit->form->held;
     kiln__rows_totals(rows, "    ");
     kiln__text_add(emit->text, "    {\n");
-    if (width > 1)
-        kiln__rows_accumulators(rows, "        ", unroll);
+    kiln__rows_accumulators(rows, "        ", unroll);
     for (rows->slot = 0; rows->slot < emit->form->held; rows->slot++) {
         char from[16];
         snprintf(from, sizeof from, "at%u", rows->slot);
@@ -74,8 +75,7 @@ static void emit_held_elements(struct kiln__rows_emit *rows)
         kiln__rows_element(rows, "            ", rows->slot % unroll, width, "0");
         kiln__text_add(emit->text, "        }\n");
     }
-    if (width > 1)
-        kiln__rows_fold(rows, "        ", unroll);
+    kiln__rows_fold(rows, "        ", unroll);
     kiln__text_add(emit->text, "    }\n");
 }
 

@@ -203,10 +203,10 @@ static void combine(const struct kiln__rows_emit *rows, const char *indent, size
     else
         snprintf(value, sizeof value, "convert_%s(v%u)", kiln__emit_type(type, width).text,
                  step->args[0]);
-    if (width > 1)
-        snprintf(into, sizeof into, "a%zu_%u", i, u);
-    else
+    if (u == KILN__ROWS_TOTAL)
         snprintf(into, sizeof into, "t%zu", i);
+    else
+        snprintf(into, sizeof into, "a%zu_%u", i, u);
     kiln__text_add(rows->emit->text, "%s%s = ", indent, into);
     kiln__emit_expression(rows->emit, row_of(rows, i)->combine, into, value, NULL, type, width);
     kiln__text_add(rows->emit->text, ";\n");
