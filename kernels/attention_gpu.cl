@@ -20,7 +20,7 @@
  *
  *     DEPTH, WIDTH  ROWS  KEYS  LANES  ITEMS  local
  *     32            64    32    8      64     23 KiB
- *     64            64    32    8      64     36 KiB
+ *     64            64    32    16     128    38 KiB
  *     64            32    32    8      32     23 KiB
  *     128           32    32    16     64     41 KiB
  *     128           16    16    16     32     21 KiB

@@ -217,7 +217,7 @@ struct shape {
     size_t columns, rows, keys, lanes;
 };
 
-static const struct shape shapes[] = {{32, 64, 32, 8},   {64, 64, 32, 8},   {64, 32, 32, 8},
+static const struct shape shapes[] = {{32, 64, 32, 8},   {64, 64, 32, 16},  {64, 32, 32, 8},
                                       {128, 32, 32, 16}, {128, 16, 16, 16}, {256, 16, 16, 16},
                                       {256, 8, 8, 8},    {512, 8, 8, 8}};
 

@@ -14,8 +14,8 @@ struct segments {
 };
 static const struct segments chunked_rows = {16384, 16};
 static const struct segments chunked_columns = {1024, 16}; /* wide chunks: long runs of each row */
-static const struct segments grouped_rows = {16384, 1024};
-static const struct segments grouped_columns = {1024, 1024}; /* one work-item each */
+static const struct segments grouped_rows = {16384, 8192};
+static const struct segments grouped_columns = {256, 1024}; /* one work-item each */
 
 struct cut {
     size_t segments, length;

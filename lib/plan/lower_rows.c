@@ -31,13 +31,14 @@ static void shape_form(const struct kiln__plan *plan, const struct kiln__group *
 /* As many vectors as a work-item has registers for, beside those it computes with. */
 #define MOST_HELD 8
 
-/* Several vectors for each lane: a tree costs as much as a few of them. Kernels differ in a power
- * of two. */
+/* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few lanes
+ * have two, so that neighbours read neighbours. Kernels differ in a power of two. */
 static size_t choose_lanes(const struct kiln__traits *traits, size_t reduced,
                            struct kiln__form *form)
 {
     size_t lanes = 1, held = 1;
-    while (lanes < traits->work_group && lanes * form->vector * 4 < reduced)
+    while (lanes < traits->work_group &&
+           lanes * form->vector * (lanes < 8 ? 2 : MOST_HELD) < reduced)
         lanes *= 2;
     while (held * lanes * form->vector < reduced)
         held *= 2;
