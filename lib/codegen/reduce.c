@@ -8,20 +8,47 @@
 
 #include "codegen/reduce.h"
 
-static void emit_vectors(const struct kiln__emit *emit, unsigned unroll)
+static void emit_unrolled(const struct kiln__emit *emit, unsigned unroll, const char *apart)
 {
     unsigned width = emit->form->vector;
     char positions[160];
-    kiln__emit_positions(positions, sizeof positions, "r + i", width);
-    kiln__text_add(emit->text, "            for (; i + %u <= count; i += %u) {\n", width * unroll,
-                   width * unroll);
     for (unsigned u = 0; u < unroll; u++) {
-        char at[32];
-        snprintf(at, sizeof at, "(i + %u)", u * width);
+        char at[48], from[64];
+        snprintf(at, sizeof at, u ? "(i + %s * %u)" : "i", apart, u);
+        snprintf(from, sizeof from, "r + %s", at);
+        kiln__emit_positions(positions, sizeof positions, from, width);
         kiln__text_add(emit->text, "                {\n");
-        kiln__emit_element(emit, "                    ", u, width, u ? at : "i", positions);
+        kiln__emit_element(emit, "                    ", u, width, at, positions);
         kiln__text_add(emit->text, "                }\n");
     }
+}
+
+/* Elements from which on memory is read faster at several places at once than in one run: as many
+ * as a page or two, which is how far prefetching goes. */
+#define LONG_RUN 4096
+
+/* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
+ * own. */
+static void emit_parts(const struct kiln__emit *emit, unsigned unroll)
+{
+    unsigned width = emit->form->vector;
+    kiln__text_add(emit->text,
+                   "            const bool apart = count >= %d;\n"
+                   "            const %s whole = count / %u * %u, part = whole / %u;\n"
+                   "            const %s between = apart ? part : %u, step = apart ? %u : %u;\n"
+                   "            const %s end = apart ? part : whole;\n"
+                   "            for (; i < end; i += step) {\n",
+                   LONG_RUN, emit->index, unroll * width, unroll * width, unroll, emit->index,
+                   width, width, unroll * width, emit->index);
+    emit_unrolled(emit, unroll, "between");
+    kiln__text_add(emit->text, "            }\n            i = whole;\n");
+}
+
+static void emit_vectors(const struct kiln__emit *emit)
+{
+    unsigned width = emit->form->vector;
+    kiln__text_add(emit->text, "            for (; i + %u <= count; i += %u) {\n", width, width);
+    emit_unrolled(emit, 1, "");
     kiln__text_add(emit->text, "            }\n");
 }
 
@@ -48,8 +75,8 @@ static void emit_rows(const struct kiln__emit *emit)
     kiln__emit_accumulators(emit, "        ", 0, unroll, emit->form->vector);
     emit_row_loop(emit);
     if (unroll > 1)
-        emit_vectors(emit, unroll);
-    emit_vectors(emit, 1);
+        emit_parts(emit, unroll);
+    emit_vectors(emit);
     kiln__text_add(emit->text, "            for (; i < count; i++) {\n");
     kiln__emit_element(emit, "                ", KILN__TOTAL, 1, "i", "r + i");
     kiln__text_add(emit->text, "            }\n            r += count;\n        }\n");
