@@ -72,15 +72,16 @@ KILN_API kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, c
  *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT (NULL, wrong size). */
 KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes);
 
-/** Ask for a result to be left in a buffer of the same type and shape. The buffer may be imported
- *  by this very batch: imports see its content before the run. An elementwise update of it then
- *  happens in place, without further memory, unless something still needs the old content later;
- *  else the result is copied there at the end of the run.
+/** Ask for a result to be left in a buffer of the same type and shape. A buffer takes one result of
+ *  a batch, and may be imported by this very batch: imports see its content before the run. An
+ *  elementwise update of it then happens in place, without further memory, unless something still
+ *  needs the old content later; else the result is copied there at the end of the run.
  *  A run that fails may have left its result in some of the batch's buffers and not in others, and
  *  in a buffer whose result several kernels put together, in parts of it. The rest is as it was
  *  before. What must survive that is to be copied first.
  *  Owner: the batch holds the buffer. Threads: one at a time.
- *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH. */
+ *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT (NULL, or a second result for the buffer),
+ *  SHAPE_MISMATCH, TYPE_MISMATCH. */
 KILN_API kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer);
 
 /** Take an upload's content from elsewhere in later runs, at no planning cost.

@@ -160,14 +160,11 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
 
 /* ---- running ---- */
 
-/* 1 + the one input in the memory of result `index`, which is the first there; 0: none such. */
+/* 1 + the one input in the memory of result `index`; 0: none such. */
 static uint32_t find_replaced(const struct kiln__bindings *bindings, size_t index)
 {
     cl_mem memory = bindings->results.items[index].memory;
     uint32_t found = 0;
-    for (size_t i = 0; i < index; i++)
-        if (bindings->results.items[i].memory == memory)
-            return 0;
     for (uint32_t i = 0; i < bindings->inputs.count; i++) {
         if (bindings->inputs.items[i].memory != memory)
             continue;

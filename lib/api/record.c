@@ -200,6 +200,15 @@ kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t 
     return request(batch, __func__, tensor, KILN__READ, &binding);
 }
 
+bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
+{
+    for (size_t i = 0; i < batch->graph.requests.count; i++)
+        if (batch->graph.requests.items[i].kind == KILN__EXPORT &&
+            batch->bindings.results.items[i].memory == buffer->memory)
+            return true;
+    return false;
+}
+
 kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer)
 {
     const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
@@ -213,17 +222,14 @@ kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buff
         return kiln__fail(
             &batch->error, KILN_SHAPE_MISMATCH, "%s: the tensor is %s and the buffer is %s",
             __func__, kiln__shape_text(&node->shape).text, kiln__shape_text(&buffer->shape).text);
+    if (kiln__batch_exports_to(batch, buffer))
+        return kiln__fail(
+            &batch->error, KILN_INVALID_ARGUMENT,
+            "%s: the batch leaves a tensor in this buffer already, and a buffer takes "
+            "one",
+            __func__);
     struct kiln__binding binding = buffer_binding(buffer);
     return request(batch, __func__, tensor, KILN__EXPORT, &binding);
-}
-
-bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
-{
-    for (size_t i = 0; i < batch->graph.requests.count; i++)
-        if (batch->graph.requests.items[i].kind == KILN__EXPORT &&
-            batch->bindings.results.items[i].memory == buffer->memory)
-            return true;
-    return false;
 }
 
 /* ---- other memory in later runs ---- */
