@@ -29,9 +29,9 @@ static void emit_loop(const struct kiln__emit *emit, unsigned unroll, unsigned w
 
 static void emit_elements(const struct kiln__emit *emit)
 {
-    unsigned width = emit->form->vector, unroll = kiln__emit_unroll(emit);
+    unsigned width = emit->form->vector, unroll = width > 1 ? kiln__emit_unroll(emit) : 1;
     kiln__text_add(emit->text, "        %s r = from + lane * %u;\n", emit->index, width);
-    if (unroll * width > 1) {
+    if (width > 1) {
         kiln__emit_accumulators(emit, "        ", 0, unroll, width);
         if (unroll > 1)
             emit_loop(emit, unroll, width, 0);
@@ -40,8 +40,7 @@ static void emit_elements(const struct kiln__emit *emit)
         kiln__text_add(emit->text, "        r = from + (to - from) / %u * %u + lane;\n", width,
                        width);
     }
-    if (unroll * width == 1 || width > 1)
-        emit_loop(emit, 1, 1, KILN__TOTAL);
+    emit_loop(emit, 1, 1, KILN__TOTAL);
 }
 
 static void emit_partials(const struct kiln__emit *emit)

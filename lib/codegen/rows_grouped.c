@@ -33,7 +33,8 @@ static void emit_loop(const struct kiln__rows_emit *rows, unsigned unroll, unsig
 static void emit_elements(const struct kiln__rows_emit *rows)
 {
     const struct kiln__emit *emit = rows->emit;
-    unsigned width = emit->form->vector, unroll = kiln__rows_unroll(rows);
+    /* Single elements one at a time: four took an H200 longer. */
+    unsigned width = emit->form->vector, unroll = width > 1 ? kiln__rows_unroll(rows) : 1;
     kiln__rows_totals(rows, "    ");
     kiln__text_add(emit->text, "    if (live) {\n        %s r = lane * %u;\n", emit->index, width);
     kiln__rows_accumulators(rows, "        ", unroll);
