@@ -376,49 +376,6 @@ Test(attention, gradients)
     check_close();
 }
 
-/* Rows in two blocks have the gradients that the same rows have by themselves, and the scores of
- * one block at a time are in memory. */
-enum { HEADS = 256, M = 65, N = 256, QUERIES = HEADS * M, KEYS = HEADS * N };
-
-/* Read the gradients of sum(y^2), y an attention of rows in one part or in two. */
-static void differentiate(int parts, float *found)
-{
-    static float x[KEYS];
-    kiln_batch *b = kiln_batch_create(check_context());
-    for (int i = 0; i < KEYS; i++)
-        x[i] = (float)(i % 61) / 32 - 1;
-    kiln_tensor q = kiln_upload(b, KILN_F32, DIMS(HEADS, M, 1), x), y[2], out[2];
-    kiln_tensor k = kiln_upload(b, KILN_F32, DIMS(HEADS, N, 1), x), inputs[] = {q, k};
-    kiln_tensor v = kiln_add(b, k, kiln_constant(b, KILN_F32, 1));
-    for (int i = 0; i < parts; i++) {
-        kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
-        int64_t first = i ? 30 : 0, end = i + 1 == parts ? M : 30;
-        options.causal = 1;
-        options.diagonal = N / 2 + first;
-        kiln_tensor rows =
-            kiln_slice(b, q, (int64_t[]){0, first, 0}, (int64_t[]){HEADS, end, 1}, NULL);
-        y[i] = kiln_attention(b, rows, k, v, no_mask, &options);
-    }
-    kiln_tensor all = kiln_square(b, kiln_concat(b, (size_t)parts, y, 1));
-    expect_ok(kiln_grad(b, kiln_sum(b, all, 0, NULL, 0), inputs, 2, out));
-    expect_ok(kiln_read(b, out[0], found, QUERIES * sizeof *found));
-    expect_ok(kiln_read(b, out[1], found + QUERIES, KEYS * sizeof *found));
-    cr_expect_lt(cost_of(b).peak_bytes, (size_t)80 << 20, "%zu", cost_of(b).peak_bytes);
-    run_batch(b);
-    kiln_batch_release(b);
-}
-
-Test(attention, gradients_come_in_blocks)
-{
-    static float whole[QUERIES + KEYS], parts[QUERIES + KEYS];
-    differentiate(1, whole);
-    differentiate(2, parts);
-    for (int i = 0; i < QUERIES + KEYS; i++)
-        cr_assert_float_eq(whole[i], parts[i], 1e-5 + 1e-4 * fabs(parts[i]), "%d: %g, not %g", i,
-                           whole[i], parts[i]);
-    check_close();
-}
-
 /* ---- errors ---- */
 
 static void expect_refusal(kiln_status wanted, const char *part, const kiln_type types[4],
