@@ -200,9 +200,10 @@ kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t 
     return request(batch, __func__, tensor, KILN__READ, &binding);
 }
 
+/* Buffers without elements have no memory, and nothing to disagree about. */
 bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
 {
-    for (size_t i = 0; i < batch->graph.requests.count; i++)
+    for (size_t i = 0; buffer->memory && i < batch->graph.requests.count; i++)
         if (batch->graph.requests.items[i].kind == KILN__EXPORT &&
             batch->bindings.results.items[i].memory == buffer->memory)
             return true;

@@ -4,7 +4,7 @@
  * is one of per row follows a reduction as its epilogue. */
 #include "passes/rows.h"
 
-#include <string.h>
+#include "passes/steps.h"
 
 /* What one kernel may hold. */
 #define MOST_STEPS 128
@@ -33,7 +33,6 @@ struct joiner {
     uint32_t rank;        /* of the root's value: dimensions of what is computed align at its end */
     bool epilogue;        /* the root comes once per row, after a single reduction */
     bool direct, shares, possible;
-    bool failed;
 };
 
 /* ---- which groups, which roots ---- */
@@ -115,10 +114,10 @@ static bool is_root_of_rows(const struct joiner *joiner, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     if (node->kind == KILN__REDUCE)
-        return (
-            1 && !kiln__reduce_rows[node->op].indexed &&
-            node->axes == kiln__fuser_node(joiner->fuser, joiner->first)->axes &&
-            kiln__shape_equal(&kiln__fuser_node(joiner->fuser, node->input[0])->shape, &joiner->s));
+        return !kiln__reduce_rows[node->op].indexed &&
+               node->axes == kiln__fuser_node(joiner->fuser, joiner->first)->axes &&
+               kiln__shape_equal(&kiln__fuser_node(joiner->fuser, node->input[0])->shape,
+                                 &joiner->s);
     if (!kiln__node_is_pointwise(node))
         return false;
     if (kiln__shape_equal(&node->shape, &joiner->s))
@@ -152,23 +151,6 @@ static struct kiln__access access_at(const struct joiner *joiner, uint32_t index
     return kiln__access_to(joiner->fuser, index, kiln__straight, rank);
 }
 
-/* The step of the group that has the value which `index` reads; false if it has none, or has it for
- * other elements. */
-static bool find_value(const struct joiner *joiner, uint32_t index, uint16_t *step)
-{
-    uint32_t base = joiner->fuser->layouts[index].base;
-    const struct kiln__shape *shape = &kiln__fuser_node(joiner->fuser, base)->shape;
-    struct kiln__access wanted = access_at(joiner, index, joiner->rank);
-    struct kiln__access natural = access_at(joiner, base, shape->rank);
-    for (size_t i = 0; i < joiner->group->stores.count; i++) {
-        if (joiner->group->stores.items[i].node != base)
-            continue;
-        *step = joiner->group->stores.items[i].step;
-        return kiln__same_access(&wanted, &natural);
-    }
-    return false;
-}
-
 static bool has_access(const struct joiner *joiner, const struct kiln__access *access)
 {
     for (size_t i = 0; i < joiner->group->accesses.count; i++)
@@ -182,7 +164,6 @@ static void inspect(struct joiner *joiner, uint32_t index, bool root)
 {
     const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     const struct kiln__layout *layout = &joiner->fuser->layouts[index];
-    uint16_t step;
     if (node->kind == KILN__CONSTANT || !joiner->possible)
         return;
     if (kiln__node_is_pointwise(node) && (root || !layout->known)) {
@@ -196,7 +177,8 @@ static void inspect(struct joiner *joiner, uint32_t index, bool root)
     }
     uint32_t maker = joiner->fuser->fusion->group_of[layout->base];
     if (maker == joiner->number) {
-        joiner->possible = find_value(joiner, index, &step);
+        joiner->possible = kiln__find_stored(joiner->fuser, joiner->group, index, kiln__straight,
+                                             joiner->rank) != KILN__NO_STEP;
         joiner->direct = true;
         return;
     }
@@ -225,96 +207,6 @@ static bool can_join(struct joiner *joiner, uint32_t index)
 
 /* ---- joining ---- */
 
-/* From this step on a value can be used again: an epilogue does not see what comes before. */
-static size_t first_visible(const struct joiner *joiner)
-{
-    return joiner->epilogue ? joiner->group->reduced_step : 0;
-}
-
-/* The step, or an equal one that the group has already. */
-static uint16_t add_step(struct joiner *joiner, struct kiln__step step)
-{
-    struct kiln__group *group = joiner->group;
-    for (size_t i = first_visible(joiner); i < group->steps.count; i++)
-        if (!memcmp(&group->steps.items[i], &step, sizeof step))
-            return (uint16_t)i;
-    struct kiln__step *place = kiln__vector_push(&group->steps);
-    if (place)
-        *place = step;
-    else
-        joiner->failed = true;
-    return place ? (uint16_t)(group->steps.count - 1) : 0;
-}
-
-static uint16_t add_scalar(struct joiner *joiner, const struct kiln__node *node)
-{
-    struct kiln__group *group = joiner->group;
-    struct kiln__step step = {.kind = KILN__STEP_SCALAR, .type = node->type};
-    for (size_t i = first_visible(joiner); i < group->steps.count; i++) {
-        const struct kiln__step *have = &group->steps.items[i];
-        if (have->kind == KILN__STEP_SCALAR && have->type == node->type &&
-            !memcmp(&group->scalars.items[have->index], &node->value, sizeof node->value))
-            return (uint16_t)i;
-    }
-    double *scalar = kiln__vector_push(&group->scalars);
-    if (scalar)
-        *scalar = node->value;
-    else
-        joiner->failed = true;
-    step.index = (uint16_t)(group->scalars.count - 1);
-    return add_step(joiner, step);
-}
-
-static uint16_t add_load(struct joiner *joiner, uint32_t index)
-{
-    struct kiln__group *group = joiner->group;
-    struct kiln__step step = {.kind = KILN__STEP_LOAD,
-                              .type = kiln__fuser_node(joiner->fuser, index)->type};
-    struct kiln__access access = access_at(joiner, index, joiner->rank);
-    if (access.kind == KILN__ACCESS_NUMBER)
-        step.kind = KILN__STEP_NUMBER;
-    else
-        joiner->fuser->fusion->stored[access.node] = true;
-    for (size_t i = 0; !joiner->epilogue && i < group->accesses.count; i++)
-        if (kiln__same_access(&group->accesses.items[i], &access)) {
-            step.index = (uint16_t)i;
-            return add_step(joiner, step);
-        }
-    struct kiln__access *place = kiln__vector_push(&group->accesses);
-    if (place)
-        *place = access;
-    else
-        joiner->failed = true;
-    step.index = (uint16_t)(group->accesses.count - 1);
-    return add_step(joiner, step);
-}
-
-static void note_computed(struct joiner *joiner, uint32_t index)
-{
-    uint32_t *computed = kiln__vector_push(&joiner->group->nodes);
-    if (computed)
-        *computed = index;
-}
-
-/* The depth is bounded by the steps that one root may have. */
-static uint16_t compute(struct joiner *joiner, uint32_t index, bool root)
-{
-    const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
-    uint16_t value;
-    if (joiner->failed)
-        return 0;
-    if (node->kind == KILN__CONSTANT)
-        return add_scalar(joiner, node);
-    if (!kiln__node_is_pointwise(node) || (!root && joiner->fuser->layouts[index].known))
-        return find_value(joiner, index, &value) ? value : add_load(joiner, index);
-    struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
-    apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
-    for (unsigned k = 0; k < node->n_inputs; k++)
-        apply.args[k] = compute(joiner, node->input[k], false);
-    note_computed(joiner, index);
-    return add_step(joiner, apply);
-}
-
 /* A reduction or a map becomes a rows group. */
 static void become_rows(struct joiner *joiner)
 {
@@ -325,27 +217,30 @@ static void become_rows(struct joiner *joiner)
     group->kept = joiner->kept;
 }
 
-static void join(struct joiner *joiner, uint32_t index)
+/* False without memory. An epilogue does not see what comes before its reduction. */
+static bool join(struct joiner *joiner, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
     bool full = node->kind != KILN__REDUCE && kiln__shape_equal(&node->shape, &joiner->s);
-    uint16_t step;
     if (!joiner->epilogue)
         become_rows(joiner);
+    struct kiln__builder builder = kiln__join_group(
+        joiner->fuser, joiner->group, joiner->epilogue ? joiner->group->reduced_step : 0);
+    uint16_t step;
     if (node->kind == KILN__REDUCE) {
         struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
         reduced.type = node->type;
-        reduced.args[0] = compute(joiner, node->input[0], false);
-        note_computed(joiner, index);
-        step = add_step(joiner, reduced);
+        reduced.args[0] =
+            kiln__compute(&builder, node->input[0], false, kiln__straight, joiner->rank);
+        kiln__note(&builder, index);
+        step = kiln__add_step(&builder, reduced);
     } else {
-        step = compute(joiner, index, true);
+        step = kiln__compute(&builder, index, true, kiln__straight, joiner->rank);
     }
-    struct kiln__store *store = kiln__vector_push(&joiner->group->stores);
-    if (store)
-        *store = (struct kiln__store){.node = index, .step = step, .full = full};
-    else
-        joiner->failed = true;
+    kiln__add_store(&builder, index, step);
+    if (!builder.failed)
+        joiner->group->stores.items[joiner->group->stores.count - 1].full = full;
+    return !builder.failed;
 }
 
 uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done)
@@ -358,8 +253,7 @@ uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done)
         joiner.group = &fusion->groups.items[joiner.number];
         if (!can_join(&joiner, index))
             continue;
-        join(&joiner, index);
-        *done = !joiner.failed;
+        *done = join(&joiner, index);
         return joiner.number;
     }
     return KILN__NO_GROUP;

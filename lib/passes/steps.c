@@ -3,8 +3,17 @@
 
 #include <string.h>
 
+/* Steps that may be used again start here. */
+static size_t first_reusable(const struct kiln__builder *builder)
+{
+    return builder->joins ? builder->reusable : builder->group->steps.count;
+}
+
 uint16_t kiln__add_step(struct kiln__builder *builder, struct kiln__step step)
 {
+    for (size_t i = first_reusable(builder); i < builder->group->steps.count; i++)
+        if (!memcmp(&builder->group->steps.items[i], &step, sizeof step))
+            return (uint16_t)i;
     struct kiln__step *place = kiln__vector_push(&builder->group->steps);
     if (!place) {
         builder->failed = true;
@@ -41,6 +50,13 @@ uint16_t kiln__recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t k
 
 static uint16_t add_scalar(struct kiln__builder *builder, const struct kiln__node *node)
 {
+    const struct kiln__group *group = builder->group;
+    for (size_t i = first_reusable(builder); i < group->steps.count; i++) {
+        const struct kiln__step *have = &group->steps.items[i];
+        if (have->kind == KILN__STEP_SCALAR && have->type == node->type &&
+            !memcmp(&group->scalars.items[have->index], &node->value, sizeof node->value))
+            return (uint16_t)i;
+    }
     double *scalar = kiln__vector_push(&builder->group->scalars);
     if (!scalar) {
         builder->failed = true;
@@ -74,22 +90,51 @@ bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *
            a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
+/* 1 + the number of such an access that the group has; 0: none that a new step could use. */
+static size_t find_access(const struct kiln__builder *builder, const struct kiln__access *access)
+{
+    for (size_t i = 0; builder->joins && !builder->reusable && i < builder->group->accesses.count;
+         i++)
+        if (kiln__same_access(&builder->group->accesses.items[i], access))
+            return i + 1;
+    return 0;
+}
+
 uint16_t kiln__add_load(struct kiln__builder *builder, uint32_t index, const uint32_t *at,
                         uint32_t rank)
 {
-    struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
-    if (!access) {
-        builder->failed = true;
-        return 0;
+    struct kiln__access access = kiln__access_to(builder->fuser, index, at, rank);
+    bool number = access.kind == KILN__ACCESS_NUMBER;
+    size_t have = find_access(builder, &access);
+    if (!have) {
+        struct kiln__access *place = kiln__vector_push(&builder->group->accesses);
+        if (!place) {
+            builder->failed = true;
+            return 0;
+        }
+        *place = access;
+        have = builder->group->accesses.count;
     }
-    *access = kiln__access_to(builder->fuser, index, at, rank);
-    bool number = access->kind == KILN__ACCESS_NUMBER;
     if (!number)
-        builder->fuser->fusion->stored[access->node] = true;
-    return kiln__add_step(
-        builder, (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
-                                     .type = kiln__fuser_node(builder->fuser, index)->type,
-                                     .index = (uint16_t)(builder->group->accesses.count - 1)});
+        builder->fuser->fusion->stored[access.node] = true;
+    return kiln__add_step(builder,
+                          (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
+                                              .type = kiln__fuser_node(builder->fuser, index)->type,
+                                              .index = (uint16_t)(have - 1)});
+}
+
+uint16_t kiln__find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                           uint32_t index, const uint32_t *at, uint32_t rank)
+{
+    uint32_t base = fuser->layouts[index].base;
+    const struct kiln__shape *shape = &kiln__fuser_node(fuser, base)->shape;
+    struct kiln__access wanted = kiln__access_to(fuser, index, at, rank);
+    struct kiln__access natural = kiln__access_to(fuser, base, kiln__straight, shape->rank);
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (group->stores.items[i].node == base)
+            return kiln__same_access(&wanted, &natural) ? group->stores.items[i].step
+                                                        : KILN__NO_STEP;
+    return KILN__NO_STEP;
 }
 
 /* The data of a gather: dimensions before the axis and behind it stand around those of the indices;
@@ -159,7 +204,9 @@ uint16_t kiln__compute(struct kiln__builder *builder, uint32_t index, bool root,
                    : add_apply(builder, node, at, rank);
         kiln__note(builder, index);
     } else {
-        step = kiln__add_load(builder, index, at, rank);
+        step = kiln__find_stored(builder->fuser, builder->group, index, at, rank);
+        if (step == KILN__NO_STEP)
+            step = kiln__add_load(builder, index, at, rank);
     }
     kiln__remember(builder, index, key, step);
     return step;
@@ -192,4 +239,12 @@ bool kiln__begin_group(struct kiln__builder *builder, enum kiln__group_kind kind
     else
         builder->failed = true;
     return builder->group;
+}
+
+struct kiln__builder kiln__join_group(struct kiln__fuser *fuser, struct kiln__group *group,
+                                      size_t reusable)
+{
+    fuser->memo.count = 0;
+    return (struct kiln__builder){
+        .fuser = fuser, .group = group, .joins = true, .reusable = reusable};
 }

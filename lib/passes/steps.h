@@ -8,12 +8,19 @@
 struct kiln__builder {
     struct kiln__fuser *fuser;
     struct kiln__group *group;
-    bool failed; /* without memory; what is made from then on is of no use */
+    bool failed;     /* without memory; what is made from then on is of no use */
+    bool joins;      /* the group was there before: what it has already is used again, */
+    size_t reusable; /* from this step on */
 };
 
 /* A new group, without steps and with an empty memo. False without memory. */
 bool kiln__begin_group(struct kiln__builder *builder, enum kiln__group_kind kind);
 
+/* Go on with a group that is there, with an empty memo. Steps before `reusable` do not count. */
+struct kiln__builder kiln__join_group(struct kiln__fuser *fuser, struct kiln__group *group,
+                                      size_t reusable);
+
+/* The step, or an equal one that can be used again. */
 uint16_t kiln__add_step(struct kiln__builder *builder, struct kiln__step step);
 
 /* A load of `index`, and the access for it. `at` and `rank` are those of kiln__access_to(). */
@@ -24,6 +31,11 @@ uint16_t kiln__add_load(struct kiln__builder *builder, uint32_t index, const uin
  * computed even if it is in memory. */
 uint16_t kiln__compute(struct kiln__builder *builder, uint32_t index, bool root, const uint32_t *at,
                        uint32_t rank);
+
+/* The step of the group whose stored value is what `index` reads; KILN__NO_STEP if it has none, or
+ * has it for other elements. */
+uint16_t kiln__find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                           uint32_t index, const uint32_t *at, uint32_t rank);
 
 /* Say that the group computes `node`. */
 void kiln__note(struct kiln__builder *builder, uint32_t node);
