@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/batch.h"
 #include "graph/bounds.h"
@@ -46,6 +47,18 @@ static void expect_within(unsigned op, const struct sweep *sweep)
                   sweep->wrong, sweep->tested);
 }
 
+/* Every float of a row takes minutes: say where a written table is, and keep what there is. */
+static void report_progress(const char *row, unsigned number)
+{
+    static time_t begin;
+    if (!table)
+        return;
+    begin = begin ? begin : time(NULL);
+    fprintf(stderr, "accuracy: %s, row %u of %d, after %.0f s\n", row, number + 1, KILN__OP_COUNT,
+            difftime(time(NULL), begin));
+    fflush(table);
+}
+
 static void sweep_rows(void)
 {
     line("| operation | tested | allowed | worst | where |\n|---|--:|--:|--:|---|\n");
@@ -54,6 +67,7 @@ static void sweep_rows(void)
         const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
         if (!sweep_takes(op))
             continue;
+        report_progress(row->name, op);
         sweep_row(op, step_of(), &sweep);
         expect_within(op, &sweep);
         line("| %s | %" PRIu64 " | %g | %.3f | %s%s%s%s |\n", row->name, sweep.tested,
