@@ -49,29 +49,12 @@
 #endif
 
 #define ROWS (ROW_VECTORS * VECTOR)
-/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
-#define INLINE static inline __attribute__((always_inline))
-/* For loops that are rare or short: vectorised and unrolled they only take time to compile. */
-#define PLAIN_LOOP _Pragma("clang loop vectorize(disable) unroll(disable)")
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
-typedef PASTE(float, VECTOR) vector;
+#include "cpu_vector.h"
+#include "attention.h"
+
 typedef PASTE(int, VECTOR) integers;
 #define AS_VECTOR PASTE(as_float, VECTOR)
 #define AS_INTEGERS PASTE(as_int, VECTOR)
-/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
-typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
-#define LOAD(i, space, p) (((space const loose *)(p))[i])
-#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
-
-#if MASK == 1
-typedef uchar mask_type;
-#define BIAS(value) ((value) ? 0.0f : -INFINITY)
-#elif MASK == 2
-typedef float mask_type;
-#define BIAS(value) ((value) * 1.44269504f)
-#endif
 
 /* 2^x for x of 0 and below; 0 below 2^-126, and NaN stays NaN. The polynomial is that of exp2 in
  * math.cl: a fit of degree 6, 0.2 ulp. Adding 1.5 * 2^23 rounds to an integer. */
@@ -87,37 +70,6 @@ INLINE vector power_of_two(vector x)
     p = fma(p, r, (vector)(1.0f));
     return x < -126.0f ? (vector)(0.0f)
                        : p * AS_VECTOR((AS_INTEGERS(shifted) << 23) + 0x3f800000);
-}
-
-/* The lower and the upper halves of two vectors, shuffled together. */
-#if VECTOR == 16
-#define ZIP_LOW(a, b)                                                                              \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HIGH(a, b)                                                                             \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif VECTOR == 8
-#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
-/* Transpose a square of VECTOR vectors: log2(VECTOR) perfect shuffles of the rows. */
-INLINE void transpose_square(vector *square)
-{
-#pragma unroll
-    for (int stage = 1; stage < VECTOR; stage *= 2) {
-        vector mixed[VECTOR];
-#pragma unroll
-        for (int i = 0; i < VECTOR / 2; i++) {
-            mixed[2 * i] = ZIP_LOW(square[i], square[i + VECTOR / 2]);
-            mixed[2 * i + 1] = ZIP_HIGH(square[i], square[i + VECTOR / 2]);
-        }
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            square[i] = mixed[i];
-    }
 }
 
 /* Queries as [d][ROWS], scaled; past the last row that one again. */
@@ -322,34 +274,6 @@ INLINE void write_results(__local const float *results, const vector total[ROW_V
         }
     }
 }
-
-/* The arguments of a leading dimension, and the step into it. */
-#if MASK
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i
-#else
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i
-#define mask_0 0
-#define mask_1 0
-#define mask_2 0
-#define mask_3 0
-#define mask_4 0
-#define mask_5 0
-#endif
-#define ENTER(i)                                                                                   \
-    {                                                                                              \
-        const long at = rest % size_##i;                                                           \
-        rest /= size_##i;                                                                          \
-        q += at * q_##i;                                                                           \
-        k += at * k_##i;                                                                           \
-        v += at * v_##i;                                                                           \
-        first_mask += at * mask_##i;                                                               \
-    }
-#define TO_1(x) x(0)
-#define TO_2(x) TO_1(x) x(1)
-#define TO_3(x) TO_2(x) x(2)
-#define TO_4(x) TO_3(x) x(3)
-#define TO_5(x) TO_4(x) x(4)
-#define TO_6(x) TO_5(x) x(5)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention_cpu(__global const float *restrict q, __global const float *restrict k,

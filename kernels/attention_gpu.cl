@@ -59,22 +59,12 @@
 #define KEY_LINE (KEYS + 1)
 #define TILE (DEPTH * KEY_LINE > KEYS * WIDTH ? DEPTH * KEY_LINE : KEYS * WIDTH)
 
-/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
-#define INLINE static inline __attribute__((always_inline))
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
+#include "helpers.h"
+#include "attention.h"
 #ifdef NO_FMA
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
-#endif
-
-#if MASK == 1
-typedef uchar mask_type;
-#define BIAS(value) ((value) ? 0.0f : -INFINITY)
-#elif MASK == 2
-typedef float mask_type;
-#define BIAS(value) ((value) * 1.44269504f)
 #endif
 
 /* Eight values of neighbouring rows. */
@@ -234,34 +224,6 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const mask_type *mask, l
     }
 }
 #endif
-
-/* The arguments of a leading dimension, and the step into it. */
-#if MASK
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i
-#else
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i
-#define mask_0 0
-#define mask_1 0
-#define mask_2 0
-#define mask_3 0
-#define mask_4 0
-#define mask_5 0
-#endif
-#define ENTER(i)                                                                                   \
-    {                                                                                              \
-        const long at = rest % size_##i;                                                           \
-        rest /= size_##i;                                                                          \
-        q += at * q_##i;                                                                           \
-        k += at * k_##i;                                                                           \
-        v += at * v_##i;                                                                           \
-        first_mask += at * mask_##i;                                                               \
-    }
-#define TO_1(x) x(0)
-#define TO_2(x) TO_1(x) x(1)
-#define TO_3(x) TO_2(x) x(2)
-#define TO_4(x) TO_3(x) x(3)
-#define TO_5(x) TO_4(x) x(4)
-#define TO_6(x) TO_5(x) x(5)
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 attention_gpu(__global const float *restrict q, __global const float *restrict k,

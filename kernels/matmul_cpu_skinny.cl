@@ -66,16 +66,7 @@
 #define EPILOGUE_OF(value, batch, row, column)                                                     \
     EPILOGUE(value, batch, swapped ? (column) : (row), swapped ? (row) : (column))
 
-/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
-#define INLINE static inline __attribute__((always_inline))
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
-typedef PASTE(float, VECTOR) vector;
-/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
-typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
-#define LOAD(i, space, p) (((space const loose *)(p))[i])
-#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
+#include "cpu_vector.h"
 
 /* Add `lines` lines of B, each times its element of each row of A, to the sums [vector][row].
  * The last vector of a row of B starts early enough to end with the row. */

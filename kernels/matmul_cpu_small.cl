@@ -39,91 +39,9 @@
 #endif
 
 #define TILE_COLUMNS (TILE_VECTORS * VECTOR)
-/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
-#define INLINE static inline __attribute__((always_inline))
-/* For loops that are rare or short: vectorised and unrolled they only take time to compile. */
-#define PLAIN_LOOP _Pragma("clang loop vectorize(disable) unroll(disable)")
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
-typedef PASTE(float, VECTOR) vector;
-/* The same with the alignment of a float. Through its pointer a vector is one load or store in what
- * the compiler sees; PoCL's vload16 is eight, and takes longer to compile. */
-typedef PASTE(float, VECTOR) __attribute__((aligned(4))) loose;
-#define LOAD(i, space, p) (((space const loose *)(p))[i])
-#define STORE(value, i, space, p) (((space loose *)(p))[i] = (value))
-
-/* The lower and the upper halves of two vectors, shuffled together. */
-#if VECTOR == 16
-#define ZIP_LOW(a, b)                                                                              \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HIGH(a, b)                                                                             \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif VECTOR == 8
-#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
-/* Transpose a square of VECTOR vectors: log2(VECTOR) perfect shuffles of the rows. */
-INLINE void transpose_square(vector *square)
-{
-#pragma unroll
-    for (int stage = 1; stage < VECTOR; stage *= 2) {
-        vector mixed[VECTOR];
-#pragma unroll
-        for (int i = 0; i < VECTOR / 2; i++) {
-            mixed[2 * i] = ZIP_LOW(square[i], square[i + VECTOR / 2]);
-            mixed[2 * i + 1] = ZIP_HIGH(square[i], square[i + VECTOR / 2]);
-        }
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            square[i] = mixed[i];
-    }
-}
-
-/* A whole panel of a B whose rows are contiguous. */
-INLINE void pack_rows(__global const float *b, long row, int depth, __local float *packed)
-{
-    for (int k = 0; k < depth; k++) {
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            STORE(LOAD(v, __global, b + k * row), v, __local, packed + k * TILE_COLUMNS);
-    }
-}
-
-/* Any panel: elements one by one, zeros past the last column. */
-INLINE void pack_elements(__global const float *b, long row, long column, int depth, int columns,
-                          __local float *packed)
-{
-    PLAIN_LOOP
-    for (int k = 0; k < depth; k++) {
-        PLAIN_LOOP
-        for (int j = 0; j < TILE_COLUMNS; j++)
-            packed[k * TILE_COLUMNS + j] = j < columns ? b[k * row + j * column] : 0.0f;
-    }
-}
-
-/* A whole panel of a B whose columns are contiguous, square by square. */
-INLINE void pack_columns(__global const float *b, long column, int depth, __local float *packed)
-{
-    int k = 0;
-    for (; k + VECTOR <= depth; k += VECTOR) {
-        PLAIN_LOOP
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            vector square[VECTOR];
-#pragma unroll
-            for (int j = 0; j < VECTOR; j++)
-                square[j] = LOAD(0, __global, b + (v * VECTOR + j) * column + k);
-            transpose_square(square);
-#pragma unroll
-            for (int j = 0; j < VECTOR; j++)
-                STORE(square[j], v, __local, packed + (k + j) * TILE_COLUMNS);
-        }
-    }
-    pack_elements(b + k, 1, column, depth - k, TILE_COLUMNS, packed + k * TILE_COLUMNS);
-}
+#define PACK_SPACE __local
+#include "cpu_vector.h"
+#include "cpu_pack.h"
 
 INLINE void pack_panel(__global const float *b, long row, long column, int depth, int columns,
                        __local float *packed)

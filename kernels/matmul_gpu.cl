@@ -54,8 +54,8 @@
 #define EPILOGUE_ARGUMENTS
 #endif
 
-/* Always, for PoCL 3.1 loses local memory that a helper gets by a call. */
-#define INLINE static inline __attribute__((always_inline))
+#include "helpers.h"
+
 #define ITEMS_M (TILE_M / ITEM_M)
 #define ITEMS_N (TILE_N / ITEM_N)
 #define ITEMS (ITEMS_M * ITEMS_N)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Kernel files to one C file: awk -f embed.awk kernels/a.cl kernels/b.cl > kernels.c
-# Texts become arrays of lines' characters, because a string literal has a length limit.
+# Texts become arrays of lines' characters, because a string literal has a length limit. What a file
+# includes, from its own folder, is put in: an OpenCL compiler has no folder to look into.
 
 function name(path) {
   sub(/.*\//, "", path)
@@ -33,9 +34,33 @@ FNR == 1 {
   printf "\nstatic const char text_%s[] = {\n", names[count]
 }
 
-{ print characters($0) }
+# A line, or the lines of the file that it includes.
+function put(line, folder,   file) {
+  if (line !~ /^#include "/) {
+    print characters(line)
+    return
+  }
+  split(line, words, "\"")
+  file = folder words[2]
+  if ((getline line < file) <= 0) {
+    print "embed.awk: " file " cannot be read" > "/dev/stderr"
+    exit failed = 1
+  }
+  do
+    put(line, folder)
+  while ((getline line < file) > 0)
+  close(file)
+}
+
+{
+  folder = FILENAME
+  sub(/[^\/]*$/, "", folder)
+  put($0, folder)
+}
 
 END {
+  if (failed)
+    exit 1
   if (count)
     print "0};"
   print "\nstatic const struct {\n    const char *name, *text;\n} kernels[] = {"

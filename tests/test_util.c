@@ -128,17 +128,29 @@ Test(hash, known_answers)
     cr_assert_eq(kiln__hash64("kiln", 4), UINT64_C(0x5c14e8865e2aa02a));
 }
 
+/* A file's lines, those of what it includes from its folder in their place. */
+static void read_with_headers(const char *path, struct kiln__text *content)
+{
+    char line[512], header[128], beside[512];
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s cannot be opened", path);
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "#include \"%127[^\"]\"", header) == 1) {
+            snprintf(beside, sizeof beside, "%.*s%s", (int)(strrchr(path, '/') + 1 - path), path,
+                     header);
+            read_with_headers(beside, content);
+        } else {
+            kiln__text_add(content, "%s", line);
+        }
+    }
+    fclose(file);
+}
+
 /* What kernels/NAME.cl holds, from the source tree that automake names. */
 static void check_embedded(const char *path)
 {
-    FILE *file = fopen(path, "rb");
-    cr_assert_not_null(file, "%s cannot be opened", path);
     struct kiln__text content = {0};
-    char block[4096];
-    for (size_t n; (n = fread(block, 1, sizeof block, file));)
-        kiln__text_add_bytes(&content, block, n);
-    fclose(file);
-
+    read_with_headers(path, &content);
     char name[256];
     snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
     *strrchr(name, '.') = '\0';

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels/attention_*.cl have in common: masks, and the leading dimensions. */
+#if MASK == 1
+typedef uchar mask_type;
+#define BIAS(value) ((value) ? 0.0f : -INFINITY)
+#elif MASK == 2
+typedef float mask_type;
+#define BIAS(value) ((value) * 1.44269504f)
+#endif
+
+/* The arguments of a leading dimension, and the step into it. */
+#if MASK
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i
+#else
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i
+#define mask_0 0
+#define mask_1 0
+#define mask_2 0
+#define mask_3 0
+#define mask_4 0
+#define mask_5 0
+#endif
+#define ENTER(i)                                                                                   \
+    {                                                                                              \
+        const long at = rest % size_##i;                                                           \
+        rest /= size_##i;                                                                          \
+        q += at * q_##i;                                                                           \
+        k += at * k_##i;                                                                           \
+        v += at * v_##i;                                                                           \
+        first_mask += at * mask_##i;                                                               \
+    }
+#define TO_1(x) x(0)
+#define TO_2(x) TO_1(x) x(1)
+#define TO_3(x) TO_2(x) x(2)
+#define TO_4(x) TO_3(x) x(3)
+#define TO_5(x) TO_4(x) x(4)
+#define TO_6(x) TO_5(x) x(5)
