@@ -6,53 +6,19 @@
 #include "passes/rows.h"
 #include "passes/steps.h"
 
-/* The memo of a group that is taken up again: the values that it has at each element. */
-static void recall_group(struct kiln__builder *builder)
+/* The first step that runs once for each element of the group's results. */
+static size_t first_of_results(const struct kiln__group *group)
 {
-    struct kiln__fuser *fuser = builder->fuser;
-    const struct kiln__group *group = builder->group;
-    fuser->memo.count = 0;
-    for (size_t i = 0; i < group->stores.count; i++) {
-        const struct kiln__store *store = &group->stores.items[i];
-        const struct kiln__node *node = kiln__fuser_node(fuser, store->node);
-        kiln__remember(builder, store->node, kiln__memo_key(node, kiln__straight, node->shape.rank),
-                       store->step);
-    }
+    return group->kind == KILN__GROUP_REDUCE   ? group->reduced_step
+           : group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP
+                                               : 0;
 }
 
-/* Loads that the group has already at the same element. */
-static void share_loads(struct kiln__builder *builder, uint32_t index, bool root)
+static void join(struct kiln__builder *builder, uint32_t number, uint32_t index)
 {
-    struct kiln__fuser *fuser = builder->fuser;
-    const struct kiln__node *node = kiln__fuser_node(fuser, index);
-    uint32_t rank = kiln__fuser_node(fuser, builder->group->stores.items[0].node)->shape.rank;
-    uint32_t key = kiln__memo_key(node, kiln__straight, rank);
-    if (kiln__recall(fuser, index, key) != KILN__NO_STEP || node->kind == KILN__CONSTANT)
-        return;
-    if (kiln__node_is_computed(node) && (root || !fuser->layouts[index].known)) {
-        for (unsigned k = 0; k < node->n_inputs && node->kind != KILN__GATHER; k++)
-            share_loads(builder, node->input[k], false);
-        return;
-    }
-    struct kiln__access access = kiln__access_to(fuser, index, kiln__straight, rank);
-    size_t first = builder->group->kind == KILN__GROUP_MATMUL ? KILN__PRODUCT_STEP : 0;
-    for (size_t i = first; i < builder->group->steps.count; i++) {
-        const struct kiln__step *step = &builder->group->steps.items[i];
-        if (step->kind == KILN__STEP_LOAD &&
-            kiln__same_access(&builder->group->accesses.items[step->index], &access)) {
-            kiln__remember(builder, index, key, (uint16_t)i);
-            return;
-        }
-    }
-}
-
-static void join(struct kiln__builder *builder, uint32_t group, uint32_t index)
-{
-    builder->group = &builder->fuser->fusion->groups.items[group];
-    recall_group(builder);
-    if (builder->group->kind != KILN__GROUP_REDUCE)
-        share_loads(builder, index, true);
+    struct kiln__group *group = &builder->fuser->fusion->groups.items[number];
     const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
+    *builder = kiln__join_group(builder->fuser, group, first_of_results(group));
     kiln__add_store(builder, index,
                     kiln__compute(builder, index, true, kiln__straight, node->shape.rank));
 }

@@ -40,7 +40,7 @@ void kiln__remember(struct kiln__builder *builder, uint32_t node, uint32_t key, 
         builder->failed = true;
 }
 
-uint16_t kiln__recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key)
+static uint16_t recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key)
 {
     for (size_t i = fuser->memo.count; i-- > 0;)
         if (fuser->memo.items[i].node == node && fuser->memo.items[i].key == key)
@@ -90,14 +90,17 @@ bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *
            a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-/* 1 + the number of such an access that the group has; 0: none that a new step could use. */
-static size_t find_access(const struct kiln__builder *builder, const struct kiln__access *access)
+/* The step that loads by such an access and can be used again. */
+static uint16_t find_load(const struct kiln__builder *builder, const struct kiln__access *access)
 {
-    for (size_t i = 0; builder->joins && !builder->reusable && i < builder->group->accesses.count;
-         i++)
-        if (kiln__same_access(&builder->group->accesses.items[i], access))
-            return i + 1;
-    return 0;
+    const struct kiln__group *group = builder->group;
+    for (size_t i = first_reusable(builder); i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        bool loads = step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER;
+        if (loads && kiln__same_access(&group->accesses.items[step->index], access))
+            return (uint16_t)i;
+    }
+    return KILN__NO_STEP;
 }
 
 uint16_t kiln__add_load(struct kiln__builder *builder, uint32_t index, const uint32_t *at,
@@ -105,22 +108,21 @@ uint16_t kiln__add_load(struct kiln__builder *builder, uint32_t index, const uin
 {
     struct kiln__access access = kiln__access_to(builder->fuser, index, at, rank);
     bool number = access.kind == KILN__ACCESS_NUMBER;
-    size_t have = find_access(builder, &access);
-    if (!have) {
-        struct kiln__access *place = kiln__vector_push(&builder->group->accesses);
-        if (!place) {
-            builder->failed = true;
-            return 0;
-        }
-        *place = access;
-        have = builder->group->accesses.count;
+    uint16_t have = find_load(builder, &access);
+    if (have != KILN__NO_STEP)
+        return have;
+    struct kiln__access *place = kiln__vector_push(&builder->group->accesses);
+    if (!place) {
+        builder->failed = true;
+        return 0;
     }
+    *place = access;
     if (!number)
         builder->fuser->fusion->stored[access.node] = true;
-    return kiln__add_step(builder,
-                          (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
-                                              .type = kiln__fuser_node(builder->fuser, index)->type,
-                                              .index = (uint16_t)(have - 1)});
+    return kiln__add_step(
+        builder, (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
+                                     .type = kiln__fuser_node(builder->fuser, index)->type,
+                                     .index = (uint16_t)(builder->group->accesses.count - 1)});
 }
 
 uint16_t kiln__find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
@@ -193,7 +195,7 @@ uint16_t kiln__compute(struct kiln__builder *builder, uint32_t index, bool root,
 {
     const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
     uint32_t key = kiln__memo_key(node, at, rank);
-    uint16_t step = kiln__recall(builder->fuser, index, key);
+    uint16_t step = recall(builder->fuser, index, key);
     if (step != KILN__NO_STEP || builder->failed)
         return step;
     if (node->kind == KILN__CONSTANT) {

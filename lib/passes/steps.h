@@ -45,7 +45,6 @@ void kiln__add_store(struct kiln__builder *builder, uint32_t node, uint16_t step
 #define KILN__NO_STEP UINT16_MAX
 uint32_t kiln__memo_key(const struct kiln__node *node, const uint32_t *at, uint32_t rank);
 void kiln__remember(struct kiln__builder *builder, uint32_t node, uint32_t key, uint16_t step);
-uint16_t kiln__recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key);
 
 /* A new group for the root `index` of any kind (form.c). */
 void kiln__form_group(struct kiln__builder *builder, uint32_t index);
