@@ -94,8 +94,7 @@ static void emit_rows(const struct kiln__emit *emit)
 /* Rows that are read at once: an accumulator is loaded and stored once for all of them. */
 static unsigned choose_rows(const struct kiln__emit *emit)
 {
-    bool short_body = emit->group->reduced_step <= 6;
-    return short_body ? 4 : 1;
+    return kiln__emit_is_short(emit) ? 4 : 1;
 }
 
 static void emit_tile_start(const struct kiln__emit *emit)
@@ -108,32 +107,39 @@ static void emit_tile_start(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "            }\n");
 }
 
-/* Declare accumulator 0, `width` elements of the tile's from `i` on. */
+/* The `width` elements of a tile's array from `i` on. */
+struct tile_text {
+    char text[64];
+};
+static struct tile_text tile_elements(const char *array, kiln_type type, unsigned width)
+{
+    struct tile_text place;
+    if (width == 1)
+        snprintf(place.text, sizeof place.text, "%s[i]", array);
+    else
+        snprintf(place.text, sizeof place.text, "*(loose_%s *)(%s + i)",
+                 kiln__emit_type(type, width).text, array);
+    return place;
+}
+
+/* Declare accumulator 0 with the tile's elements. */
 static void emit_tile_load(const struct kiln__emit *emit, const char *indent, unsigned width)
 {
-    struct kiln__type_name type = kiln__emit_type(kiln__emit_accumulator(emit), width);
-    bool indexed = kiln__emit_row(emit)->indexed;
-    if (width == 1)
-        kiln__text_add(emit->text, "%s%s a0 = values[i];\n", indent, type.text);
-    else
-        kiln__text_add(emit->text, "%s%s a0 = vload%u(0, values + i);\n", indent, type.text, width);
-    if (indexed && width == 1)
-        kiln__text_add(emit->text, "%sint j0 = places[i];\n", indent);
-    else if (indexed)
-        kiln__text_add(emit->text, "%sint%u j0 = vload%u(0, places + i);\n", indent, width, width);
+    kiln_type type = kiln__emit_accumulator(emit);
+    kiln__text_add(emit->text, "%s%s a0 = %s;\n", indent, kiln__emit_type(type, width).text,
+                   tile_elements("values", type, width).text);
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text, "%s%s j0 = %s;\n", indent, kiln__emit_type(KILN_I32, width).text,
+                       tile_elements("places", KILN_I32, width).text);
 }
 
 static void emit_tile_keep(const struct kiln__emit *emit, const char *indent, unsigned width)
 {
-    bool indexed = kiln__emit_row(emit)->indexed;
-    if (width == 1)
-        kiln__text_add(emit->text, "%svalues[i] = a0;\n", indent);
-    else
-        kiln__text_add(emit->text, "%svstore%u(a0, 0, values + i);\n", indent, width);
-    if (indexed && width == 1)
-        kiln__text_add(emit->text, "%splaces[i] = j0;\n", indent);
-    else if (indexed)
-        kiln__text_add(emit->text, "%svstore%u(j0, 0, places + i);\n", indent, width);
+    kiln_type type = kiln__emit_accumulator(emit);
+    kiln__text_add(emit->text, "%s%s = a0;\n", indent, tile_elements("values", type, width).text);
+    if (kiln__emit_row(emit)->indexed)
+        kiln__text_add(emit->text, "%s%s = j0;\n", indent,
+                       tile_elements("places", KILN_I32, width).text);
 }
 
 /* Rows `r` to `r + rows - 1` into the accumulators, `width` of them at a time. */
@@ -160,8 +166,7 @@ static void emit_tile_blocks(const struct kiln__emit *emit, unsigned rows)
     kiln__text_add(emit->text,
                    "            for (; r + %u <= to; r += %u) {\n                int i = 0;\n",
                    rows, rows);
-    if (emit->form->vector > 1)
-        emit_tile_rows(emit, rows, emit->form->vector);
+    emit_tile_rows(emit, rows, emit->form->vector);
     emit_tile_rows(emit, rows, 1);
     kiln__text_add(emit->text, "            }\n");
 }
@@ -194,8 +199,7 @@ static void emit_tiles(const struct kiln__emit *emit)
     if (rows > 1)
         emit_tile_blocks(emit, 1);
     kiln__text_add(emit->text, "            int i = 0;\n");
-    if (emit->form->vector > 1)
-        emit_tile_finish(emit, emit->form->vector);
+    emit_tile_finish(emit, emit->form->vector);
     emit_tile_finish(emit, 1);
     kiln__text_add(emit->text, "        }\n");
 }

@@ -38,6 +38,9 @@ void kiln__emit_merge(const struct kiln__emit *emit, const char *indent, const c
 void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsigned width,
                        const char *a, const char *j, const char *place, const char *at);
 
+/* Whether an element takes so few steps that memory is what it waits for. */
+bool kiln__emit_is_short(const struct kiln__emit *emit);
+
 /* How many vector accumulators: independent ones hide the latency of adding, and long bodies have
  * enough to do. */
 unsigned kiln__emit_unroll(const struct kiln__emit *emit);

@@ -197,10 +197,14 @@ void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsign
 
 /* ---- vectors ---- */
 
+bool kiln__emit_is_short(const struct kiln__emit *emit)
+{
+    return emit->group->reduced_step <= 6;
+}
+
 unsigned kiln__emit_unroll(const struct kiln__emit *emit)
 {
-    bool short_body = emit->group->reduced_step <= 6;
-    return !kiln__emit_row(emit)->indexed && short_body ? 4 : 1;
+    return !kiln__emit_row(emit)->indexed && kiln__emit_is_short(emit) ? 4 : 1;
 }
 
 void kiln__emit_element(const struct kiln__emit *emit, const char *indent, unsigned u,
