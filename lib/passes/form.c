@@ -17,12 +17,14 @@ static uint16_t compute_root(struct kiln__builder *builder, uint32_t index)
     return step;
 }
 
-static void form_map(struct kiln__builder *builder, uint32_t index)
+static bool form_map(struct kiln__fuser *fuser, uint32_t index)
 {
-    if (!kiln__begin_group(builder, KILN__GROUP_MAP))
-        return;
-    builder->group->shape = kiln__fuser_node(builder->fuser, index)->shape;
-    kiln__add_store(builder, index, compute_root(builder, index));
+    struct kiln__builder builder = kiln__begin_group(fuser, KILN__GROUP_MAP);
+    if (builder.failed)
+        return false;
+    builder.group->shape = kiln__fuser_node(fuser, index)->shape;
+    kiln__add_store(&builder, index, compute_root(&builder, index));
+    return !builder.failed;
 }
 
 /* Kept dimensions first, then reduced ones; `at` says where the input's dimensions went. */
@@ -43,41 +45,46 @@ static void order_dimensions(struct kiln__group *group, const struct kiln__node 
     }
 }
 
-static void form_reduce(struct kiln__builder *builder, uint32_t index)
+static bool form_reduce(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    const struct kiln__node *input = kiln__fuser_node(builder->fuser, node->input[0]);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
+    const struct kiln__node *input = kiln__fuser_node(fuser, node->input[0]);
     uint32_t at[KILN_MAX_RANK] = {0};
-    if (!kiln__begin_group(builder, KILN__GROUP_REDUCE))
-        return;
-    builder->group->op = node->op;
-    order_dimensions(builder->group, node, input, at);
+    struct kiln__builder builder = kiln__begin_group(fuser, KILN__GROUP_REDUCE);
+    if (builder.failed)
+        return false;
+    builder.group->op = node->op;
+    order_dimensions(builder.group, node, input, at);
     struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
     reduced.type = node->type;
-    reduced.args[0] = kiln__compute(builder, node->input[0], false, at, input->shape.rank);
-    builder->group->reduced_step = kiln__add_step(builder, reduced);
-    kiln__note(builder, index);
-    kiln__add_store(builder, index, builder->group->reduced_step);
+    reduced.args[0] = kiln__compute(&builder, node->input[0], false, at, input->shape.rank);
+    builder.group->reduced_step = kiln__add_step(&builder, reduced);
+    kiln__note(&builder, index);
+    kiln__add_store(&builder, index, builder.group->reduced_step);
+    return !builder.failed;
 }
 
-static void form_matmul(struct kiln__builder *builder, uint32_t index)
+static bool form_matmul(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    if (!kiln__begin_group(builder, KILN__GROUP_MATMUL))
-        return;
-    builder->group->shape = node->shape;
-    for (unsigned k = 0; k < 2 && !builder->failed; k++) {
-        const struct kiln__shape *shape = &kiln__fuser_node(builder->fuser, node->input[k])->shape;
-        kiln__add_load(builder, node->input[k], kiln__straight, node->shape.rank);
-        if (!builder->failed)
-            builder->group->accesses.items[k].inner = shape->dims[shape->rank - 1];
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
+    struct kiln__builder builder = kiln__begin_group(fuser, KILN__GROUP_MATMUL);
+    if (builder.failed)
+        return false;
+    builder.group->shape = node->shape;
+    for (unsigned k = 0; k < KILN__OPERANDS; k++) {
+        const struct kiln__shape *shape = &kiln__fuser_node(fuser, node->input[k])->shape;
+        kiln__add_load(&builder, node->input[k], kiln__straight, node->shape.rank);
+        if (builder.failed)
+            return false;
+        builder.group->accesses.items[k].inner = shape->dims[shape->rank - 1];
     }
-    kiln__note(builder, index);
-    kiln__add_store(builder, index,
-                    kiln__add_step(builder, (struct kiln__step){.kind = KILN__STEP_PRODUCT,
-                                                                .type = node->type,
-                                                                .n_args = KILN__OPERANDS,
-                                                                .args = {0, 1}}));
+    kiln__note(&builder, index);
+    kiln__add_store(&builder, index,
+                    kiln__add_step(&builder, (struct kiln__step){.kind = KILN__STEP_PRODUCT,
+                                                                 .type = node->type,
+                                                                 .n_args = KILN__OPERANDS,
+                                                                 .args = {0, 1}}));
+    return !builder.failed;
 }
 
 /* Accesses for the first inputs of a node, which a kernel of its own reads from memory: numbers
@@ -98,26 +105,28 @@ static bool load_inputs(struct kiln__builder *builder, const struct kiln__node *
 }
 
 /* A group of one node. */
-static void form_whole(struct kiln__builder *builder, uint32_t index, enum kiln__group_kind kind)
+static bool form_whole(struct kiln__fuser *fuser, uint32_t index, enum kiln__group_kind kind)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    if (!kiln__begin_group(builder, kind))
-        return;
-    builder->group->shape = node->shape;
-    if (!load_inputs(builder, node, node->n_inputs))
-        return;
-    kiln__note(builder, index);
-    kiln__add_store(builder, index, 0);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
+    struct kiln__builder builder = kiln__begin_group(fuser, kind);
+    if (builder.failed)
+        return false;
+    builder.group->shape = node->shape;
+    if (!load_inputs(&builder, node, node->n_inputs))
+        return false;
+    kiln__note(&builder, index);
+    kiln__add_store(&builder, index, 0);
+    return !builder.failed;
 }
 
-static void form_attention(struct kiln__builder *builder, uint32_t index)
+static bool form_attention(struct kiln__fuser *fuser, uint32_t index)
 {
-    form_whole(builder, index, KILN__GROUP_ATTENTION);
+    return form_whole(fuser, index, KILN__GROUP_ATTENTION);
 }
 
-static void form_scan(struct kiln__builder *builder, uint32_t index)
+static bool form_scan(struct kiln__fuser *fuser, uint32_t index)
 {
-    form_whole(builder, index, KILN__GROUP_SCAN);
+    return form_whole(fuser, index, KILN__GROUP_SCAN);
 }
 
 /* Where a part lies in the memory of the whole. */
@@ -136,52 +145,60 @@ static void aim_store(struct kiln__store *store, const struct kiln__node *node,
 
 /* What is below a part, in a group of its own. It often turns out to be there already (places.c).
  */
-static void form_base(struct kiln__builder *builder, uint32_t index, uint32_t base)
+static bool form_base(struct kiln__fuser *fuser, uint32_t index, uint32_t base)
 {
-    const struct kiln__shape *shape = &kiln__fuser_node(builder->fuser, index)->shape;
-    if (!kiln__begin_group(builder, KILN__GROUP_MAP))
-        return;
-    builder->group->shape = *shape;
-    kiln__add_store(builder, index,
-                    kiln__compute(builder, base, false, kiln__straight, shape->rank));
+    const struct kiln__shape *shape = &kiln__fuser_node(fuser, index)->shape;
+    struct kiln__builder builder = kiln__begin_group(fuser, KILN__GROUP_MAP);
+    if (builder.failed)
+        return false;
+    builder.group->shape = *shape;
+    kiln__add_store(&builder, index,
+                    kiln__compute(&builder, base, false, kiln__straight, shape->rank));
+    return !builder.failed;
 }
 
 /* A group over the first input of `index`, on what is below it. */
-static bool form_over(struct kiln__builder *builder, uint32_t index, enum kiln__group_kind kind)
+static struct kiln__builder begin_over(struct kiln__fuser *fuser, uint32_t index,
+                                       enum kiln__group_kind kind)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
     uint32_t base = kiln__node_base(node);
-    if (base != UINT32_MAX)
-        form_base(builder, index, base);
-    if (builder->failed || !kiln__begin_group(builder, kind))
+    if (base != UINT32_MAX && !form_base(fuser, index, base))
+        return (struct kiln__builder){.failed = true};
+    struct kiln__builder builder = kiln__begin_group(fuser, kind);
+    if (builder.failed)
+        return builder;
+    builder.group->shape = kiln__fuser_node(fuser, node->input[0])->shape;
+    builder.group->over = base != UINT32_MAX;
+    kiln__note(&builder, index);
+    return builder;
+}
+
+static bool form_place(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
+    struct kiln__builder builder = begin_over(fuser, index, KILN__GROUP_MAP);
+    if (builder.failed)
         return false;
-    builder->group->shape = kiln__fuser_node(builder->fuser, node->input[0])->shape;
-    builder->group->over = base != UINT32_MAX;
-    kiln__note(builder, index);
-    return true;
+    const struct kiln__shape *part = &builder.group->shape;
+    kiln__add_store(&builder, index,
+                    kiln__compute(&builder, node->input[0], false, kiln__straight, part->rank));
+    if (!builder.failed)
+        aim_store(&builder.group->stores.items[0], node, part);
+    return !builder.failed;
 }
 
-static void form_place(struct kiln__builder *builder, uint32_t index)
+static bool form_scatter(struct kiln__fuser *fuser, uint32_t index)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    if (!form_over(builder, index, KILN__GROUP_MAP))
-        return;
-    const struct kiln__shape *part = &builder->group->shape;
-    kiln__add_store(builder, index,
-                    kiln__compute(builder, node->input[0], false, kiln__straight, part->rank));
-    if (!builder->failed)
-        aim_store(&builder->group->stores.items[0], node, part);
+    const struct kiln__node *node = kiln__fuser_node(fuser, index);
+    struct kiln__builder builder = begin_over(fuser, index, KILN__GROUP_SCATTER);
+    if (builder.failed || !load_inputs(&builder, node, KILN__SCATTER_BASE))
+        return false;
+    kiln__add_store(&builder, index, 0);
+    return !builder.failed;
 }
 
-static void form_scatter(struct kiln__builder *builder, uint32_t index)
-{
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    if (form_over(builder, index, KILN__GROUP_SCATTER) &&
-        load_inputs(builder, node, KILN__SCATTER_BASE))
-        kiln__add_store(builder, index, 0);
-}
-
-typedef void form(struct kiln__builder *builder, uint32_t index);
+typedef bool form(struct kiln__fuser *fuser, uint32_t index);
 
 /* Kinds of nodes that have groups of a kind of their own. */
 static form *const forms[] = {
@@ -189,9 +206,9 @@ static form *const forms[] = {
     [KILN__SCAN] = form_scan,     [KILN__PLACE] = form_place,   [KILN__SCATTER_ADD] = form_scatter,
 };
 
-void kiln__form_group(struct kiln__builder *builder, uint32_t index)
+bool kiln__form_group(struct kiln__fuser *fuser, uint32_t index)
 {
-    const size_t kind = kiln__fuser_node(builder->fuser, index)->kind;
+    const size_t kind = kiln__fuser_node(fuser, index)->kind;
     form *own = kind < sizeof forms / sizeof *forms ? forms[kind] : NULL;
-    (own ? own : form_map)(builder, index);
+    return (own ? own : form_map)(fuser, index);
 }

@@ -14,34 +14,31 @@ static size_t first_of_results(const struct kiln__group *group)
                                                : 0;
 }
 
-static void join(struct kiln__builder *builder, uint32_t number, uint32_t index)
+/* False without memory, as all that follows. */
+static bool join(struct kiln__fuser *fuser, uint32_t number, uint32_t index)
 {
-    struct kiln__group *group = &builder->fuser->fusion->groups.items[number];
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    *builder = kiln__join_group(builder->fuser, group, first_of_results(group));
-    kiln__add_store(builder, index,
-                    kiln__compute(builder, index, true, kiln__straight, node->shape.rank));
+    struct kiln__group *group = &fuser->fusion->groups.items[number];
+    struct kiln__builder builder = kiln__join_group(fuser, group, first_of_results(group));
+    uint32_t rank = kiln__fuser_node(fuser, index)->shape.rank;
+    kiln__add_store(&builder, index, kiln__compute(&builder, index, true, kiln__straight, rank));
+    return !builder.failed;
 }
 
-static void place_root(struct kiln__builder *builder, uint32_t index)
+static bool place_root(struct kiln__fuser *fuser, uint32_t index)
 {
-    struct kiln__fusion *fusion = builder->fuser->fusion;
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
+    struct kiln__fusion *fusion = fuser->fusion;
     bool done;
-    uint32_t company = kiln__join_rows(builder->fuser, index, &done);
-    if (company != KILN__NO_GROUP) {
-        builder->failed = !done;
-        fusion->group_of[index] = company;
-        return;
+    uint32_t company = kiln__join_rows(fuser, index, &done);
+    if (company == KILN__NO_GROUP && kiln__node_is_computed(kiln__fuser_node(fuser, index))) {
+        company = kiln__find_company(fuser, index);
+        done = company == KILN__NO_GROUP || join(fuser, company, index);
     }
-    if (kiln__node_is_computed(node))
-        company = kiln__find_company(builder->fuser, index);
-    if (company != KILN__NO_GROUP)
-        join(builder, company, index);
-    else
-        kiln__form_group(builder, index);
-    fusion->group_of[index] =
-        company != KILN__NO_GROUP ? company : (uint32_t)(fusion->groups.count - 1);
+    if (company == KILN__NO_GROUP) {
+        done = kiln__form_group(fuser, index);
+        company = (uint32_t)(fusion->groups.count - 1);
+    }
+    fusion->group_of[index] = company;
+    return done;
 }
 
 /* A store that no kernel loads and nobody asked for is not made. */
@@ -72,16 +69,16 @@ static void count_saved(struct kiln__fusion *fusion)
 bool kiln__form_groups(struct kiln__fuser *fuser)
 {
     struct kiln__fusion *fusion = fuser->fusion;
-    struct kiln__builder builder = {.fuser = fuser};
+    bool done = true;
     for (size_t i = 0; i < fusion->graph.requests.count; i++)
         fusion->stored[fusion->graph.requests.items[i].node] = true;
-    for (uint32_t i = 0; i < fusion->graph.nodes.count && !builder.failed; i++)
+    for (uint32_t i = 0; i < fusion->graph.nodes.count && done; i++)
         if (fusion->why[i] > KILN__BECAUSE_INPUT)
-            place_root(&builder, i);
+            done = place_root(fuser, i);
     kiln__vector_free(&fuser->memo);
     drop_stores(fusion);
     count_saved(fusion);
-    return !builder.failed && kiln__settle_places(fuser);
+    return done && kiln__settle_places(fuser);
 }
 
 bool kiln__group_is_of_steps(const struct kiln__group *group)

@@ -232,15 +232,15 @@ void kiln__add_store(struct kiln__builder *builder, uint32_t node, uint16_t step
         builder->failed = true;
 }
 
-bool kiln__begin_group(struct kiln__builder *builder, enum kiln__group_kind kind)
+struct kiln__builder kiln__begin_group(struct kiln__fuser *fuser, enum kiln__group_kind kind)
 {
-    builder->group = kiln__vector_push(&builder->fuser->fusion->groups);
-    builder->fuser->memo.count = 0;
-    if (builder->group)
-        builder->group->kind = (uint8_t)kind;
-    else
-        builder->failed = true;
-    return builder->group;
+    struct kiln__builder builder = {.fuser = fuser};
+    builder.group = kiln__vector_push(&fuser->fusion->groups);
+    builder.failed = !builder.group;
+    fuser->memo.count = 0;
+    if (builder.group)
+        builder.group->kind = (uint8_t)kind;
+    return builder;
 }
 
 struct kiln__builder kiln__join_group(struct kiln__fuser *fuser, struct kiln__group *group,

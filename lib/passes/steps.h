@@ -13,8 +13,11 @@ struct kiln__builder {
     size_t reusable; /* from this step on */
 };
 
-/* A new group, without steps and with an empty memo. False without memory. */
-bool kiln__begin_group(struct kiln__builder *builder, enum kiln__group_kind kind);
+/* A builder belongs to one group: these two are the only ones that make one, so that nothing of a
+ * group that was made before stays behind. */
+
+/* A new group, without steps and with an empty memo. */
+struct kiln__builder kiln__begin_group(struct kiln__fuser *fuser, enum kiln__group_kind kind);
 
 /* Go on with a group that is there, with an empty memo. Steps before `reusable` do not count. */
 struct kiln__builder kiln__join_group(struct kiln__fuser *fuser, struct kiln__group *group,
@@ -46,7 +49,7 @@ void kiln__add_store(struct kiln__builder *builder, uint32_t node, uint16_t step
 uint32_t kiln__memo_key(const struct kiln__node *node, const uint32_t *at, uint32_t rank);
 void kiln__remember(struct kiln__builder *builder, uint32_t node, uint32_t key, uint16_t step);
 
-/* A new group for the root `index` of any kind (form.c). */
-void kiln__form_group(struct kiln__builder *builder, uint32_t index);
+/* A new group for the root `index` of any kind (form.c). False without memory. */
+bool kiln__form_group(struct kiln__fuser *fuser, uint32_t index);
 
 #endif
