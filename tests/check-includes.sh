@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Names every include in lib/ that points to a later stage. $srcdir is the source tree.
+# Names every include in lib/ that points to a later stage, and every reading of the environment that
+# passes kiln__environment() by. $srcdir is the source tree.
 set -u
 cd "${srcdir:-.}" || exit 99
 
@@ -19,6 +20,13 @@ tune: util ops graph passes device plan codegen cache runtime
 executor:
 api: util ops graph passes device plan codegen cache runtime tune executor
 '
+
+status=0
+
+grep -nE '(^|[^_[:alnum:]])(secure_)?getenv[[:space:]]*\(' lib/*/*.[ch] | grep -v '^lib/util/environment\.c:' && {
+  echo 'only lib/util/environment.c reads the environment: use kiln__environment()'
+  status=1
+}
 
 grep -n '^#[[:space:]]*include "' lib/*/*.[ch] lib/*/*.def | awk -F: -v rules="$rules" '
 BEGIN {
@@ -51,4 +59,5 @@ BEGIN {
 END {
   printf "%d includes in lib/ looked at, %d point the wrong way\n", seen, bad
   exit bad > 0 || seen == 0
-}'
+}' || status=1
+exit $status

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/environment.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/kernels.h"
@@ -158,6 +159,16 @@ static void check_embedded(const char *path)
     cr_assert_not_null(embedded, "%s is not in the library", path);
     cr_assert(!strcmp(embedded, content.data), "%s differs in the library", path);
     kiln__text_free(&content);
+}
+
+Test(environment, an_empty_variable_is_as_good_as_none)
+{
+    setenv("KILN_TEST_VARIABLE", "value", 1);
+    cr_expect_str_eq(kiln__environment("KILN_TEST_VARIABLE"), "value");
+    setenv("KILN_TEST_VARIABLE", "", 1);
+    cr_expect_null(kiln__environment("KILN_TEST_VARIABLE"));
+    unsetenv("KILN_TEST_VARIABLE");
+    cr_expect_null(kiln__environment("KILN_TEST_VARIABLE"));
 }
 
 Test(kernels, are_the_files)

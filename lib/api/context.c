@@ -3,6 +3,7 @@
 #include "api/validate.h"
 #include "cache/gate.h"
 #include "runtime/clblast.h"
+#include "util/environment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +38,9 @@ static kiln_status read_options(const kiln_context_options *given, kiln_context_
 
 static const char *or_environment(const char *option, const char *variable)
 {
-    const char *value = option ? option : getenv(variable);
-    return value && *value ? value : NULL;
+    if (option)
+        return *option ? option : NULL;
+    return kiln__environment(variable);
 }
 
 /* "mapped" is "shared" on a driver whose wrappers are only current at a map: for tests. */

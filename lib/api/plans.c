@@ -9,6 +9,7 @@
 
 #include "api/explain.h"
 #include "passes/passes.h"
+#include "util/environment.h"
 #include "util/hash.h"
 #include "util/log.h"
 
@@ -150,9 +151,9 @@ static kiln_status make_plan(const struct kiln__plans *plans, const struct kiln_
 /* $KILN_EXPLAIN names a file that every new plan is explained in; "-" is standard error. */
 static void explain_new(struct kiln__plans *plans, const struct kiln__graph *graph)
 {
-    const char *path = getenv("KILN_EXPLAIN");
+    const char *path = kiln__environment("KILN_EXPLAIN");
     struct kiln__text text = {0};
-    if (!path || !*path || kiln__plans_explain(plans, graph, &text, NULL))
+    if (!path || kiln__plans_explain(plans, graph, &text, NULL))
         return;
     FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
     if (file)

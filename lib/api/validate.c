@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "graph/bounds.h"
+#include "util/environment.h"
 #include "util/log.h"
 
 kiln_status kiln__validate_choose(double option, double *share)
 {
-    const char *text = getenv("KILN_VALIDATE");
+    const char *text = kiln__environment("KILN_VALIDATE");
     char *end = NULL;
     *share = option;
-    if (option == 0 && text && *text) {
+    if (option == 0 && text) {
         *share = strtod(text, &end);
         if (*end || !(*share >= 0 && *share <= 1))
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* secure_getenv */
-#endif
 #include "cache/directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In the order in which they count. The environment of a program that runs with more rights than
- * its caller is not looked at. */
+#include "util/environment.h"
+
+/* In the order in which they count. */
 static const struct place {
     const char *variable, *below;
     bool absolute; /* a relative one does not count (XDG base directory specification) */
@@ -40,8 +37,8 @@ bool kiln__directory_path(const char *wanted, char *path, size_t size)
     if (wanted && *wanted)
         return set_path(wanted, "", path, size);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *value = secure_getenv(places[i].variable);
-        if (value && *value && (*value == '/' || !places[i].absolute))
+        const char *value = kiln__environment(places[i].variable);
+        if (value && (*value == '/' || !places[i].absolute))
             return set_path(value, places[i].below, path, size);
     }
     return false;

@@ -13,6 +13,7 @@
 #include "cache/directory.h"
 #include "cache/file.h"
 #include "cache/folder.h"
+#include "util/environment.h"
 #include "util/log.h"
 
 #define POLL_NS 10000000L
@@ -33,10 +34,10 @@ kiln_cache_mode kiln__store_mode(kiln_cache_mode mode)
         const char *name;
         kiln_cache_mode mode;
     } names[] = {{"on", KILN_CACHE_ON}, {"ro", KILN_CACHE_READ_ONLY}, {"off", KILN_CACHE_OFF}};
-    const char *value = getenv("KILN_CACHE");
+    const char *value = kiln__environment("KILN_CACHE");
     if (mode != KILN_CACHE_DEFAULT)
         return mode;
-    if (!value || !*value)
+    if (!value)
         return KILN_CACHE_ON;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(value, names[i].name))

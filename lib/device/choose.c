@@ -8,6 +8,7 @@
 
 #include "device/describe.h"
 #include "device/traits.h"
+#include "util/environment.h"
 #include "util/text.h"
 
 /* Types in the order in which a device is taken where none is named. */
@@ -111,7 +112,7 @@ kiln_status kiln__device_choose(const char *choice, struct kiln__device *device,
 {
     const char *origin = "";
     if (!choice || !*choice) {
-        choice = getenv("KILN_DEVICE");
+        choice = kiln__environment("KILN_DEVICE");
         origin = " of $KILN_DEVICE";
     }
     if (!choice)

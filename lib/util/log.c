@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "util/environment.h"
 
 static const char *const level_names[] = {"", "error", "info", "debug"};
 
@@ -14,7 +15,7 @@ static int wanted;
 
 static void read_environment(void)
 {
-    const char *value = getenv("KILN_LOG");
+    const char *value = kiln__environment("KILN_LOG");
     for (int level = KILN__LOG_ERROR; value && level <= KILN__LOG_DEBUG; level++)
         if (!strcmp(value, level_names[level]))
             wanted = level;

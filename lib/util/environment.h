@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one place that reads the environment: whoever starts a program that has more rights than
+ * he has (set-user-id, set-group-id, file capabilities) chooses it, and must not choose with it
+ * which files that program reads and writes. */
+#ifndef KILN_UTIL_ENVIRONMENT_H
+#define KILN_UTIL_ENVIRONMENT_H
+
+/* The value of a variable. NULL: it is unset or empty, or the program has more rights than its
+ * caller; then no variable counts. Owner: the environment. */
+const char *kiln__environment(const char *name);
+
+#endif
