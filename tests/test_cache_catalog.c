@@ -195,11 +195,14 @@ Test(cache_catalog, prune_takes_the_useless_then_the_oldest)
 Test(cache_catalog, prune_sweeps)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/left-over.tmp", fake_folder());
+    uint64_t removed;
+    snprintf(path, sizeof path, "%s/0123456789abcdef0123456789abcdef.bin-0123456789abcdef.tmp",
+             fake_folder());
     int fd = open(path, O_WRONLY | O_CREAT, 0600);
     cr_assert(fd >= 0);
     close(fd);
-    cr_assert_eq(kiln_cache_prune(fake_folder(), UINT64_MAX, NULL), KILN_OK);
+    cr_assert_eq(kiln_cache_prune(fake_folder(), UINT64_MAX, &removed), KILN_OK);
+    cr_expect_eq(removed, 1u);
     cr_expect_eq(fake_leftovers(), 0);
 }
 

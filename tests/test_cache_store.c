@@ -14,8 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/directory.h"
+#include <kiln/cache.h>
+#include <kiln/status.h>
+
 #include "cache/folder.h"
+#include "cache/place.h"
 #include "support/cache.h"
 
 static struct kiln__store *store;
@@ -171,19 +174,19 @@ Test(cache_store, places_are_tried_in_order)
     setenv("KILN_CACHE_DIR", "/one///", 1);
     setenv("XDG_CACHE_HOME", "/two", 1);
     setenv("HOME", "/three", 1);
-    cr_assert(kiln__directory_path("/zero", path, sizeof path));
+    cr_assert(kiln__place_find("/zero", path, sizeof path));
     cr_expect_str_eq(path, "/zero");
-    cr_assert(kiln__directory_path(NULL, path, sizeof path));
+    cr_assert(kiln__place_find(NULL, path, sizeof path));
     cr_expect_str_eq(path, "/one");
     setenv("KILN_CACHE_DIR", "", 1);
-    cr_assert(kiln__directory_path("", path, sizeof path));
+    cr_assert(kiln__place_find("", path, sizeof path));
     cr_expect_str_eq(path, "/two/kiln");
     setenv("XDG_CACHE_HOME", "two", 1);
-    cr_assert(kiln__directory_path(NULL, path, sizeof path));
+    cr_assert(kiln__place_find(NULL, path, sizeof path));
     cr_expect_str_eq(path, "/three/.cache/kiln");
-    cr_expect_not(kiln__directory_path(NULL, path, 18), "one byte too few");
+    cr_expect_not(kiln__place_find(NULL, path, 18), "one byte too few");
     unsetenv("HOME");
-    cr_expect_not(kiln__directory_path(NULL, path, sizeof path));
+    cr_expect_not(kiln__place_find(NULL, path, sizeof path));
 }
 
 Test(cache_store, makes_its_folder_and_what_leads_to_it)
@@ -403,30 +406,38 @@ Test(cache_store, nobody_waits_for_an_old_lock)
 
 /* ---- sweeping ---- */
 
-static void make_file(const char *name)
+#define HEX "0123456789abcdef"
+#define TEMPORARY_1 HEX HEX ".bin-" HEX ".tmp"
+#define TEMPORARY_2 HEX HEX ".bin-0000000000000000.tmp"
+
+static void make_file(const char *name, const char *text)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", fake_folder(), name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    cr_assert(fd >= 0);
-    close(fd);
+    FILE *file = fopen(path, "wx");
+    cr_assert_not_null(file, "%s", path);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static bool is_there(int folder, const char *name)
+{
+    return !faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
 Test(cache_store, a_sweep_takes_what_nobody_holds)
 {
     struct kiln__lock held;
     int folder = open_folder();
-    make_file("x-1.tmp");
-    make_file("x-2.tmp");
-    make_file("y.lock");
-    make_file("something else");
-    int writer = openat(folder, "x-2.tmp", O_WRONLY | O_CLOEXEC);
+    make_file(TEMPORARY_1, "\x8bkiln\r");
+    make_file(TEMPORARY_2, "");
+    make_file("fedcba9876543210" HEX ".lock", "");
+    int writer = openat(folder, TEMPORARY_2, O_WRONLY | O_CLOEXEC);
     cr_assert_eq(flock(writer, LOCK_EX | LOCK_NB), 0);
-    cr_assert_eq(kiln__lock_try(folder, "z", &held), KILN__LOCK_TAKEN);
+    cr_assert_eq(kiln__lock_try(folder, HEX HEX, &held), KILN__LOCK_TAKEN);
     cr_expect_eq(kiln__folder_sweep(folder), 2u);
-    cr_expect_eq(faccessat(folder, "x-2.tmp", F_OK, 0), 0);
-    cr_expect_eq(faccessat(folder, "z.lock", F_OK, 0), 0);
-    cr_expect_eq(faccessat(folder, "something else", F_OK, 0), 0);
+    cr_expect(is_there(folder, TEMPORARY_2));
+    cr_expect(is_there(folder, HEX HEX ".lock"));
     close(writer);
     kiln__lock_release(&held);
     cr_expect_eq(kiln__folder_sweep(folder), 1u);
@@ -434,12 +445,169 @@ Test(cache_store, a_sweep_takes_what_nobody_holds)
     close(folder);
 }
 
+/* What people and other programs keep in a folder; the last ones nearly as kiln would call them. */
+static const char *const foreign[][2] = {
+    {"Cargo.lock", ""},
+    {"poetry.lock", ""},
+    {"draft.tmp", ""},
+    {"x-0123456789abcdef.tmp", ""},
+    {HEX HEX ".lock2", ""},
+    {"0" HEX HEX ".lock", ""},
+    {"." HEX HEX ".lock", ""},
+    {"0123456789ABCDEF" HEX ".lock", ""},
+    {HEX HEX ".bin-" HEX "0.tmp", ""},
+    {HEX HEX ".lock", "locked by editor"},
+    {HEX HEX ".bin-" HEX ".tmp", "a letter"},
+    {HEX HEX ".tmp", ""},
+    {"CACHEDIR.TAG-" HEX ".tmp", "Signature: of a painter"},
+    {"CACHEDIR.TAG2", ""},
+};
+enum { FOREIGN = sizeof foreign / sizeof *foreign };
+
+static void expect_foreign(int folder)
+{
+    for (int i = 0; i < FOREIGN; i++)
+        cr_expect(is_there(folder, foreign[i][0]), "%s is gone", foreign[i][0]);
+}
+
+Test(cache_store, what_is_not_kilns_stays)
+{
+    uint64_t removed;
+    struct kiln__lock lock;
+    int folder = open_folder();
+    for (int i = 0; i < FOREIGN; i++)
+        make_file(foreign[i][0], foreign[i][1]);
+    cr_expect(fake_put(store, &key, 1), "the folder has been kiln's before");
+    cr_expect_eq(kiln__folder_sweep(folder), 0u);
+    cr_expect_eq(kiln__lock_try(folder, HEX HEX, &lock), KILN__LOCK_IMPOSSIBLE);
+    cr_expect_eq(kiln_cache_prune(fake_folder(), 0, &removed), KILN_OK);
+    cr_expect_eq(removed, 1u);
+    expect_foreign(folder);
+    close(folder);
+}
+
+Test(cache_store, what_is_swept_is_counted)
+{
+    uint64_t removed;
+    make_file(TEMPORARY_1, "\x8bkiln\r\n\x1a and half an entry");
+    make_file(HEX HEX ".lock", "");
+    make_file("CACHEDIR.TAG-" HEX ".tmp", "Signature: 8a477f597d28d1");
+    cr_assert(kiln_cache_prune(fake_folder(), UINT64_MAX, &removed) == KILN_OK);
+    cr_expect_eq(removed, 3u);
+    cr_expect_eq(fake_leftovers(), 0);
+}
+
+/* ---- whose folder it is ---- */
+
+static void remove_tag(void)
+{
+    int folder = open_folder();
+    cr_assert_eq(unlinkat(folder, "CACHEDIR.TAG", 0), 0);
+    close(folder);
+}
+
+static bool is_used(kiln_cache_mode mode)
+{
+    struct kiln__store *opened = open_as(fake_folder(), mode);
+    bool used = mode == KILN_CACHE_ON ? kiln__store_writes(opened) : found(opened, &key, 1);
+    cr_expect_eq(kiln__store_failures(opened), used ? 0u : 1u);
+    kiln__store_close(opened);
+    return used;
+}
+
+static bool has_tag(void)
+{
+    char start[64] = "", path[512];
+    snprintf(path, sizeof path, "%s/CACHEDIR.TAG", fake_folder());
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    cr_expect_not_null(fgets(start, sizeof start, file));
+    fclose(file);
+    return !strcmp(start, "Signature: 8a477f597d28d172789f06886806bc55\n");
+}
+
+Test(cache_store, an_empty_folder_becomes_a_cache)
+{
+    cr_expect(has_tag());
+    remove_tag();
+    cr_expect(is_used(KILN_CACHE_ON));
+    cr_expect(has_tag());
+}
+
+Test(cache_store, a_cache_without_a_tag_is_adopted)
+{
+    cr_assert(fake_put(store, &key, 1));
+    make_file(TEMPORARY_1, "");
+    make_file(HEX HEX ".lock", "");
+    remove_tag();
+    cr_expect(is_used(KILN_CACHE_READ_ONLY));
+    cr_expect_not(has_tag(), "who only reads writes nothing");
+    cr_expect(is_used(KILN_CACHE_ON));
+    cr_expect(has_tag());
+}
+
+/* With each of them alone, as with KILN_CACHE_DIR=. in a folder of someone's work. */
+Test(cache_store, a_folder_of_other_things_is_no_cache)
+{
+    static const char *const more[][2] = {
+        {HEX HEX ".bin", "a firmware by its checksum"},
+        {HEX HEX ".bin", ""},
+        {"CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# of cargo\n"},
+        {"CACHEDIR.TAG", ""},
+        {"src", ""},
+    };
+    kiln_cache_stats stats;
+    int folder = open_folder();
+    remove_tag();
+    for (int i = 0; i < FOREIGN + 5; i++) {
+        const char *const *file = i < FOREIGN ? foreign[i] : more[i - FOREIGN];
+        make_file(file[0], file[1]);
+        cr_expect_not(is_used(KILN_CACHE_ON), "%s", file[0]);
+        cr_expect_not(is_used(KILN_CACHE_READ_ONLY), "%s", file[0]);
+        cr_expect_eq(kiln_cache_prune(fake_folder(), 0, NULL), KILN_IO_ERROR);
+        cr_expect_eq(kiln_cache_get_stats(fake_folder(), &stats), KILN_IO_ERROR);
+        cr_expect_not_null(strstr(kiln_last_error(), "CACHEDIR.TAG"), "%s", kiln_last_error());
+        cr_expect_eq(unlinkat(folder, file[0], 0), 0, "%s is gone", file[0]);
+    }
+    cr_expect_eq(symlinkat("/nonexistent", folder, HEX HEX ".bin"), 0);
+    cr_expect_not(is_used(KILN_CACHE_ON));
+    cr_expect(is_there(folder, HEX HEX ".bin"));
+    close(folder);
+}
+
+enum { OPENERS = 16 };
+
+static void *open_at_once(void *user)
+{
+    *(struct kiln__store **)user = fake_open(0);
+    return NULL;
+}
+
+Test(cache_store, a_new_folder_may_be_opened_by_many_at_once)
+{
+    pthread_t threads[OPENERS];
+    struct kiln__store *stores[OPENERS];
+    for (int round = 0; round < 10; round++) {
+        remove_tag();
+        for (int i = 0; i < OPENERS; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, open_at_once, &stores[i]), 0);
+        for (int i = 0; i < OPENERS; i++) {
+            pthread_join(threads[i], NULL);
+            cr_expect(kiln__store_writes(stores[i]));
+            kiln__store_close(stores[i]);
+        }
+        cr_expect(has_tag());
+        cr_expect_eq(fake_leftovers(), 0);
+    }
+}
+
 Test(cache_store, the_first_put_sweeps)
 {
-    make_file("x-1.tmp");
+    make_file(TEMPORARY_1, "");
     cr_expect(fake_put(store, &key, 1));
     cr_expect_eq(fake_leftovers(), 0);
-    make_file("x-1.tmp");
+    make_file(TEMPORARY_1, "");
     cr_expect(fake_put(store, &key, 1));
     cr_expect_eq(fake_leftovers(), 1);
 }

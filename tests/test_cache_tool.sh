@@ -41,7 +41,14 @@ check "a missing cache is empty" 0 '^entries *0$' stat
 check "a missing cache has no list" 1 "there is no kernel cache $folder/cache" list
 check "a missing cache is pruned already" 0 '^0 removed$' prune --limit 1G
 mkdir -m 700 "$KILN_CACHE_DIR"
+touch "$KILN_CACHE_DIR/Cargo.lock" "$KILN_CACHE_DIR/draft.tmp"
+check "a folder of other things is no cache" 1 'it holds files that are no cache' clear
+check "a folder of other things is not pruned" 1 'no CACHEDIR.TAG of kiln' prune
+rm "$KILN_CACHE_DIR/Cargo.lock" "$KILN_CACHE_DIR/draft.tmp" || failures=$((failures + 1))
 check "an empty list" 0 '^\[\]$' list --json
+check "export of nothing" 0 '^0 exported$' export "$folder/none"
+check "an import makes it a cache" 0 '^0 imported$' import "$folder/none"
+rm "$folder/none"
 echo damaged >"$KILN_CACHE_DIR/0123456789abcdef0123456789abcdef.bin"
 check "list shows what is of no use" 0 '0123456789abcdef  *(of no use' list
 check "the same as JSON" 0 '"valid": false' list --json

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- *  The disk part of the kernel cache, as `kiln cache` uses it. No device is needed. */
+ *  The disk part of the kernel cache, as `kiln cache` uses it. No device is needed.
+ *
+ *  A folder that holds other things and is not tagged as a kernel cache (CACHEDIR.TAG) is none:
+ *  that is an IO_ERROR of all functions here, and nothing in it is touched. */
 #ifndef KILN_CACHE_H
 #define KILN_CACHE_H
 
@@ -43,8 +46,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_list(const char *directory,
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_get_stats(const char *directory,
                                                           kiln_cache_stats *stats);
 
-/** Remove invalid entries, stale temporary files, and least recently used entries until at most
- *  `limit` bytes remain. `removed` (may be NULL) receives the number of removed entries.
+/** Remove invalid entries, stale temporary files and locks, and least recently used entries until
+ *  at most `limit` bytes remain. `removed` (may be NULL) receives the number of removed files.
+ *  Nothing that is not the cache's own is touched.
  *  Threads: any, and any process. Errors: IO_ERROR. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *directory, uint64_t limit,
                                                       uint64_t *removed);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/directory.h"
 #include "cache/file.h"
+#include "cache/place.h"
 #include "cache/store.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -17,13 +17,13 @@ kiln_status kiln__catalog_open(const char *directory, bool create, struct kiln__
 {
     const char *why = NULL;
     catalog->folder = -1;
-    if (!kiln__directory_path(directory, catalog->path, sizeof catalog->path)) {
+    if (!kiln__place_find(directory, catalog->path, sizeof catalog->path)) {
         *catalog->path = 0;
         return kiln__fail(NULL, KILN_IO_ERROR,
                           "there is no place for the kernel cache: KILN_CACHE_DIR, XDG_CACHE_HOME "
                           "and HOME are unset, or the path is too long");
     }
-    catalog->folder = kiln__directory_open(catalog->path, create, &why);
+    catalog->folder = kiln__place_open(catalog->path, create, &why);
     if (catalog->folder >= 0 || (errno == ENOENT && !create))
         return KILN_OK;
     return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be used: %s", catalog->path,
@@ -133,7 +133,7 @@ kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats)
     char path[sizeof catalog.path];
     *stats = (kiln_cache_stats){0};
     if (!directory && (kiln__store_mode(KILN_CACHE_DEFAULT) == KILN_CACHE_OFF ||
-                       !kiln__directory_path(NULL, path, sizeof path)))
+                       !kiln__place_find(NULL, path, sizeof path)))
         return KILN_OK; /* memory only */
     kiln_status status = kiln__catalog_open(directory, false, &catalog);
     if (status)
@@ -182,7 +182,7 @@ kiln_status kiln__catalog_prune(const char *directory, uint64_t limit, uint64_t 
     status = list_items(&catalog, &items);
     if (!status) {
         *removed = remove_useless(&catalog, &items);
-        kiln__folder_sweep(catalog.folder);
+        *removed += kiln__folder_sweep(catalog.folder);
         *removed += kiln__folder_prune(catalog.folder, &items, limit);
         if (items.bytes > limit)
             status = kiln__fail(NULL, KILN_IO_ERROR,

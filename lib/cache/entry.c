@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* A byte above 127 and both line ends, so that a transfer as text is noticed as such. */
-static const unsigned char magic[8] = {0x8b, 'k', 'i', 'l', 'n', '\r', '\n', 0x1a};
+static const unsigned char magic[KILN__ENTRY_MAGIC_BYTES] = {0x8b, 'k',  'i',  'l',
+                                                             'n',  '\r', '\n', 0x1a};
 
 enum {
     AT_FORMAT = 8,
@@ -34,6 +35,11 @@ static void digest(const void *bytes, size_t length, unsigned char out[DIGEST_BY
     struct kiln__hash128 hash = kiln__hash128(bytes, length);
     put_number(out, hash.low, 8);
     put_number(out + 8, hash.high, 8);
+}
+
+bool kiln__entry_starts(const void *bytes, size_t length)
+{
+    return !memcmp(bytes, magic, length < sizeof magic ? length : sizeof magic);
 }
 
 void kiln__entry_encode(const struct kiln__entry *entry, struct kiln__text *file)

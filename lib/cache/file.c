@@ -94,6 +94,13 @@ enum kiln__file_state kiln__file_read(int folder, const char *name, uint64_t mos
     return *why ? KILN__FILE_REFUSED : KILN__FILE_READ;
 }
 
+bool kiln__file_has_name(int folder, const char *name, int fd)
+{
+    struct stat open_file, named_file;
+    return !fstat(fd, &open_file) && !fstatat(folder, name, &named_file, AT_SYMLINK_NOFOLLOW) &&
+           open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
+}
+
 /* ---- writing ---- */
 
 static uint64_t random_number(void)

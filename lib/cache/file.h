@@ -19,6 +19,9 @@ enum kiln__file_state {
 enum kiln__file_state kiln__file_read(int folder, const char *name, uint64_t most, bool touch,
                                       void **bytes, size_t *length, const char **why);
 
+/* Whether the open file is the one that has this name, if anything has. */
+bool kiln__file_has_name(int folder, const char *name, int fd);
+
 /* A file being written under a temporary name. The temporary file is locked as long as its writer
  * lives, so that whoever sweeps the folder knows which ones nobody will finish. */
 struct kiln__writer {

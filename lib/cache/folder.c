@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,24 +12,12 @@
 
 #include "cache/file.h"
 #include "cache/lock.h"
+#include "cache/own.h"
 
 /* Where locks do not work, a temporary file this old has no writer any more. */
 #define OLD_SECONDS 3600
 
-static bool ends_as(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), end = strlen(suffix);
-    return length > end && !strcmp(name + length - end, suffix);
-}
-
-/* An entry's file is 32 hexadecimal digits and the suffix. */
-static bool is_entry(const char *name)
-{
-    return strspn(name, "0123456789abcdef") == 32 && !strcmp(name + 32, KILN__ENTRY_SUFFIX);
-}
-
-/* A position of its own, so that several threads may walk at once. */
-static DIR *open_walk(int folder)
+DIR *kiln__folder_walk(int folder)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *walk = fd < 0 ? NULL : fdopendir(fd);
@@ -52,7 +39,8 @@ static int by_use(const void *a, const void *b)
 static bool add_item(int folder, const char *name, struct kiln__items *items)
 {
     struct stat facts;
-    if (!is_entry(name) || fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
+    if (kiln__own_name(name) != KILN__OWN_ENTRY ||
+        fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
         return true; /* none of ours, or just removed by someone else */
     struct kiln__item *item = kiln__vector_push(&items->list);
     if (!item)
@@ -67,7 +55,7 @@ static bool add_item(int folder, const char *name, struct kiln__items *items)
 bool kiln__folder_list(int folder, struct kiln__items *items)
 {
     *items = (struct kiln__items){0};
-    DIR *walk = open_walk(folder);
+    DIR *walk = kiln__folder_walk(folder);
     if (!walk)
         return false;
     bool good = true;
@@ -120,38 +108,42 @@ static bool is_old(const struct stat *facts)
 
 /* A writer holds a lock on its file as long as it lives. The file is removed under that lock, so
  * that a writer that comes late to its own file notices. */
-static bool sweep_open(int folder, const char *name, int fd, const struct stat *facts)
-{
-    bool abandoned = !flock(fd, LOCK_EX | LOCK_NB) || (errno != EWOULDBLOCK && is_old(facts));
-    return abandoned && !unlinkat(folder, name, 0);
-}
-
-static bool sweep_temporary(int folder, const char *name)
+static bool is_abandoned(int fd)
 {
     struct stat facts;
-    if (fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
-        return false;
-    if (!S_ISREG(facts.st_mode))
-        return kiln__folder_remove(folder, name);
+    return !flock(fd, LOCK_EX | LOCK_NB) ||
+           (errno != EWOULDBLOCK && !fstat(fd, &facts) && is_old(&facts));
+}
+
+static bool sweep_temporary(int folder, const char *name, enum kiln__own kind)
+{
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return is_old(&facts) && kiln__folder_remove(folder, name);
-    bool swept = sweep_open(folder, name, fd, &facts);
+        return false;
+    bool swept = is_abandoned(fd) && kiln__own_inside(fd, kind) &&
+                 kiln__file_has_name(folder, name, fd) && !unlinkat(folder, name, 0);
     close(fd);
     return swept;
 }
 
+static bool sweep_name(int folder, const char *name)
+{
+    enum kiln__own kind = kiln__own_name(name);
+    switch (kind) {
+    case KILN__OWN_LOCK: return kiln__lock_sweep(folder, name);
+    case KILN__OWN_TEMPORARY:
+    case KILN__OWN_TAG_TEMPORARY: return sweep_temporary(folder, name, kind);
+    default: return false;
+    }
+}
+
 uint64_t kiln__folder_sweep(int folder)
 {
-    DIR *walk = open_walk(folder);
+    DIR *walk = kiln__folder_walk(folder);
     struct dirent *found;
     uint64_t swept = 0;
-    while (walk && (found = readdir(walk))) {
-        if (ends_as(found->d_name, KILN__FILE_TEMPORARY))
-            swept += sweep_temporary(folder, found->d_name);
-        else if (ends_as(found->d_name, KILN__LOCK_SUFFIX))
-            swept += kiln__lock_sweep(folder, found->d_name);
-    }
+    while (walk && (found = readdir(walk)))
+        swept += sweep_name(folder, found->d_name);
     if (walk)
         closedir(walk);
     return swept;

@@ -3,6 +3,7 @@
 #ifndef KILN_CACHE_FOLDER_H
 #define KILN_CACHE_FOLDER_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -10,6 +11,10 @@
 #include "util/vector.h"
 
 #define KILN__ENTRY_SUFFIX ".bin"
+
+/* Walk over the names in a folder, at a position of its own, so that several threads may at once.
+ * closedir() ends it. NULL with errno. */
+DIR *kiln__folder_walk(int folder);
 
 /* An entry's file, looked at from outside only. */
 struct kiln__item {
@@ -31,7 +36,8 @@ void kiln__folder_free(struct kiln__items *items);
 /* Remove the first of the items until at most `limit` bytes remain. Returns how many. */
 uint64_t kiln__folder_prune(int folder, struct kiln__items *items, uint64_t limit);
 
-/* Remove temporary files and locks whose owners are gone. Returns how many. */
+/* Remove the cache's own temporary files and locks whose owners are gone; what is not inside as it
+ * should be stays. Returns how many. */
 uint64_t kiln__folder_sweep(int folder);
 
 /* Remove whatever has this name; a folder only if it is empty. True: the name is free. */

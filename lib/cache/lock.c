@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache/file.h"
+#include "cache/own.h"
+
 /* A lock held for longer belongs to someone who compiled and then forgot to run. */
 #define LONGEST_SECONDS 30
 
@@ -19,13 +22,6 @@ static enum kiln__lock_state gain(int fd)
     if (!flock(fd, LOCK_EX | LOCK_NB))
         return KILN__LOCK_TAKEN;
     return errno == EWOULDBLOCK || errno == EINTR ? KILN__LOCK_BUSY : KILN__LOCK_IMPOSSIBLE;
-}
-
-static bool has_its_name(int folder, const char *name, int fd)
-{
-    struct stat open_file, named_file;
-    return !fstat(fd, &open_file) && !fstatat(folder, name, &named_file, AT_SYMLINK_NOFOLLOW) &&
-           open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
 }
 
 static bool held_too_long(int fd)
@@ -38,12 +34,14 @@ static bool held_too_long(int fd)
 
 static enum kiln__lock_state try_file(int folder, const char *name, int fd)
 {
+    if (!kiln__own_inside(fd, KILN__OWN_LOCK))
+        return KILN__LOCK_IMPOSSIBLE; /* a file of somebody else's: releasing would remove it */
     enum kiln__lock_state state = gain(fd);
     if (state == KILN__LOCK_BUSY && held_too_long(fd))
         return KILN__LOCK_IMPOSSIBLE;
     if (state != KILN__LOCK_TAKEN)
         return state;
-    if (!has_its_name(folder, name, fd))
+    if (!kiln__file_has_name(folder, name, fd))
         return KILN__LOCK_BUSY; /* its holder has just gone: the next try makes a new file */
     futimens(fd, NULL);
     return KILN__LOCK_TAKEN;
@@ -81,8 +79,8 @@ bool kiln__lock_sweep(int folder, const char *file)
     int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return false;
-    bool swept = gain(fd) == KILN__LOCK_TAKEN && has_its_name(folder, file, fd) &&
-                 !unlinkat(folder, file, 0);
+    bool swept = kiln__own_inside(fd, KILN__OWN_LOCK) && gain(fd) == KILN__LOCK_TAKEN &&
+                 kiln__file_has_name(folder, file, fd) && !unlinkat(folder, file, 0);
     close(fd);
     return swept;
 }

@@ -31,7 +31,7 @@ enum kiln__lock_state kiln__lock_try(int folder, const char *name, struct kiln__
 /* Give it back and remove its file. A lock that is not held is left alone. */
 void kiln__lock_release(struct kiln__lock *lock);
 
-/* Remove a lock's file that nobody holds. True if it did. */
+/* Remove a lock's file that nobody holds, if it is one: empty. True if it did. */
 bool kiln__lock_sweep(int folder, const char *file);
 
 #endif

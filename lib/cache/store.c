@@ -2,6 +2,7 @@
 #include "cache/store.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/directory.h"
 #include "cache/file.h"
 #include "cache/folder.h"
+#include "cache/place.h"
 #include "util/environment.h"
 #include "util/log.h"
 
@@ -54,11 +55,11 @@ static void open_folder(struct kiln__store *store, const struct kiln__store_opti
     kiln_cache_mode mode = kiln__store_mode(options->mode);
     if (mode == KILN_CACHE_OFF)
         return;
-    if (!kiln__directory_path(options->directory, path, sizeof path)) {
+    if (!kiln__place_find(options->directory, path, sizeof path)) {
         KILN__LOG(KILN__LOG_INFO, "there is no place for a kernel cache; it is in memory only");
         return;
     }
-    store->folder = kiln__directory_open(path, mode == KILN_CACHE_ON, &why);
+    store->folder = kiln__place_open(path, mode == KILN_CACHE_ON, &why);
     store->writes = store->folder >= 0 && mode == KILN_CACHE_ON;
     if (store->folder >= 0 || (errno == ENOENT && mode == KILN_CACHE_READ_ONLY))
         return;
@@ -194,11 +195,17 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
 static void tidy(struct kiln__store *store)
 {
     struct kiln__items items;
+    uint64_t swept = 0, pruned = 0;
     if (!atomic_exchange(&store->swept, true))
-        kiln__folder_sweep(store->folder);
+        swept = kiln__folder_sweep(store->folder);
     if (kiln__folder_list(store->folder, &items) && items.bytes > store->limit)
-        kiln__folder_prune(store->folder, &items, store->limit - store->limit / 8);
+        pruned = kiln__folder_prune(store->folder, &items, store->limit - store->limit / 8);
     kiln__folder_free(&items);
+    if (swept || pruned)
+        KILN__LOG(KILN__LOG_INFO,
+                  "removed from the kernel cache: %" PRIu64 " files that were left over, %" PRIu64
+                  " entries beyond its limit",
+                  swept, pruned);
 }
 
 /* 0 or an errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/directory.h"
+#include "cache/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/tag.h"
 #include "util/environment.h"
 
 /* In the order in which they count. */
@@ -32,7 +33,7 @@ static bool set_path(const char *folder, const char *below, char *path, size_t s
     return true;
 }
 
-bool kiln__directory_path(const char *wanted, char *path, size_t size)
+bool kiln__place_find(const char *wanted, char *path, size_t size)
 {
     if (wanted && *wanted)
         return set_path(wanted, "", path, size);
@@ -72,7 +73,7 @@ static const char *folder_fault(int fd)
     return NULL;
 }
 
-int kiln__directory_open(const char *path, bool create, const char **why)
+int kiln__place_open(const char *path, bool create, const char **why)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);
@@ -85,6 +86,8 @@ int kiln__directory_open(const char *path, bool create, const char **why)
         return -1;
     }
     *why = folder_fault(fd);
+    if (!*why)
+        *why = kiln__tag_check(fd, create);
     if (!*why)
         return fd;
     close(fd);
