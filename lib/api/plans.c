@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/explain.h"
-#include "passes/passes.h"
+#include "api/stages.h"
 #include "util/environment.h"
 #include "util/hash.h"
 #include "util/log.h"
@@ -115,39 +115,6 @@ static void evict(struct kiln__plans *plans)
 
 /* ---- making ---- */
 
-static bool copy_graph(const struct kiln__graph *from, struct kiln__graph *to)
-{
-    *to = (struct kiln__graph){0};
-    for (size_t i = 0; i < from->nodes.count; i++) {
-        uint32_t index;
-        if (!kiln__graph_add(to, &from->nodes.items[i], &index))
-            return false;
-    }
-    for (size_t i = 0; i < from->requests.count; i++) {
-        struct kiln__request *request = kiln__vector_push(&to->requests);
-        if (!request)
-            return false;
-        *request = from->requests.items[i];
-    }
-    return true;
-}
-
-static kiln_status make_plan(const struct kiln__plans *plans, const struct kiln__graph *graph,
-                             struct kiln__text *log, struct kiln__plan *plan,
-                             struct kiln__error *error)
-{
-    struct kiln__graph copy;
-    kiln_status status = KILN_OK;
-    if (!copy_graph(graph, &copy))
-        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    if (!status)
-        status = kiln__passes_run(&copy, log, error);
-    if (!status)
-        return kiln__plan_make(&copy, &plans->options, plan, error);
-    kiln__graph_free(&copy);
-    return status;
-}
-
 /* $KILN_EXPLAIN names a file that every new plan is explained in; "-" is standard error. */
 static void explain_new(struct kiln__plans *plans, const struct kiln__graph *graph)
 {
@@ -173,7 +140,7 @@ static kiln_status add_known(struct kiln__plans *plans, const struct kiln__graph
     struct kiln__known_plan *known = calloc(1, sizeof *known);
     if (!known)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    kiln_status status = make_plan(plans, graph, NULL, &known->plan, error);
+    kiln_status status = kiln__stages_plan(graph, &plans->options, NULL, &known->plan, error);
     if (status) {
         free(known);
         return status;
@@ -257,7 +224,7 @@ kiln_status kiln__plans_explain(struct kiln__plans *plans, const struct kiln__gr
 {
     struct kiln__plan plan;
     struct kiln__text log = {0};
-    kiln_status status = make_plan(plans, graph, &log, &plan, error);
+    kiln_status status = kiln__stages_plan(graph, &plans->options, &log, &plan, error);
     if (status) {
         kiln__text_free(&log);
         return status;

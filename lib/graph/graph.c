@@ -60,6 +60,23 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
     return needed;
 }
 
+bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
+{
+    *to = (struct kiln__graph){0};
+    for (size_t i = 0; i < from->nodes.count; i++) {
+        uint32_t index;
+        if (!kiln__graph_add(to, &from->nodes.items[i], &index))
+            return false;
+    }
+    for (size_t i = 0; i < from->requests.count; i++) {
+        struct kiln__request *request = kiln__vector_push(&to->requests);
+        if (!request)
+            return false;
+        *request = from->requests.items[i];
+    }
+    return true;
+}
+
 size_t kiln__node_count(const struct kiln__node *node)
 {
     return kiln__shape_count(&node->shape);

@@ -106,6 +106,9 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);
 /* Append a copy of `node`; false without memory. */
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index);
 
+/* A copy of all that `from` has; false without memory, `to` is to be freed then too. */
+bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to);
+
 size_t kiln__node_count(const struct kiln__node *node);
 size_t kiln__node_bytes(const struct kiln__node *node);
 bool kiln__node_is_input(const struct kiln__node *node);

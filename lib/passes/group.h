@@ -16,6 +16,7 @@
 #define KILN_PASSES_GROUP_H
 
 #include "graph/graph.h"
+#include "util/verify.h"
 
 enum kiln__group_kind {
     KILN__GROUP_MAP,
@@ -90,6 +91,9 @@ struct kiln__group {
     KILN__VECTOR(uint32_t) nodes; /* every node that it computes, for explanations */
 };
 
+/* Accesses of a group; launches and forms have room for as many. */
+#define KILN__MOST_ACCESSES 32
+
 /* Of a matmul group. */
 #define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
 #define KILN__PRODUCT_STEP 2 /* the PRODUCT */
@@ -131,11 +135,18 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 
+/* Check what plan and codegen rely on (verify_fusion.c). Returns NULL, or says what is wrong with
+ * which group in `text`. */
+const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG]);
+
 /* Whether further values may join it: others have a kernel of kernels/ for a single node. */
 bool kiln__group_is_of_steps(const struct kiln__group *group);
 
 /* Whether a matmul group does more than to multiply. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
+
+/* "map", "reduce", ... */
+const char *kiln__group_kind_text(enum kiln__group_kind kind);
 
 /* A group as text: its kind, its steps, its stores. */
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);

@@ -27,11 +27,17 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     kiln__text_add(text, "\n");
 }
 
-void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
+const char *kiln__group_kind_text(enum kiln__group_kind kind)
 {
     static const char *const kinds[] = {"map",       "reduce", "rows",   "matmul",
                                         "attention", "cumsum", "scatter"};
-    kiln__text_add(text, "%s over %s", kinds[group->kind], kiln__shape_text(&group->shape).text);
+    return kinds[kind];
+}
+
+void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
+{
+    kiln__text_add(text, "%s over %s", kiln__group_kind_text((enum kiln__group_kind)group->kind),
+                   kiln__shape_text(&group->shape).text);
     if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
         kiln__text_add(text, ", dimensions from %u on reduced", group->kept);
     kiln__text_add(text, "\n");

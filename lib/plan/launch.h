@@ -69,11 +69,10 @@ struct kiln__form {
     uint8_t value_type;  /* reduce: kiln_type of the values */
     uint8_t epilogue;    /* template: the group's steps after its product are put into the file */
     uint8_t result;      /* template: 1 + the store that the file writes itself; 0: none of them */
-    uint8_t along[32];   /* per access: enum kiln__along */
-    uint8_t updates[32]; /* per access: 1 + the store that overwrites what it reads; 0: none */
+    uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
+    uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
+                                             reads; 0: none */
 };
-
-#define KILN__MOST_ACCESSES 32
 
 struct kiln__launch {
     uint8_t source; /* enum kiln__source */

@@ -191,14 +191,14 @@ static void settle_offsets(struct kiln__plan *plan)
     }
 }
 
-kiln_status kiln__plan_make(struct kiln__graph *graph, const struct kiln__plan_options *options,
+kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
                             struct kiln__plan *plan, struct kiln__error *error)
 {
-    *plan = (struct kiln__plan){.options = *options};
-    bool done = kiln__fuse(graph, &plan->fusion);
-    plan->slot_of = done ? malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t)) : NULL;
-    done = plan->slot_of && kiln__plan_in_place(plan) && place_nodes(plan) && make_steps(plan) &&
-           kiln__plan_assign_memory(plan);
+    *plan = (struct kiln__plan){.options = *options, .fusion = *fusion};
+    *fusion = (struct kiln__fusion){0};
+    plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
+    bool done = plan->slot_of && kiln__plan_in_place(plan) && place_nodes(plan) &&
+                make_steps(plan) && kiln__plan_assign_memory(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -215,7 +215,6 @@ void kiln__plan_free(struct kiln__plan *plan)
     kiln__vector_free(&plan->slots);
     kiln__vector_free(&plan->steps);
     kiln__fusion_free(&plan->fusion);
-    kiln__text_free(&plan->passes_log);
     free(plan->slot_of);
     free(plan->takes_over);
     free(plan->order);

@@ -56,14 +56,12 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     size_t arena_bytes;
-    uint64_t unshared_bytes;      /* what the arena would take if nothing shared memory */
-    struct kiln__text passes_log; /* only if explanations are wanted */
+    uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
 
-/* Plan `graph`, which is taken over. `log` (may be NULL) is what the passes said, taken over.
- * Errors: OUT_OF_HOST_MEMORY, TOO_LARGE. */
-kiln_status kiln__plan_make(struct kiln__graph *graph, const struct kiln__plan_options *options,
+/* Plan what `fusion`, which is taken over, computes. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
                             struct kiln__plan *plan, struct kiln__error *error);
 
 void kiln__plan_free(struct kiln__plan *plan);

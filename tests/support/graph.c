@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "api/context.h"
-#include "passes/passes.h"
+#include "api/stages.h"
 
 /* ---- contexts ---- */
 
@@ -18,6 +18,7 @@ static kiln_context *imagine_context(kiln_context *context, kiln_device_type typ
 {
     if (context->plans)
         return context;
+    kiln__verifies = true;
     kiln_device_info *info = &context->runtime.device.info;
     *context = (kiln_context){.references = 1000000};
     *info = (kiln_device_info){.type = type, .preferred_vector_f32 = 16, .compute_units = 4};
@@ -85,26 +86,19 @@ void ask(kiln_batch *batch, kiln_tensor tensor)
 
 struct kiln__graph graph_of(const kiln_batch *batch)
 {
-    struct kiln__graph copy = {0};
+    struct kiln__graph copy;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
-        uint32_t index;
-        cr_assert(kiln__graph_add(&copy, &batch->graph.nodes.items[i], &index));
-    }
-    for (size_t i = 0; i < batch->graph.requests.count; i++) {
-        struct kiln__request *request = kiln__vector_push(&copy.requests);
-        cr_assert(request);
-        *request = batch->graph.requests.items[i];
-    }
+    cr_assert(kiln__graph_copy(&batch->graph, &copy));
     return copy;
 }
 
+/* Each as kiln_batch_execute() goes through it. */
 static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__text *log)
 {
-    char wrong[160];
-    struct kiln__graph graph = graph_of(batch);
-    cr_assert_eq(kiln__passes_run(&graph, log, NULL), KILN_OK, "%s", kiln_last_error());
-    cr_assert_null(kiln__graph_verify(&graph, wrong));
+    struct kiln__graph graph;
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln__stages_rewrite(&batch->graph, log, &graph, NULL), KILN_OK, "%s",
+                 kiln_last_error());
     return graph;
 }
 
@@ -117,9 +111,10 @@ void passes_text(const kiln_batch *batch, struct kiln__text *text)
 
 struct kiln__fusion fusion_of(const kiln_batch *batch)
 {
-    struct kiln__graph graph = after_passes(batch, NULL);
     struct kiln__fusion fusion;
-    cr_assert(kiln__fuse(&graph, &fusion));
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln__stages_fuse(&batch->graph, NULL, &fusion, NULL), KILN_OK, "%s",
+                 kiln_last_error());
     return fusion;
 }
 
@@ -143,11 +138,12 @@ void fusion_text(const kiln_batch *batch, struct kiln__text *text)
 
 struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
 {
-    struct kiln__graph graph = after_passes(batch, NULL);
     struct kiln__plan_options options = {.device = &batch->context->runtime.device,
                                          .shared = shared};
     struct kiln__plan plan;
-    cr_assert_eq(kiln__plan_make(&graph, &options, &plan, NULL), KILN_OK);
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln__stages_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
     return plan;
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/stages.h"
+
+#include "passes/passes.h"
+
+static kiln_status no_memory(struct kiln__error *error)
+{
+    return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+}
+
+static kiln_status verify_fusion(const struct kiln__fusion *fusion, struct kiln__error *error)
+{
+    char wrong[KILN__WRONG];
+    if (kiln__verifies && kiln__fusion_verify(fusion, wrong))
+        return kiln__fail(error, KILN_WRONG_STATE, "kiln: fusion left broken groups: %s", wrong);
+    return KILN_OK;
+}
+
+kiln_status kiln__stages_rewrite(const struct kiln__graph *recorded, struct kiln__text *log,
+                                 struct kiln__graph *graph, struct kiln__error *error)
+{
+    kiln_status status =
+        kiln__graph_copy(recorded, graph) ? kiln__passes_run(graph, log, error) : no_memory(error);
+    if (status)
+        kiln__graph_free(graph);
+    return status;
+}
+
+kiln_status kiln__stages_fuse(const struct kiln__graph *recorded, struct kiln__text *log,
+                              struct kiln__fusion *fusion, struct kiln__error *error)
+{
+    struct kiln__graph graph;
+    kiln_status status = kiln__stages_rewrite(recorded, log, &graph, error);
+    if (status)
+        return status;
+    if (!kiln__fuse(&graph, fusion))
+        return no_memory(error);
+    status = verify_fusion(fusion, error);
+    if (status)
+        kiln__fusion_free(fusion);
+    return status;
+}
+
+kiln_status kiln__stages_plan(const struct kiln__graph *recorded,
+                              const struct kiln__plan_options *options, struct kiln__text *log,
+                              struct kiln__plan *plan, struct kiln__error *error)
+{
+    struct kiln__fusion fusion;
+    kiln_status status = kiln__stages_fuse(recorded, log, &fusion, error);
+    return status ? status : kiln__plan_make(&fusion, options, plan, error);
+}
