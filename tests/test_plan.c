@@ -132,6 +132,56 @@ Test(plan_memory, never_overlaps_while_it_is_alive)
     cr_expect_lt(arena, unshared, "nothing shares memory");
 }
 
+static bool is_placed_before(const struct kiln__plan *plan, uint32_t a, uint32_t b)
+{
+    size_t x = plan->slots.items[a].bytes, y = plan->slots.items[b].bytes;
+    return x > y || (x == y && a < b);
+}
+
+static bool has_place(const struct kiln__slot *slot)
+{
+    return slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last;
+}
+
+static size_t end_of(const struct kiln__slot *slot)
+{
+    return slot->offset + (slot->bytes + 255) / 256 * 256;
+}
+
+/* Whether a slot that has its place before `slot`, and is alive with it, is in the way of `offset`.
+ */
+static bool is_in_the_way(const struct kiln__plan *plan, uint32_t number, size_t offset)
+{
+    struct kiln__slot slot = plan->slots.items[number];
+    slot.offset = offset;
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *other = &plan->slots.items[i];
+        if (is_placed_before(plan, i, number) && has_place(other) && other->first <= slot.last &&
+            slot.first <= other->last && offset < end_of(other) && other->offset < end_of(&slot))
+            return true;
+    }
+    return false;
+}
+
+/* A lower one would be 0, or the end of another slot. */
+Test(plan_memory, is_given_by_size_each_time_at_the_lowest_place)
+{
+    for (int round = 0; round < 200; round++) {
+        struct kiln__plan plan = random_plan(1 + any(60), any(120));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        for (uint32_t i = 0; i < plan.slots.count; i++) {
+            const struct kiln__slot *slot = &plan.slots.items[i];
+            cr_assert(!has_place(slot) || !slot->offset || is_in_the_way(&plan, i, 0));
+            for (uint32_t k = 0; k < plan.slots.count && has_place(slot); k++) {
+                size_t at = has_place(&plan.slots.items[k]) ? end_of(&plan.slots.items[k]) : 0;
+                cr_assert(at >= slot->offset || is_in_the_way(&plan, i, at),
+                          "slot %u could lie at %zu", i, at);
+            }
+        }
+        kiln__plan_free(&plan);
+    }
+}
+
 Test(plan_memory, is_given_back_along_a_chain)
 {
     kiln_batch *batch = imagined_batch();

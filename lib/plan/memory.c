@@ -4,6 +4,7 @@
  * Net Inference"). */
 #include <stdlib.h>
 
+#include "plan/occupied.h"
 #include "plan/plan.h"
 
 /* Enough for every vector type and cache line, and for every device's sub-buffers. */
@@ -47,34 +48,9 @@ static int larger_first(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool alive_together(const struct kiln__slot *a, const struct kiln__slot *b)
-{
-    return a->first <= b->last && b->first <= a->last;
-}
-
 static size_t aligned(size_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* The lowest offset at which `slot` overlaps none of the placed ones that are alive with it. */
-static size_t lowest_offset(const struct kiln__plan *plan, const struct kiln__slot *slot,
-                            const uint32_t *placed, size_t count)
-{
-    size_t offset = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (size_t i = 0; i < count; i++) {
-            const struct kiln__slot *other = &plan->slots.items[placed[i]];
-            bool overlaps = offset < other->offset + aligned(other->bytes) &&
-                            other->offset < offset + aligned(slot->bytes);
-            if (overlaps && alive_together(slot, other)) {
-                offset = other->offset + aligned(other->bytes);
-                moved = true;
-            }
-        }
-    }
-    return offset;
 }
 
 /* A kernel argument needs some memory even where there is nothing to read. */
@@ -86,13 +62,10 @@ static bool has_empty_slot(const struct kiln__plan *plan)
     return false;
 }
 
-bool kiln__plan_assign_memory(struct kiln__plan *plan)
+/* Arena slots in the order in which they get their place. */
+static size_t list_slots(const struct kiln__plan *plan, uint32_t *order)
 {
-    uint32_t *order = malloc((plan->slots.count + 1) * sizeof *order);
     size_t count = 0;
-    if (!order)
-        return false;
-    find_lifetimes(plan);
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         if (slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last)
@@ -100,16 +73,34 @@ bool kiln__plan_assign_memory(struct kiln__plan *plan)
     }
     sorting = plan->slots.items;
     qsort(order, count, sizeof *order, larger_first);
-    for (size_t i = 0; i < count; i++) {
-        struct kiln__slot *slot = &plan->slots.items[order[i]];
-        slot->offset = lowest_offset(plan, slot, order, i);
-        size_t end = slot->offset + aligned(slot->bytes);
-        if (plan->arena_bytes < end)
-            plan->arena_bytes = end;
-        plan->unshared_bytes += aligned(slot->bytes);
-    }
+    return count;
+}
+
+static bool place_slot(struct kiln__plan *plan, struct kiln__occupied *occupied,
+                       struct kiln__slot *slot)
+{
+    size_t bytes = aligned(slot->bytes);
+    if (!kiln__occupied_take(occupied, slot->first, slot->last, bytes, &slot->offset))
+        return false;
+    if (plan->arena_bytes < slot->offset + bytes)
+        plan->arena_bytes = slot->offset + bytes;
+    plan->unshared_bytes += bytes;
+    return true;
+}
+
+bool kiln__plan_assign_memory(struct kiln__plan *plan)
+{
+    uint32_t *order = malloc((plan->slots.count + 1) * sizeof *order);
+    struct kiln__occupied *occupied = kiln__occupied_create((uint32_t)plan->steps.count);
+    bool done = order && occupied;
+    if (done)
+        find_lifetimes(plan);
+    size_t count = done ? list_slots(plan, order) : 0;
+    for (size_t i = 0; i < count && done; i++)
+        done = place_slot(plan, occupied, &plan->slots.items[order[i]]);
     if (plan->arena_bytes == 0 && has_empty_slot(plan))
         plan->arena_bytes = ALIGNMENT;
+    kiln__occupied_free(occupied);
     free(order);
-    return true;
+    return done;
 }

@@ -32,18 +32,34 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
 
 /* ---- where values live ---- */
 
-/* The first request that the value of `node` can be computed straight into, or SIZE_MAX. */
-static size_t direct_request(const struct kiln__plan *plan, uint32_t node)
+/* The requests of each node as a list, in their order. */
+static bool list_requests(struct kiln__plan *plan)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
+    plan->first_request = malloc((graph->nodes.count + 1) * sizeof(uint32_t));
+    plan->next_request = malloc((graph->requests.count + 1) * sizeof(uint32_t));
+    if (!plan->first_request || !plan->next_request)
+        return false;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        plan->first_request[i] = KILN__NO_REQUEST;
+    for (uint32_t i = (uint32_t)graph->requests.count; i-- > 0;) {
+        uint32_t *first = &plan->first_request[graph->requests.items[i].node];
+        plan->next_request[i] = *first;
+        *first = i;
+    }
+    return true;
+}
+
+/* The first request that the value of `node` can be computed straight into, or KILN__NO_REQUEST. */
+static uint32_t direct_request(const struct kiln__plan *plan, uint32_t node)
+{
+    const struct kiln__request *requests = plan->fusion.graph.requests.items;
     if (plan->takes_over[node])
         return plan->takes_over[node] - 1;
-    for (size_t i = 0; i < graph->requests.count; i++) {
-        const struct kiln__request *request = &graph->requests.items[i];
-        if (request->node == node && (request->kind == KILN__EXPORT || plan->options.shared))
-            return i;
-    }
-    return SIZE_MAX;
+    uint32_t i = plan->first_request[node];
+    while (i != KILN__NO_REQUEST && requests[i].kind != KILN__EXPORT && !plan->options.shared)
+        i = plan->next_request[i];
+    return i;
 }
 
 static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t index)
@@ -54,9 +70,10 @@ static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t inde
         slot.place = KILN__PLACE_INPUT;
         slot.binding = (uint32_t)node->binding;
     } else if (node->kind != KILN__UPLOAD) {
-        size_t request = direct_request(plan, index);
-        slot.place = request == SIZE_MAX ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
-        slot.binding = request == SIZE_MAX ? 0 : (uint32_t)request;
+        uint32_t request = direct_request(plan, index);
+        bool direct = request != KILN__NO_REQUEST;
+        slot.place = direct ? KILN__PLACE_RESULT : KILN__PLACE_ARENA;
+        slot.binding = direct ? request : 0;
         slot.in_place = plan->takes_over[index] != 0;
     }
     return slot;
@@ -107,12 +124,13 @@ static bool add_deliveries(struct kiln__plan *plan, uint32_t node)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__slot slot = plan->slots.items[plan->slot_of[node]];
-    for (uint32_t i = 0; i < graph->requests.count && slot.bytes; i++) {
-        const struct kiln__request *request = &graph->requests.items[i];
-        if (request->node != node || (slot.place == KILN__PLACE_RESULT && slot.binding == i))
+    uint32_t i = slot.bytes ? plan->first_request[node] : KILN__NO_REQUEST;
+    for (; i != KILN__NO_REQUEST; i = plan->next_request[i]) {
+        if (slot.place == KILN__PLACE_RESULT && slot.binding == i)
             continue;
         struct kiln__plan_step step = {.slot = plan->slot_of[node], .binding = i};
-        step.kind = request->kind == KILN__READ ? KILN__STEP_DOWNLOAD : KILN__STEP_COPY;
+        bool reads = graph->requests.items[i].kind == KILN__READ;
+        step.kind = reads ? KILN__STEP_DOWNLOAD : KILN__STEP_COPY;
         if (!add_step(plan, step))
             return false;
     }
@@ -152,10 +170,8 @@ static bool deliver_inputs(struct kiln__plan *plan, bool *uploaded)
             continue;
         struct kiln__access access = {.node = i};
         struct kiln__group group = {.accesses = {.items = &access, .count = 1}};
-        for (size_t k = 0; k < graph->requests.count; k++)
-            if (graph->requests.items[k].node == i && !add_uploads(plan, &group, uploaded))
-                return false;
-        if (!add_deliveries(plan, i))
+        bool asked = plan->first_request[i] != KILN__NO_REQUEST;
+        if (asked && !(add_uploads(plan, &group, uploaded) && add_deliveries(plan, i)))
             return false;
     }
     return true;
@@ -197,8 +213,8 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     *plan = (struct kiln__plan){.options = *options, .fusion = *fusion};
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
-    bool done = plan->slot_of && kiln__plan_in_place(plan) && place_nodes(plan) &&
-                make_steps(plan) && kiln__plan_assign_memory(plan);
+    bool done = plan->slot_of && list_requests(plan) && kiln__plan_in_place(plan) &&
+                place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -218,5 +234,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->slot_of);
     free(plan->takes_over);
     free(plan->order);
-    plan->slot_of = plan->takes_over = plan->order = NULL;
+    free(plan->first_request);
+    free(plan->next_request);
+    *plan = (struct kiln__plan){0};
 }

@@ -55,10 +55,13 @@ struct kiln__plan {
     uint32_t *slot_of;    /* per node: its slot, or KILN__NO_SLOT */
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
+    uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
+    uint32_t *next_request;  /* per request: the next one of the same node */
     size_t arena_bytes;
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
+#define KILN__NO_REQUEST UINT32_MAX
 
 /* Plan what `fusion`, which is taken over, computes. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,

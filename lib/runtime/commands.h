@@ -16,8 +16,8 @@ struct kiln__ready {
     struct kiln__program **programs; /* per launch */
     cl_mem *memory;                  /* per slot: of the run that is being enqueued */
     cl_mem *bound;                   /* per slot: what kernel arguments were last set to */
-    uint32_t *first_use;             /* per slot: where its uses start */
-    KILN__VECTOR(struct kiln__use) uses;
+    uint32_t *first_use;             /* per slot, and one more: where its uses start */
+    struct kiln__use *uses;
     bool has_run;
 };
 

@@ -79,26 +79,41 @@ static kiln_status make_kernels(struct kiln__ready *ready, struct kiln__error *e
     return KILN_OK;
 }
 
-/* All memory arguments, those of one slot together. */
+/* Call `visit` for every memory argument, launch by launch. */
+static void each_use(struct kiln__ready *ready,
+                     void (*visit)(struct kiln__ready *, uint32_t slot, struct kiln__use use))
+{
+    for (uint32_t i = 0; i < ready->plan->launches.count; i++) {
+        const struct kiln__launch *launch = &ready->plan->launches.items[i];
+        for (uint32_t k = 0; k < launch->arguments.count; k++)
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
+                visit(ready, launch->arguments.items[k].slot, (struct kiln__use){i, k});
+    }
+}
+
+static void count_use(struct kiln__ready *ready, uint32_t slot, struct kiln__use use)
+{
+    (void)use;
+    ready->first_use[slot + 2]++;
+}
+
+static void put_use(struct kiln__ready *ready, uint32_t slot, struct kiln__use use)
+{
+    ready->uses[ready->first_use[slot + 1]++] = use;
+}
+
+/* All memory arguments, those of one slot together: a counting sort. While uses are put in their
+ * places, first_use[s + 1] goes from where those of slot s begin to where they end. */
 static bool list_uses(struct kiln__ready *ready)
 {
-    const struct kiln__plan *plan = ready->plan;
-    for (uint32_t s = 0; s <= plan->slots.count; s++) {
-        ready->first_use[s] = (uint32_t)ready->uses.count;
-        for (uint32_t i = 0; s < plan->slots.count && i < plan->launches.count; i++) {
-            const struct kiln__launch *launch = &plan->launches.items[i];
-            for (uint32_t k = 0; k < launch->arguments.count; k++) {
-                const struct kiln__argument *argument = &launch->arguments.items[k];
-                if (argument->kind != KILN__ARGUMENT_MEMORY || argument->slot != s)
-                    continue;
-                struct kiln__use *use = kiln__vector_push(&ready->uses);
-                if (!use)
-                    return false;
-                *use = (struct kiln__use){i, k};
-            }
-        }
-    }
-    return true;
+    size_t slots = ready->plan->slots.count;
+    each_use(ready, count_use);
+    for (size_t s = 0; s < slots; s++)
+        ready->first_use[s + 2] += ready->first_use[s + 1];
+    ready->uses = calloc((size_t)ready->first_use[slots + 1] + 1, sizeof *ready->uses);
+    if (ready->uses)
+        each_use(ready, put_use);
+    return ready->uses;
 }
 
 kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
@@ -113,7 +128,7 @@ kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln_
         ready->programs = calloc(plan->launches.count + 1, sizeof *ready->programs);
         ready->memory = calloc(plan->slots.count + 1, sizeof *ready->memory);
         ready->bound = calloc(plan->slots.count + 1, sizeof *ready->bound);
-        ready->first_use = calloc(plan->slots.count + 1, sizeof *ready->first_use);
+        ready->first_use = calloc(plan->slots.count + 2, sizeof *ready->first_use);
     }
     if (!ready || !ready->kernels || !ready->programs || !ready->memory || !ready->bound ||
         !ready->first_use || !list_uses(ready)) {
@@ -149,7 +164,7 @@ void kiln__ready_destroy(struct kiln__ready *ready)
         if (ready->kernels[i])
             clReleaseKernel(ready->kernels[i]);
     kiln__ready_rest(ready);
-    kiln__vector_free(&ready->uses);
+    free(ready->uses);
     free(ready->kernels);
     free(ready->programs);
     free(ready->memory);
@@ -170,7 +185,7 @@ static kiln_status bind_arguments(struct kiln__ready *ready, struct kiln__error 
             continue;
         forget(ready, s); /* should a call fail, all arguments are set again next time */
         for (uint32_t u = ready->first_use[s]; u < ready->first_use[s + 1]; u++) {
-            const struct kiln__use *use = &ready->uses.items[u];
+            const struct kiln__use *use = &ready->uses[u];
             if (!ready->kernels[use->launch])
                 continue;
             cl_int code =
