@@ -210,6 +210,7 @@ Test(interop, refuses_spans_of_a_queue_without_profiling)
 Test(interop, refuses_null)
 {
     struct own own = open_own();
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     kiln_context *context;
     expect_error(kiln_context_create_cl(NULL, own.device, NULL, NULL, &context),
                  KILN_INVALID_ARGUMENT, "kiln_context_create_cl: cl is NULL");
@@ -218,6 +219,15 @@ Test(interop, refuses_null)
                  KILN_INVALID_ARGUMENT, "kiln_context_create_cl: device is NULL");
     expect_error(kiln_context_create_cl(own.context, own.device, NULL, NULL, NULL),
                  KILN_INVALID_ARGUMENT, "kiln_context_create_cl: context is NULL");
+    options.validate = 2;
+    expect_error(kiln_context_create_cl(own.context, own.device, NULL, &options, &context),
+                 KILN_INVALID_ARGUMENT,
+                 "kiln_context_create_cl: validate is 2, not a number from 0 to 1");
+    options.size = 1;
+    expect_error(kiln_context_create_cl(own.context, own.device, NULL, &options, &context),
+                 KILN_INVALID_ARGUMENT,
+                 "kiln_context_create_cl: options are not initialised; start from "
+                 "KILN_CONTEXT_OPTIONS_INIT");
     expect_error(kiln_context_cl(NULL, NULL, NULL, NULL), KILN_INVALID_ARGUMENT,
                  "kiln_context_cl: context is NULL");
     cr_expect_null(kiln_buffer_cl(NULL));

@@ -23,15 +23,16 @@ void kiln_free(void *memory)
 }
 
 /* Options from a caller built against older headers are shorter: what they lack is zero. */
-static kiln_status read_options(const kiln_context_options *given, kiln_context_options *options)
+static kiln_status read_options(const char *call, const kiln_context_options *given,
+                                kiln_context_options *options)
 {
     memset(options, 0, sizeof *options);
     if (!given)
         return KILN_OK;
     if (given->size < offsetof(kiln_context_options, device) || given->size > 4096)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "kiln_context_create: options are not initialised; start from "
-                          "KILN_CONTEXT_OPTIONS_INIT");
+                          "%s: options are not initialised; start from KILN_CONTEXT_OPTIONS_INIT",
+                          call);
     memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
     return KILN_OK;
 }
@@ -44,7 +45,7 @@ static const char *or_environment(const char *option, const char *variable)
 }
 
 /* "mapped" is "shared" on a driver whose wrappers are only current at a map: for tests. */
-static kiln_status choose_host_mode(const kiln_context_options *options,
+static kiln_status choose_host_mode(const char *call, const kiln_context_options *options,
                                     struct kiln__runtime *runtime)
 {
     const char *word = runtime->device.info.shares_host_memory ? "shared" : "separate";
@@ -64,8 +65,7 @@ static kiln_status choose_host_mode(const kiln_context_options *options,
         runtime->host_mode = KILN__HOST_LIVE;
     else
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "kiln_context_create: KILN_HOST_MEMORY is \"%s\", not \"shared\" or "
-                          "\"separate\"",
+                          "%s: KILN_HOST_MEMORY is \"%s\", not \"shared\" or \"separate\"", call,
                           word);
     return KILN_OK;
 }
@@ -78,17 +78,16 @@ static kiln_status make_queue(struct kiln__runtime *runtime, bool profile)
     return code ? kiln__cl_fail(NULL, "clCreateCommandQueue", code) : KILN_OK;
 }
 
-static kiln_status pass_gate(struct kiln__runtime *runtime)
+static kiln_status pass_gate(const char *call, struct kiln__runtime *runtime)
 {
     runtime->gated = runtime->device.traits->late_binary && kiln__gate_add_queue(runtime->queue);
     return runtime->gated || !runtime->device.traits->late_binary
                ? KILN_OK
-               : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY,
-                            "kiln_context_create: no memory for the context");
+               : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
 }
 
-static kiln_status make_parts(const kiln_context_options *options, kiln_context *context,
-                              bool profile, const char *trace)
+static kiln_status make_parts(const char *call, const kiln_context_options *options,
+                              kiln_context *context, bool profile, const char *trace)
 {
     struct kiln__runtime *runtime = &context->runtime;
     struct kiln__programs_options programs = {
@@ -107,8 +106,7 @@ static kiln_status make_parts(const kiln_context_options *options, kiln_context 
     bool done = runtime->pool && runtime->staging && context->plans &&
                 (runtime->trace || !profile) && (context->matmul || !matmul);
     return done ? KILN_OK
-                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY,
-                             "kiln_context_create: no memory for the context");
+                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
 }
 
 static void destroy(kiln_context *context)
@@ -138,22 +136,22 @@ static void destroy(kiln_context *context)
 }
 
 /* Everything after device, context and perhaps queue are there; takes the context over. */
-static kiln_status complete(kiln_context *context, const kiln_context_options *options,
-                            kiln_context **result)
+static kiln_status complete(const char *call, kiln_context *context,
+                            const kiln_context_options *options, kiln_context **result)
 {
     const char *trace = or_environment(options->trace, "KILN_TRACE");
     bool profile = options->profile || trace;
     atomic_init(&context->references, 1);
     context->runtime.process = getpid();
-    kiln_status status = choose_host_mode(options, &context->runtime);
+    kiln_status status = choose_host_mode(call, options, &context->runtime);
     if (!status)
-        status = kiln__validate_choose(options->validate, &context->validate);
+        status = kiln__validate_choose(call, options->validate, &context->validate);
     if (!status && !context->runtime.queue)
         status = make_queue(&context->runtime, profile);
     if (!status)
-        status = pass_gate(&context->runtime);
+        status = pass_gate(call, &context->runtime);
     if (!status)
-        status = make_parts(options, context, profile, trace);
+        status = make_parts(call, options, context, profile, trace);
     if (status)
         destroy(context);
     else
@@ -167,7 +165,7 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
     if (!result)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_create: context is NULL");
     *result = NULL;
-    kiln_status status = read_options(given, &options);
+    kiln_status status = read_options(__func__, given, &options);
     if (status)
         return status;
     kiln_context *context = calloc(1, sizeof *context);
@@ -189,7 +187,7 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
         free(context);
         return kiln__cl_fail(NULL, "clCreateContext", code);
     }
-    return complete(context, &options, result);
+    return complete(__func__, context, &options, result);
 }
 
 /* ---- over the caller's OpenCL objects ---- */
@@ -256,7 +254,7 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
                           !result ? "context"
                           : !cl   ? "cl"
                                   : "device");
-    kiln_status status = read_options(given, &options);
+    kiln_status status = read_options(__func__, given, &options);
     if (!status)
         status = kiln__device_check_process(NULL);
     if (!status)
@@ -281,7 +279,7 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
         free(context);
         return status;
     }
-    return complete(context, &options, result);
+    return complete(__func__, context, &options, result);
 }
 
 kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_device_id *device,

@@ -11,7 +11,7 @@
 #include "util/environment.h"
 #include "util/log.h"
 
-kiln_status kiln__validate_choose(double option, double *share)
+kiln_status kiln__validate_choose(const char *call, double option, double *share)
 {
     const char *text = kiln__environment("KILN_VALIDATE");
     char *end = NULL;
@@ -20,15 +20,12 @@ kiln_status kiln__validate_choose(double option, double *share)
         *share = strtod(text, &end);
         if (*end || !(*share >= 0 && *share <= 1))
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                              "kiln_context_create: KILN_VALIDATE is \"%s\", not a number from 0 "
-                              "to 1",
-                              text);
+                              "%s: KILN_VALIDATE is \"%s\", not a number from 0 to 1", call, text);
     }
     return *share >= 0 && *share <= 1
                ? KILN_OK
                : kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                            "kiln_context_create: validate is %g, not a number from 0 to 1",
-                            *share);
+                            "%s: validate is %g, not a number from 0 to 1", call, *share);
 }
 
 /* Of n runs ceil(n * share), spread evenly: the first one is always among them. */

@@ -19,7 +19,7 @@ struct kiln__validation {
 
 /* The share of runs to compare, from the options or $KILN_VALIDATE.
  * Errors: INVALID_ARGUMENT unless it is from 0 to 1. */
-kiln_status kiln__validate_choose(double option, double *share);
+kiln_status kiln__validate_choose(const char *call, double option, double *share);
 
 /* Take the inputs' content, if this run of the batch is one to compare; waits for the queue.
  * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
