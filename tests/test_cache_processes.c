@@ -19,6 +19,7 @@
 #include "cache/folder.h"
 #include "cache/place.h"
 #include "support/fill.h"
+#include "support/layer.h"
 
 enum { KERNELS = 3 };
 
@@ -120,21 +121,47 @@ Test(cache_processes, read_only_reads_and_off_does_neither)
 /* The entry as it was, but with other bytes for the driver: only the driver can find out. */
 static void replace_payload(int at, const char *file)
 {
-    void *bytes;
-    size_t length;
     const char *why;
+    struct kiln__file old;
     struct kiln__entry entry;
     struct kiln__text changed = {0};
     struct kiln__writer writer;
-    cr_assert_eq(kiln__file_read(at, file, 1 << 30, false, &bytes, &length, &why), KILN__FILE_READ);
-    cr_assert(kiln__entry_decode(bytes, length, &entry, &why));
+    cr_assert_eq(kiln__file_read(at, file, 1 << 30, false, &old), KILN__FILE_READ);
+    cr_assert(kiln__entry_decode(old.bytes, old.length, &entry, &why));
     entry.sections[KILN__ENTRY_PAYLOAD] = (struct kiln__span){"no binary", 9};
     kiln__entry_encode(&entry, &changed);
     kiln__writer_begin(&writer, at, file, 0600);
     kiln__writer_add(&writer, changed.data, changed.length);
     cr_assert(kiln__writer_commit(&writer));
     kiln__text_free(&changed);
-    free(bytes);
+    free(old.bytes);
+}
+
+/* Asks for a kernel while the driver has no memory, and ends before it has launched it. */
+static pid_t run_troubled(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct fill fill;
+        struct kiln__program *program;
+        shared[0].skipped =
+            !fill_start(&fill, KILN_CACHE_ON) ||
+            !layer_fail_next("clCreateProgramWithBinary", CL_OUT_OF_HOST_MEMORY, KILN_LAYER_CALL);
+        if (!shared[0].skipped)
+            fill_get(&fill, 0, &program, NULL);
+        _exit(0);
+    }
+    return child;
+}
+
+/* It says nothing about the entries, which are good for all others. */
+Test(cache_processes, the_drivers_trouble_takes_no_entry_away)
+{
+    in_a_process(KILN_CACHE_ON);
+    wait_child(run_troubled());
+    if (shared[0].skipped)
+        cr_skip("run with the counting layer");
+    cr_expect_eq(fill_files(".bin"), KERNELS);
 }
 
 Test(cache_processes, what_the_driver_refuses_is_replaced)

@@ -46,7 +46,7 @@ static bool found(struct kiln__store *in, const struct kiln__key *of, int number
 {
     struct kiln__loaded loaded;
     if (!kiln__store_get(in, of, &loaded)) {
-        cr_expect_null(loaded.memory);
+        cr_expect_null(loaded.file.bytes);
         return false;
     }
     cr_expect(fake_fits(&loaded, number));
@@ -97,10 +97,57 @@ Test(cache_store, files_are_the_users_alone)
 
 Test(cache_store, a_rejected_entry_is_gone_and_counted)
 {
+    struct kiln__loaded loaded;
     cr_assert(fake_put(store, &key, 1));
-    kiln__store_reject(store, &key, "of a whim");
+    cr_assert(kiln__store_get(store, &key, &loaded));
+    kiln__store_reject(store, &key, &loaded, true, "of a whim");
     cr_expect_not(found(store, &key, 1));
     cr_expect_eq(kiln__store_failures(store), 1u);
+    kiln__store_unload(&loaded);
+}
+
+Test(cache_store, an_entry_that_is_not_at_fault_stays)
+{
+    struct kiln__loaded loaded;
+    cr_assert(fake_put(store, &key, 1));
+    cr_assert(kiln__store_get(store, &key, &loaded));
+    kiln__store_reject(store, &key, &loaded, false, "for want of memory");
+    cr_expect(found(store, &key, 1));
+    cr_expect_eq(kiln__store_failures(store), 1u);
+    kiln__store_unload(&loaded);
+}
+
+Test(cache_store, a_good_entry_in_the_place_of_a_bad_one_stays)
+{
+    struct kiln__loaded loaded;
+    cr_assert(fake_put(store, &key, 1));
+    cr_assert(kiln__store_get(store, &key, &loaded));
+    cr_assert(fake_put(store, &key, 1), "another process repairs it");
+    kiln__store_reject(store, &key, &loaded, true, "bad bytes");
+    cr_expect(found(store, &key, 1));
+    kiln__store_unload(&loaded);
+}
+
+/* No descriptor is left: this process finds nothing, and takes nothing away from others. */
+Test(cache_store, an_entry_that_this_process_cannot_open_stays)
+{
+    struct rlimit usual, none;
+    uint64_t removed;
+    cr_assert(fake_put(store, &key, 1));
+    int folder = open_folder(), free_one = dup(folder);
+    getrlimit(RLIMIT_NOFILE, &usual);
+    none = usual;
+    none.rlim_cur = (rlim_t)free_one;
+    close(free_one);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool got = found(store, &key, 1);
+    setrlimit(RLIMIT_NOFILE, &usual);
+    cr_expect_not(got);
+    cr_expect_eq(kiln__store_failures(store), 1u);
+    cr_expect(found(store, &key, 1));
+    cr_expect_eq(kiln_cache_prune(fake_folder(), UINT64_MAX, &removed), KILN_OK);
+    cr_expect_eq(removed, 0u);
+    close(folder);
 }
 
 Test(cache_store, a_whole_entry_of_another_key_is_not_used)
@@ -301,6 +348,41 @@ Test(cache_store, use_is_noted_at_most_once_a_minute)
     cr_expect(found(store, &key, 1));
     stat(path, &after);
     cr_expect_geq(after.st_mtim.tv_sec, before.st_mtim.tv_sec + 20);
+}
+
+/* A clock was ahead once: nobody knows when those were used, and they must not stay for ever. */
+Test(cache_store, entries_dated_ahead_go_first)
+{
+    enum { KEYS = 6 };
+    struct kiln__key keys[KEYS];
+    for (int i = 0; i < KEYS; i++) {
+        fake_key(10 + i, &keys[i]);
+        cr_assert(fake_put(store, &keys[i], 10 + i));
+        set_used(&keys[i], i % 2 ? 100 + i : -400000 - i);
+    }
+    uint64_t all = folder_bytes();
+    struct kiln__store *small = fake_open(all);
+    cr_assert(fake_put(small, &other, 2));
+    cr_expect_leq(folder_bytes(), all);
+    cr_expect(found(store, &other, 2), "the new one stays");
+    cr_expect_not(found(store, &keys[0], 10), "the first of those ahead goes");
+    for (int i = 1; i < KEYS; i += 2)
+        cr_expect(found(store, &keys[i], 10 + i));
+    kiln__store_close(small);
+    for (int i = 0; i < KEYS; i++)
+        kiln__key_free(&keys[i]);
+}
+
+Test(cache_store, an_entry_dated_ahead_gets_its_date_when_it_is_used)
+{
+    char path[512];
+    struct stat facts;
+    cr_assert(fake_put(store, &key, 1));
+    fake_path(&key, path, sizeof path);
+    set_used(&key, -86400 * 365);
+    cr_expect(found(store, &key, 1));
+    cr_assert_eq(stat(path, &facts), 0);
+    cr_expect_lt(labs((long)(facts.st_mtim.tv_sec - time(NULL))), 60);
 }
 
 /* As on a full disk: the limit on file sizes makes writes fail half way. */

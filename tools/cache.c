@@ -81,7 +81,7 @@ static int list_text(const kiln_cache_entry *entry, void *user)
         printf("%s  [%s, %s]\n", printable(copy.kernel), printable(copy.device),
                printable(copy.driver));
     else
-        puts("(of no use: damaged, foreign or of another format)");
+        puts("(of no use: damaged, foreign, of another format, or not to be read)");
     return 0;
 }
 

@@ -22,7 +22,7 @@ typedef struct kiln_cache_entry {
     char kernel[128]; /**< name of its kernel */
     uint64_t bytes;   /**< size of the file */
     int64_t used;     /**< last use, seconds since 1970 */
-    int valid;        /**< zero: damaged, foreign or of another format */
+    int valid;        /**< zero: damaged, foreign, of another format, or not to be read now */
 } kiln_cache_entry;
 
 /** The whole cache in numbers. */
@@ -30,13 +30,14 @@ typedef struct kiln_cache_stats {
     char directory[1024]; /**< where it is; empty: memory only */
     uint64_t entries;     /**< entries in it */
     uint64_t bytes;       /**< their bytes */
-    uint64_t invalid;     /**< of these, damaged, foreign or of another format */
+    uint64_t invalid;     /**< of these, those that are not valid */
 } kiln_cache_stats;
 
 /** Called for each entry; a nonzero answer ends the walk. The entry is valid during the call. */
 typedef int (*kiln_cache_visitor)(const kiln_cache_entry *entry, void *user);
 
-/** Walk over the entries of `directory` (NULL: the default place), least recently used first.
+/** Walk over the entries of `directory` (NULL: the default place), least recently used first;
+ *  before them those dated ahead of the clock.
  *  Threads: any. Errors: IO_ERROR if there is no such directory, OUT_OF_HOST_MEMORY. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_list(const char *directory,
                                                      kiln_cache_visitor visitor, void *user);
@@ -54,7 +55,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *directory, uin
                                                       uint64_t *removed);
 
 /** Write all valid entries into one file, to ship them with a program. `count` may be NULL.
- *  Threads: any. Errors: IO_ERROR. */
+ *  Threads: any. Errors: IO_ERROR, also if an entry cannot be read for now. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *directory, const char *file,
                                                        uint64_t *count);
 

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "cache/catalog.h"
-#include "cache/file.h"
 #include "cache/store.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -31,25 +30,42 @@ static uint64_t get_length(const unsigned char in[8])
 
 /* ---- export ---- */
 
-static uint64_t add_entries(const struct kiln__catalog *catalog, const struct kiln__items *items,
-                            struct kiln__writer *writer)
+/* An entry that cannot be read would be missing at the other end, and nobody would know. */
+static kiln_status add_item(const struct kiln__catalog *catalog, const struct kiln__item *item,
+                            struct kiln__writer *writer, uint64_t *count)
 {
-    uint64_t count = 0;
-    for (size_t i = 0; i < items->list.count && !writer->error; i++) {
-        struct kiln__entry entry;
-        void *memory = NULL;
-        size_t length = 0;
-        unsigned char frame[8];
-        const char *why;
-        if (kiln__catalog_read(catalog, &items->list.items[i], &memory, &length, &entry, &why)) {
-            put_length(frame, length);
-            kiln__writer_add(writer, frame, sizeof frame);
-            kiln__writer_add(writer, memory, length);
-            count++;
-        }
-        free(memory);
+    struct kiln__entry entry;
+    struct kiln__file file;
+    unsigned char frame[8];
+    kiln_status status = KILN_OK;
+    switch (kiln__catalog_read(catalog, item, &file, &entry)) {
+    case KILN__FILE_READ:
+        put_length(frame, file.length);
+        kiln__writer_add(writer, frame, sizeof frame);
+        kiln__writer_add(writer, file.bytes, file.length);
+        ++*count;
+        break;
+    case KILN__FILE_TROUBLE:
+        status = kiln__fail(NULL, KILN_IO_ERROR, "%s/%s could not be read: %s", catalog->path,
+                            item->file, file.why);
+        break;
+    case KILN__FILE_MISSING:
+    case KILN__FILE_REFUSED: break;
     }
-    return count;
+    free(file.bytes);
+    return status;
+}
+
+static kiln_status add_items(const struct kiln__catalog *catalog, const struct kiln__items *items,
+                             struct kiln__writer *writer, uint64_t *count)
+{
+    static const unsigned char end[8];
+    kiln_status status = KILN_OK;
+    kiln__writer_add(writer, header, sizeof header);
+    for (size_t i = 0; i < items->list.count && !status && !writer->error; i++)
+        status = add_item(catalog, &items->list.items[i], writer, count);
+    kiln__writer_add(writer, end, sizeof end);
+    return status;
 }
 
 /* The file is replaced as a whole, which would turn a device such as /dev/stdout into a file. */
@@ -64,7 +80,6 @@ static kiln_status check_target(const char *file)
 static kiln_status write_bundle(const struct kiln__catalog *catalog, const char *file,
                                 uint64_t *count)
 {
-    static const unsigned char end[8];
     struct kiln__items items;
     struct kiln__writer writer;
     if (catalog->folder < 0)
@@ -75,10 +90,12 @@ static kiln_status write_bundle(const struct kiln__catalog *catalog, const char 
                           catalog->path, strerror(errno));
     }
     kiln__writer_begin(&writer, AT_FDCWD, file, 0666);
-    kiln__writer_add(&writer, header, sizeof header);
-    *count = add_entries(catalog, &items, &writer);
-    kiln__writer_add(&writer, end, sizeof end);
+    kiln_status status = add_items(catalog, &items, &writer, count);
     kiln__folder_free(&items);
+    if (status) {
+        kiln__writer_drop(&writer);
+        return status;
+    }
     if (kiln__writer_commit(&writer))
         return KILN_OK;
     return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be written: %s", file,

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/file.h"
 #include "cache/place.h"
 #include "cache/store.h"
 #include "util/error.h"
@@ -37,20 +36,23 @@ void kiln__catalog_close(struct kiln__catalog *catalog)
     catalog->folder = -1;
 }
 
-bool kiln__catalog_read(const struct kiln__catalog *catalog, const struct kiln__item *item,
-                        void **memory, size_t *length, struct kiln__entry *entry, const char **why)
+enum kiln__file_state kiln__catalog_read(const struct kiln__catalog *catalog,
+                                         const struct kiln__item *item, struct kiln__file *file,
+                                         struct kiln__entry *entry)
 {
     char name[33];
-    if (kiln__file_read(catalog->folder, item->file, KILN__STORE_LONGEST, false, memory, length,
-                        why) != KILN__FILE_READ ||
-        !kiln__entry_decode(*memory, *length, entry, why))
-        return false;
+    enum kiln__file_state state =
+        kiln__file_read(catalog->folder, item->file, KILN__STORE_LONGEST, false, file);
+    if (state != KILN__FILE_READ)
+        return state;
+    if (!kiln__entry_decode(file->bytes, file->length, entry, &file->why))
+        return KILN__FILE_REFUSED;
     const struct kiln__span *key = &entry->sections[KILN__ENTRY_KEY];
     kiln__entry_name(key->bytes, key->length, name);
     if (!strncmp(name, item->file, strlen(name)))
-        return true;
-    *why = "it is filed under the name of another key";
-    return false;
+        return KILN__FILE_READ;
+    file->why = "it is filed under the name of another key";
+    return KILN__FILE_REFUSED;
 }
 
 static kiln_status list_items(const struct kiln__catalog *catalog, struct kiln__items *items)
@@ -69,12 +71,10 @@ static void describe(const struct kiln__catalog *catalog, const struct kiln__ite
                      kiln_cache_entry *out)
 {
     struct kiln__entry entry;
-    void *memory = NULL;
-    size_t length;
-    const char *why;
+    struct kiln__file file;
     *out = (kiln_cache_entry){.bytes = item->bytes, .used = item->used.tv_sec};
     snprintf(out->name, sizeof out->name, "%.32s", item->file);
-    out->valid = kiln__catalog_read(catalog, item, &memory, &length, &entry, &why);
+    out->valid = kiln__catalog_read(catalog, item, &file, &entry) == KILN__FILE_READ;
     if (out->valid) {
         const char *device = kiln__entry_text(&entry, KILN__ENTRY_DEVICE);
         const char *driver = kiln__entry_text(&entry, KILN__ENTRY_DRIVER);
@@ -83,8 +83,8 @@ static void describe(const struct kiln__catalog *catalog, const struct kiln__ite
         snprintf(out->driver, sizeof out->driver, "%s", driver);
         snprintf(out->kernel, sizeof out->kernel, "%s", kernel);
     } else
-        KILN__LOG(KILN__LOG_INFO, "cache entry %s is of no use: %s", item->file, why);
-    free(memory);
+        KILN__LOG(KILN__LOG_INFO, "cache entry %s is of no use: %s", item->file, file.why);
+    free(file.bytes);
 }
 
 kiln_status kiln__catalog_list(const char *directory, kiln_cache_visitor visitor, void *user)
@@ -117,12 +117,10 @@ static void count_items(const struct kiln__catalog *catalog, const struct kiln__
     stats->bytes = items->bytes;
     for (size_t i = 0; i < items->list.count; i++) {
         struct kiln__entry entry;
-        void *memory = NULL;
-        size_t length;
-        const char *why;
-        if (!kiln__catalog_read(catalog, &items->list.items[i], &memory, &length, &entry, &why))
-            stats->invalid++;
-        free(memory);
+        struct kiln__file file;
+        stats->invalid +=
+            kiln__catalog_read(catalog, &items->list.items[i], &file, &entry) != KILN__FILE_READ;
+        free(file.bytes);
     }
 }
 
@@ -148,7 +146,7 @@ kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats)
 
 /* ---- prune ---- */
 
-/* What is left of the items are those that are of use. */
+/* What is left of the items are those that are of use, or could not be read for now. */
 static uint64_t remove_useless(const struct kiln__catalog *catalog, struct kiln__items *items)
 {
     uint64_t removed = 0;
@@ -156,12 +154,13 @@ static uint64_t remove_useless(const struct kiln__catalog *catalog, struct kiln_
     for (size_t i = 0; i < items->list.count; i++) {
         struct kiln__item item = items->list.items[i];
         struct kiln__entry entry;
-        void *memory = NULL;
-        size_t length;
-        const char *why;
-        bool useful = kiln__catalog_read(catalog, &item, &memory, &length, &entry, &why);
-        free(memory);
-        if (!useful && kiln__folder_remove(catalog->folder, item.file)) {
+        struct kiln__file file;
+        enum kiln__file_state state = kiln__catalog_read(catalog, &item, &file, &entry);
+        free(file.bytes);
+        if (state == KILN__FILE_MISSING)
+            items->bytes -= item.bytes;
+        else if (state == KILN__FILE_REFUSED &&
+                 kiln__folder_remove_bad(catalog->folder, item.file, &file)) {
             removed++;
             items->bytes -= item.bytes;
         } else

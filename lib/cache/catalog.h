@@ -9,6 +9,7 @@
 #include <kiln/cache.h>
 
 #include "cache/entry.h"
+#include "cache/file.h"
 #include "cache/folder.h"
 
 /* An open cache folder. */
@@ -22,10 +23,11 @@ struct kiln__catalog {
 kiln_status kiln__catalog_open(const char *directory, bool create, struct kiln__catalog *catalog);
 void kiln__catalog_close(struct kiln__catalog *catalog);
 
-/* Read and check one entry. False: it is of no use, and `why` says why. `memory` is the caller's in
- * both cases; the entry points into it. */
-bool kiln__catalog_read(const struct kiln__catalog *catalog, const struct kiln__item *item,
-                        void **memory, size_t *length, struct kiln__entry *entry, const char **why);
+/* Read and check one entry. REFUSED: it is of no use; TROUBLE: nobody knows; `file->why` says why.
+ * The file's bytes are the caller's in any case; the entry points into them. */
+enum kiln__file_state kiln__catalog_read(const struct kiln__catalog *catalog,
+                                         const struct kiln__item *item, struct kiln__file *file,
+                                         struct kiln__entry *entry);
 
 kiln_status kiln__catalog_list(const char *directory, kiln_cache_visitor visitor, void *user);
 kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats);

@@ -16,6 +16,12 @@
 #include "util/hash.h"
 #include "util/text.h"
 
+/* How far the clocks of two machines that share a folder may be apart. */
+#define AHEAD_SECONDS 300
+
+/* A use is noted if the last one is so long ago. */
+#define TOUCH_SECONDS 60
+
 /* ---- reading ---- */
 
 /* A file that was replaced a moment ago has no name left, and is as good as it was. */
@@ -34,64 +40,106 @@ static const char *fault(const struct stat *facts, uint64_t most)
     return NULL;
 }
 
-/* All bytes that fstat told of; fewer is an error, more does not matter here. */
-static const char *read_all(int fd, char *bytes, size_t length)
+static enum kiln__file_state blame(enum kiln__file_state state, const char *why,
+                                   struct kiln__file *file)
 {
-    for (size_t done = 0; done < length;) {
-        ssize_t got = read(fd, bytes + done, length - done);
+    file->why = why;
+    return state;
+}
+
+/* All bytes that fstat told of; fewer is an error, more does not matter here. */
+static enum kiln__file_state read_all(int fd, struct kiln__file *file)
+{
+    char *bytes = file->bytes;
+    for (size_t done = 0; done < file->length;) {
+        ssize_t got = read(fd, bytes + done, file->length - done);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return strerror(errno);
+            return blame(KILN__FILE_TROUBLE, strerror(errno), file);
         if (got == 0)
-            return "it ends early";
+            return blame(KILN__FILE_REFUSED, "it ends early", file);
         done += (size_t)got;
     }
-    return NULL;
+    return KILN__FILE_READ;
 }
 
-/* The time of last use is the time of last modification; nothing else modifies an entry. */
-static void touch_file(int fd, const struct stat *facts)
-{
-    struct timespec now;
-    if (!clock_gettime(CLOCK_REALTIME, &now) && now.tv_sec - facts->st_mtim.tv_sec >= 60)
-        futimens(fd, NULL);
-}
-
-static const char *read_open(int fd, uint64_t most, bool touch, void **bytes, size_t *length)
+static enum kiln__file_state read_open(int fd, uint64_t most, bool touch, struct kiln__file *file)
 {
     struct stat facts;
     if (fstat(fd, &facts))
-        return strerror(errno);
+        return blame(KILN__FILE_TROUBLE, strerror(errno), file);
+    file->device = facts.st_dev;
+    file->inode = facts.st_ino;
     const char *wrong = fault(&facts, most);
     if (wrong)
-        return wrong;
-    *length = (size_t)facts.st_size;
-    *bytes = malloc(*length);
-    if (!*bytes)
-        return "there is no memory for it";
-    wrong = read_all(fd, *bytes, *length);
-    if (wrong) {
-        free(*bytes);
-        *bytes = NULL;
-    } else if (touch)
-        touch_file(fd, &facts);
-    return wrong;
+        return blame(KILN__FILE_REFUSED, wrong, file);
+    file->length = (size_t)facts.st_size;
+    file->bytes = malloc(file->length);
+    if (!file->bytes)
+        return blame(KILN__FILE_TROUBLE, "there is no memory for it", file);
+    enum kiln__file_state state = read_all(fd, file);
+    if (state != KILN__FILE_READ) {
+        free(file->bytes);
+        file->bytes = NULL;
+    } else if (touch && kiln__file_age(&facts.st_mtim) >= TOUCH_SECONDS)
+        kiln__file_date(fd); /* the time of last use; nothing else modifies an entry */
+    return state;
+}
+
+/* Why a file cannot be opened. Its mode is its own fault; that descriptors or memory have run out,
+ * that the disk fails or a sandbox forbids it, is not. */
+static enum kiln__file_state not_opened(int folder, const char *name, int error,
+                                        struct kiln__file *file)
+{
+    struct stat facts;
+    if (error == ENOENT)
+        return blame(KILN__FILE_MISSING, "there is none", file);
+    if (fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
+        return blame(KILN__FILE_TROUBLE, strerror(error), file);
+    file->device = facts.st_dev;
+    file->inode = facts.st_ino;
+    if (S_ISLNK(facts.st_mode))
+        return blame(KILN__FILE_REFUSED, "it is a symbolic link", file);
+    if (!S_ISREG(facts.st_mode))
+        return blame(KILN__FILE_REFUSED, "it is no regular file", file);
+    bool locked_up = error == EACCES && !(facts.st_mode & S_IRUSR);
+    return blame(locked_up ? KILN__FILE_REFUSED : KILN__FILE_TROUBLE, strerror(error), file);
 }
 
 enum kiln__file_state kiln__file_read(int folder, const char *name, uint64_t most, bool touch,
-                                      void **bytes, size_t *length, const char **why)
+                                      struct kiln__file *file)
 {
-    *bytes = NULL;
+    *file = (struct kiln__file){0};
     /* NONBLOCK: a FIFO in its place must not make anyone wait. */
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
-        *why = errno == ELOOP ? "it is a symbolic link" : strerror(errno);
-        return errno == ENOENT ? KILN__FILE_MISSING : KILN__FILE_REFUSED;
-    }
-    *why = read_open(fd, most, touch, bytes, length);
+    if (fd < 0)
+        return not_opened(folder, name, errno, file);
+    enum kiln__file_state state = read_open(fd, most, touch, file);
     close(fd);
-    return *why ? KILN__FILE_REFUSED : KILN__FILE_READ;
+    return state;
+}
+
+/* ---- dates ---- */
+
+int64_t kiln__file_age(const struct timespec *date)
+{
+    struct timespec now;
+    if (clock_gettime(CLOCK_REALTIME, &now))
+        return 0;
+    int64_t age = (int64_t)now.tv_sec - (int64_t)date->tv_sec;
+    if (age < -AHEAD_SECONDS)
+        return KILN__FILE_AHEAD;
+    return age > 0 ? age : 0;
+}
+
+void kiln__file_date(int fd)
+{
+    struct timespec dates[2];
+    if (clock_gettime(CLOCK_REALTIME, &dates[0]))
+        return;
+    dates[1] = dates[0];
+    futimens(fd, dates);
 }
 
 bool kiln__file_has_name(int folder, const char *name, int fd)
@@ -192,7 +240,7 @@ void kiln__writer_add(struct kiln__writer *writer, const void *bytes, size_t len
 }
 
 /* Without a name the file is gone for others; a failed close cannot be tried again. */
-static void finish(struct kiln__writer *writer)
+void kiln__writer_drop(struct kiln__writer *writer)
 {
     if (writer->temporary)
         unlinkat(writer->folder, writer->temporary, 0);
@@ -214,6 +262,8 @@ static int close_checked(struct kiln__writer *writer)
 
 bool kiln__writer_commit(struct kiln__writer *writer)
 {
+    if (!writer->error)
+        kiln__file_date(writer->fd);
     if (!writer->error && fsync(writer->fd))
         fail(writer, errno);
     if (!writer->error && close_checked(writer))
@@ -224,6 +274,6 @@ bool kiln__writer_commit(struct kiln__writer *writer)
         free(writer->temporary);
         writer->temporary = NULL;
     }
-    finish(writer);
+    kiln__writer_drop(writer);
     return !writer->error;
 }

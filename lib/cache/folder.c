@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/file.h"
 #include "cache/lock.h"
 #include "cache/own.h"
 
@@ -29,6 +28,8 @@ DIR *kiln__folder_walk(int folder)
 static int by_use(const void *a, const void *b)
 {
     const struct kiln__item *x = a, *y = b;
+    if (x->ahead != y->ahead)
+        return x->ahead ? -1 : 1;
     if (x->used.tv_sec != y->used.tv_sec)
         return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
     if (x->used.tv_nsec != y->used.tv_nsec)
@@ -48,6 +49,7 @@ static bool add_item(int folder, const char *name, struct kiln__items *items)
     snprintf(item->file, sizeof item->file, "%.47s", name);
     item->bytes = (uint64_t)facts.st_size;
     item->used = facts.st_mtim;
+    item->ahead = kiln__file_age(&facts.st_mtim) == KILN__FILE_AHEAD;
     items->bytes += item->bytes;
     return true;
 }
@@ -85,6 +87,15 @@ bool kiln__folder_remove(int folder, const char *file)
     return !unlinkat(folder, file, AT_REMOVEDIR);
 }
 
+bool kiln__folder_remove_bad(int folder, const char *file, const struct kiln__file *bad)
+{
+    struct stat facts;
+    if (fstatat(folder, file, &facts, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT;
+    return facts.st_dev == bad->device && facts.st_ino == bad->inode &&
+           kiln__folder_remove(folder, file);
+}
+
 /* Two that prune at once remove the same ones: an entry that is gone already counts as removed. */
 uint64_t kiln__folder_prune(int folder, struct kiln__items *items, uint64_t limit)
 {
@@ -100,19 +111,13 @@ uint64_t kiln__folder_prune(int folder, struct kiln__items *items, uint64_t limi
     return removed;
 }
 
-static bool is_old(const struct stat *facts)
-{
-    struct timespec now;
-    return !clock_gettime(CLOCK_REALTIME, &now) && now.tv_sec - facts->st_mtim.tv_sec > OLD_SECONDS;
-}
-
 /* A writer holds a lock on its file as long as it lives. The file is removed under that lock, so
  * that a writer that comes late to its own file notices. */
 static bool is_abandoned(int fd)
 {
     struct stat facts;
-    return !flock(fd, LOCK_EX | LOCK_NB) ||
-           (errno != EWOULDBLOCK && !fstat(fd, &facts) && is_old(&facts));
+    return !flock(fd, LOCK_EX | LOCK_NB) || (errno != EWOULDBLOCK && !fstat(fd, &facts) &&
+                                             kiln__file_age(&facts.st_mtim) > OLD_SECONDS);
 }
 
 static bool sweep_temporary(int folder, const char *name, enum kiln__own kind)

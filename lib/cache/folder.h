@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "cache/file.h"
 #include "util/vector.h"
 
 #define KILN__ENTRY_SUFFIX ".bin"
@@ -21,6 +22,7 @@ struct kiln__item {
     char file[48];
     uint64_t bytes;
     struct timespec used;
+    bool ahead; /* of the clock: nobody knows when it was used */
 };
 
 struct kiln__items {
@@ -28,7 +30,8 @@ struct kiln__items {
     uint64_t bytes;
 };
 
-/* All entries, least recently used first. False with errno: the folder cannot be read, or there is
+/* All entries, those dated ahead of the clock first, which would never go else; then the least
+ * recently used. False with errno: the folder cannot be read, or there is
  * no memory. `items` is to be freed in any case. */
 bool kiln__folder_list(int folder, struct kiln__items *items);
 void kiln__folder_free(struct kiln__items *items);
@@ -42,5 +45,9 @@ uint64_t kiln__folder_sweep(int folder);
 
 /* Remove whatever has this name; a folder only if it is empty. True: the name is free. */
 bool kiln__folder_remove(int folder, const char *file);
+
+/* Remove what was found to be bad, and not what another process has put in its place since. True:
+ * the bad one is gone. */
+bool kiln__folder_remove_bad(int folder, const char *file, const struct kiln__file *bad);
 
 #endif

@@ -27,9 +27,7 @@ static enum kiln__lock_state gain(int fd)
 static bool held_too_long(int fd)
 {
     struct stat facts;
-    struct timespec now;
-    return !fstat(fd, &facts) && !clock_gettime(CLOCK_REALTIME, &now) &&
-           now.tv_sec - facts.st_mtim.tv_sec > LONGEST_SECONDS;
+    return !fstat(fd, &facts) && kiln__file_age(&facts.st_mtim) > LONGEST_SECONDS;
 }
 
 static enum kiln__lock_state try_file(int folder, const char *name, int fd)
@@ -43,7 +41,7 @@ static enum kiln__lock_state try_file(int folder, const char *name, int fd)
         return state;
     if (!kiln__file_has_name(folder, name, fd))
         return KILN__LOCK_BUSY; /* its holder has just gone: the next try makes a new file */
-    futimens(fd, NULL);
+    kiln__file_date(fd);
     return KILN__LOCK_TAKEN;
 }
 

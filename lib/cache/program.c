@@ -170,6 +170,14 @@ cl_program kiln__program_cl(const struct kiln__program *program)
 
 /* ---- loading, on the thread that asked first ---- */
 
+/* Whether it is the binary that the driver refuses. Anything else (no memory, a device that is
+ * gone) may be this process's own trouble, and the entry is good for all others. */
+static bool blames_binary(cl_int code)
+{
+    return code == CL_INVALID_BINARY || code == CL_BUILD_PROGRAM_FAILURE ||
+           code == CL_COMPILE_PROGRAM_FAILURE || code == CL_LINK_PROGRAM_FAILURE;
+}
+
 static bool use_binary(struct kiln__program *program, const char *options,
                        struct kiln__loaded *loaded)
 {
@@ -177,11 +185,12 @@ static bool use_binary(struct kiln__program *program, const char *options,
     const struct kiln__span *binary = &loaded->entry.sections[KILN__ENTRY_PAYLOAD];
     cl_int code = kiln__build_binary(programs->context, &programs->device, binary->bytes,
                                      binary->length, options, &program->cl);
-    kiln__store_unload(loaded);
     if (code)
-        kiln__store_reject(programs->store, &program->key, kiln__cl_name(code));
+        kiln__store_reject(programs->store, &program->key, loaded, blames_binary(code),
+                           kiln__cl_name(code));
     else
         atomic_fetch_add(&programs->from_disk, 1);
+    kiln__store_unload(loaded);
     return !code;
 }
 
@@ -196,7 +205,7 @@ static bool load(struct kiln__program *program, const char *options)
     if (answer == KILN__STORE_FOUND && use_binary(program, options, &loaded))
         return true;
     if (answer == KILN__STORE_FOUND) {
-        /* The driver refused it, and it is gone: this process replaces it. */
+        /* The driver refused it, and this process replaces it. */
         answer =
             kiln__store_get_or_lock(programs->store, &program->key, 0, &loaded, &program->lock);
         if (answer == KILN__STORE_FOUND)

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/file.h"
 #include "cache/folder.h"
 #include "cache/place.h"
 #include "util/environment.h"
@@ -99,22 +98,22 @@ static void file_of(const char *name, char file[48])
     snprintf(file, 48, "%.32s" KILN__ENTRY_SUFFIX, name);
 }
 
-void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key, const char *why)
+void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key,
+                        const struct kiln__loaded *loaded, bool at_fault, const char *why)
 {
     char file[48];
     file_of(key->name, file);
     KILN__LOG(KILN__LOG_INFO, "cache entry %s is not used: %s", file, why);
-    if (store->writes)
-        kiln__folder_remove(store->folder, file);
+    if (at_fault && store->writes)
+        kiln__folder_remove_bad(store->folder, file, &loaded->file);
     kiln__store_failed(store);
 }
 
 /* What is wrong with the file's bytes, NULL if it is the entry of this key. */
-static const char *look_into(const struct kiln__key *key, size_t length,
-                             struct kiln__loaded *loaded)
+static const char *look_into(const struct kiln__key *key, struct kiln__loaded *loaded)
 {
     const char *why;
-    if (!kiln__entry_decode(loaded->memory, length, &loaded->entry, &why))
+    if (!kiln__entry_decode(loaded->file.bytes, loaded->file.length, &loaded->entry, &why))
         return why;
     if (!kiln__entry_has_key(&loaded->entry, key->bytes, key->length))
         return "it belongs to another key";
@@ -125,28 +124,25 @@ bool kiln__store_get(struct kiln__store *store, const struct kiln__key *key,
                      struct kiln__loaded *loaded)
 {
     char file[48];
-    size_t length = 0;
-    const char *why = NULL;
     *loaded = (struct kiln__loaded){0};
     if (store->folder < 0)
         return false;
     file_of(key->name, file);
-    switch (kiln__file_read(store->folder, file, KILN__STORE_LONGEST, store->writes,
-                            &loaded->memory, &length, &why)) {
-    case KILN__FILE_MISSING: return false;
-    case KILN__FILE_READ: why = look_into(key, length, loaded); break;
-    case KILN__FILE_REFUSED: break;
-    }
+    enum kiln__file_state state =
+        kiln__file_read(store->folder, file, KILN__STORE_LONGEST, store->writes, &loaded->file);
+    if (state == KILN__FILE_MISSING)
+        return false;
+    const char *why = state == KILN__FILE_READ ? look_into(key, loaded) : loaded->file.why;
     if (!why)
         return true;
-    kiln__store_reject(store, key, why);
+    kiln__store_reject(store, key, loaded, state != KILN__FILE_TROUBLE, why);
     kiln__store_unload(loaded);
     return false;
 }
 
 void kiln__store_unload(struct kiln__loaded *loaded)
 {
-    free(loaded->memory);
+    free(loaded->file.bytes);
     *loaded = (struct kiln__loaded){0};
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The disk part of the cache, as programs use it: entries by key, one compilation among processes.
  *
- * Whatever is wrong on disk is a miss: the entry is removed, the trouble counted, and nobody fails.
+ * Whatever is wrong is a miss, the trouble counted, and nobody fails. An entry that is at fault is
+ * removed; one that this process could not read or use, for want of memory say, stays for others.
  * All functions may be called from any thread. */
 #ifndef KILN_CACHE_STORE_H
 #define KILN_CACHE_STORE_H
@@ -11,6 +12,7 @@
 #include <kiln/context.h>
 
 #include "cache/entry.h"
+#include "cache/file.h"
 #include "cache/key.h"
 #include "cache/lock.h"
 
@@ -27,8 +29,8 @@ struct kiln__store_options {
 
 /* An entry in memory. */
 struct kiln__loaded {
-    void *memory;
-    struct kiln__entry entry; /* points into it */
+    struct kiln__file file;
+    struct kiln__entry entry; /* points into its bytes */
 };
 
 enum kiln__store_answer {
@@ -59,8 +61,10 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
 /* Add or replace an entry; prune where that goes over the limit. False: counted as a failure. */
 bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry);
 
-/* Remove an entry that turned out to be of no use, say why, and count it as a failure. */
-void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key, const char *why);
+/* What was loaded could not be used: say why, and count it as a failure. Remove the entry if it is
+ * at fault. */
+void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key,
+                        const struct kiln__loaded *loaded, bool at_fault, const char *why);
 
 /* Count a failure that happened outside. */
 void kiln__store_failed(struct kiln__store *store);

@@ -34,18 +34,17 @@ static void write_bytes(const char *path, const unsigned char *bytes, size_t len
 
 static void begin(struct trial *trial, int number)
 {
-    const char *why;
-    void *bytes;
+    struct kiln__file file;
     trial->number = number;
     fake_key(number, &trial->key);
     fake_path(&trial->key, trial->path, sizeof trial->path);
     if (!fake_put(trial->store, &trial->key, number) ||
-        kiln__file_read(-1, trial->path, 1 << 20, false, &bytes, &trial->length, &why) !=
-            KILN__FILE_READ) {
+        kiln__file_read(-1, trial->path, 1 << 20, false, &file) != KILN__FILE_READ) {
         fprintf(stderr, "the entry could not be written and read back\n");
         exit(99);
     }
-    trial->whole = bytes;
+    trial->whole = file.bytes;
+    trial->length = file.length;
 }
 
 static void end(struct trial *trial)
