@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/context.h"
 #include "support/context.h"
 #include "support/layer.h"
 
@@ -154,76 +155,107 @@ static void expect_calls(const char *expected)
     cr_expect_str_eq(calls, expected, "the calls were:\n%s", calls);
 }
 
-static void expect_calls_again(kiln_host_memory memory, const char *expected)
+/* What a context asks of the driver depends on how host memory meets the device; "shared" memory is
+ * live on some drivers and mapped on others. */
+static kiln_context *open_counted_with(const char *word)
 {
-    kiln_context *context = open_counted(memory);
-    kiln_batch *batch = record_eight(context);
-    for (int i = 0; i < 8; i++) /* every piece of the staging memory has been in use */
+    setenv("KILN_HOST_MEMORY", word, 1);
+    return open_counted(KILN_HOST_MEMORY_DEFAULT);
+}
+
+static const char *const words[] = {"shared", "mapped", "separate"};
+enum { WORDS = sizeof words / sizeof *words };
+
+/* The two uploads go through staging memory: each waits for the transfer that used it last.
+ * Wrappers of mapped memory live for one run only. */
+static const char *const calls_of_running_again[] = {
+    [KILN__HOST_LIVE] = "clEnqueueNDRangeKernel=1\n"
+                        "clFlush=1\n"
+                        "clReleaseEvent=1\n"
+                        "clWaitForEvents=1\n",
+    [KILN__HOST_MAPPED] = "clCreateBuffer=3\n"
+                          "clEnqueueMapBuffer=1\n"
+                          "clEnqueueNDRangeKernel=1\n"
+                          "clEnqueueUnmapMemObject=1\n"
+                          "clFlush=1\n"
+                          "clReleaseEvent=2\n"
+                          "clReleaseMemObject=6\n"
+                          "clRetainMemObject=3\n"
+                          "clSetKernelArg=3\n"
+                          "clWaitForEvents=1\n",
+    [KILN__HOST_SEPARATE] = "clEnqueueNDRangeKernel=1\n"
+                            "clEnqueueReadBuffer=1\n"
+                            "clEnqueueWriteBuffer=2\n"
+                            "clFlush=1\n"
+                            "clReleaseEvent=5\n"
+                            "clRetainEvent=2\n"
+                            "clWaitForEvents=3\n",
+};
+
+Test(counts, running_again_makes_four_calls_on_live_memory_and_few_on_other)
+{
+    for (int w = 0; w < WORDS; w++) {
+        kiln_context *context = open_counted_with(words[w]);
+        kiln_batch *batch = record_eight(context);
+        for (int i = 0; i < 8; i++) /* every piece of the staging memory has been in use */
+            run_batch(batch);
+        layer_reset();
         run_batch(batch);
-    layer_reset();
-    run_batch(batch);
-    expect_calls(expected);
-    kiln_batch_release(batch);
-    close_counted(context);
+        expect_calls(calls_of_running_again[context->runtime.host_mode]);
+        kiln_batch_release(batch);
+        close_counted(context);
+    }
 }
 
-Test(counts, running_again_makes_four_calls_on_shared_memory)
-{
-    expect_calls_again(KILN_HOST_MEMORY_SHARED, "clEnqueueNDRangeKernel=1\n"
-                                                "clFlush=1\n"
-                                                "clReleaseEvent=1\n"
-                                                "clWaitForEvents=1\n");
-}
-
-/* The two uploads go through staging memory: each waits for the transfer that used it last. */
-Test(counts, running_again_makes_eleven_calls_on_separate_memory)
-{
-    expect_calls_again(KILN_HOST_MEMORY_SEPARATE, "clEnqueueNDRangeKernel=1\n"
-                                                  "clEnqueueReadBuffer=1\n"
-                                                  "clEnqueueWriteBuffer=2\n"
-                                                  "clFlush=1\n"
-                                                  "clReleaseEvent=3\n"
-                                                  "clWaitForEvents=3\n");
-}
-
-/* Wrappers that live for one run only. */
-Test(counts, running_again_with_mapped_results_makes_wrappers_only)
-{
-    setenv("KILN_HOST_MEMORY", "mapped", 1);
-    expect_calls_again(KILN_HOST_MEMORY_DEFAULT, "clCreateBuffer=3\n"
-                                                 "clEnqueueMapBuffer=1\n"
-                                                 "clEnqueueNDRangeKernel=1\n"
-                                                 "clEnqueueUnmapMemObject=1\n"
-                                                 "clFlush=1\n"
-                                                 "clReleaseEvent=1\n"
-                                                 "clReleaseMemObject=6\n"
-                                                 "clRetainMemObject=3\n"
-                                                 "clSetKernelArg=3\n"
-                                                 "clWaitForEvents=1\n");
-}
+/* The same once more with what the first batch's release gave back. */
+static const char *const calls_of_recording_again[] = {
+    [KILN__HOST_LIVE] = "clCreateBuffer=3\n"
+                        "clEnqueueNDRangeKernel=1\n"
+                        "clFlush=1\n"
+                        "clRetainMemObject=3\n"
+                        "clSetKernelArg=3\n"
+                        "clWaitForEvents=1\n",
+    [KILN__HOST_MAPPED] = "clCreateBuffer=3\n"
+                          "clEnqueueMapBuffer=1\n"
+                          "clEnqueueNDRangeKernel=1\n"
+                          "clEnqueueUnmapMemObject=1\n"
+                          "clFlush=1\n"
+                          "clReleaseMemObject=3\n"
+                          "clRetainMemObject=3\n"
+                          "clSetKernelArg=3\n"
+                          "clWaitForEvents=1\n",
+    [KILN__HOST_SEPARATE] = "clEnqueueNDRangeKernel=1\n"
+                            "clEnqueueReadBuffer=1\n"
+                            "clEnqueueWriteBuffer=2\n"
+                            "clFlush=1\n"
+                            "clReleaseEvent=2\n"
+                            "clRetainEvent=2\n"
+                            "clRetainMemObject=3\n"
+                            "clSetKernelArg=3\n"
+                            "clWaitForEvents=3\n",
+};
 
 /* A batch recorded anew, of the same structure: plan, program and kernels are there. */
 Test(counts, recording_the_same_again_makes_no_kernel)
 {
-    kiln_context *context = open_counted(KILN_HOST_MEMORY_SHARED);
-    kiln_batch *first = record_eight(context);
-    run_batch(first);
-    kiln_batch_release(first);
-    kiln_context_stats before = stats_of(context);
-    layer_reset();
-    kiln_batch *second = record_eight(context);
-    run_batch(second);
-    expect_calls("clCreateBuffer=3\n"
-                 "clEnqueueNDRangeKernel=1\n"
-                 "clFlush=1\n"
-                 "clRetainMemObject=3\n"
-                 "clSetKernelArg=3\n"
-                 "clWaitForEvents=1\n");
-    kiln_context_stats after = stats_of(context);
-    cr_expect_eq(after.plans_made, before.plans_made);
-    cr_expect_eq(after.plans_reused, before.plans_reused + 1);
-    kiln_batch_release(second);
-    close_counted(context);
+    for (int w = 0; w < WORDS; w++) {
+        kiln_context *context = open_counted_with(words[w]);
+        for (int i = 0; i < 8; i++) {
+            kiln_batch *first = record_eight(context);
+            run_batch(first);
+            kiln_batch_release(first);
+        }
+        kiln_context_stats before = stats_of(context);
+        layer_reset();
+        kiln_batch *second = record_eight(context);
+        run_batch(second);
+        expect_calls(calls_of_recording_again[context->runtime.host_mode]);
+        kiln_context_stats after = stats_of(context);
+        cr_expect_eq(after.plans_made, before.plans_made);
+        cr_expect_eq(after.plans_reused, before.plans_reused + 1);
+        kiln_batch_release(second);
+        close_counted(context);
+    }
 }
 
 /* ---- what is released ---- */
@@ -297,16 +329,10 @@ Test(counts, a_wait_that_fails_is_made_up_for)
 {
     kiln_context *context = open_counted(KILN_HOST_MEMORY_SHARED);
     kiln_batch *batch = record_three(context);
-    kiln_event *event;
     run_batch(batch);
     cr_assert(layer_fail_next("clWaitForEvents", -5, KILN_LAYER_CALL));
     cr_expect_eq(kiln_batch_execute(batch), KILN_DEVICE_ERROR);
     cr_expect_eq(layer_count("clFinish"), 1u);
-    layer_reset();
-    cr_assert(layer_fail_next("clRetainEvent", -5, KILN_LAYER_CALL));
-    cr_expect_eq(kiln_batch_submit(batch, &event), KILN_OUT_OF_DEVICE_MEMORY);
-    cr_expect_null(event);
-    cr_expect_eq(layer_count("clWaitForEvents"), 1u);
     layer_reset();
     kiln_batch_release(batch);
     close_counted(context);

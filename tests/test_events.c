@@ -10,6 +10,7 @@
 #include <kiln/opencl.h>
 
 #include "support/context.h"
+#include "support/layer.h"
 
 enum { N = 100000, ROUNDS = 40 };
 
@@ -261,6 +262,136 @@ Test(events, have_a_cl_event)
     expect_result(result);
     cr_expect_null(kiln_event_cl(NULL));
     kiln_event_release(event);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* ---- commands that fail in their event ---- */
+
+static kiln_batch *record_sum(kiln_context *context, size_t count)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 1, &count, values);
+    kiln_tensor b = kiln_upload(batch, KILN_F32, 1, &count, values + 1);
+    expect_ok(kiln_read(batch, kiln_add(batch, a, b), result, count * sizeof *result));
+    return batch;
+}
+
+static kiln_context *open_failing(const char *memory, bool profile)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    setenv("KILN_HOST_MEMORY", memory, 1);
+    options.profile = profile;
+    fill(values, N, 9);
+    return open_context_with(&options);
+}
+
+static const struct failing {
+    const char *memory;
+    bool profile;
+    size_t count; /* elements: large uploads do not go through staging memory */
+    const char *call, *sentence;
+} failing[] = {
+    {"separate", false, 64, "clEnqueueWriteBuffer", "command 1 of the batch, upload of 256 bytes"},
+    {"separate", false, N - 1, "clEnqueueWriteBuffer", "upload of 399996 bytes"},
+    {"separate", false, 64, "clEnqueueReadBuffer", "download of 256 bytes"},
+    {"separate", true, 64, "clEnqueueNDRangeKernel", "command 3 of the batch, "},
+    {"shared", true, 64, "clEnqueueNDRangeKernel", "command 1 of the batch, "},
+    {"shared", false, 64, "clEnqueueNDRangeKernel", "command 1 of the batch, "},
+    {"mapped", false, 64, "clEnqueueMapBuffer", "map of 256 bytes"},
+    {"mapped", false, 64, "clEnqueueUnmapMemObject", "unmap of 256 bytes"},
+};
+
+static void expect_failure(const struct failing *row, kiln_context *context, kiln_batch *batch)
+{
+    kiln_event *event;
+    layer_fail_next(row->call, -5, KILN_LAYER_EVENT);
+    expect_error_part(kiln_batch_execute(batch), KILN_DEVICE_ERROR, row->sentence);
+    cr_expect(strstr(kiln_last_error(), "kiln_batch_execute: command "), "%s", kiln_last_error());
+    cr_expect(strstr(kiln_last_error(), "failed: CL_OUT_OF_RESOURCES (-5)"));
+    cr_expect_eq(layer_failures(), 1u, "%s", row->call);
+    layer_fail_next(row->call, -6, KILN_LAYER_EVENT);
+    expect_ok(kiln_batch_submit(batch, &event));
+    expect_error_part(kiln_event_wait(event), KILN_DEVICE_ERROR, row->sentence);
+    expect_error_part(kiln_event_poll(event), KILN_DEVICE_ERROR, row->sentence);
+    int times = told.times;
+    expect_ok(kiln_event_notify(event, tell, &told));
+    wait_until_told(&told, times + 1);
+    cr_expect_eq(told.status, KILN_DEVICE_ERROR);
+    kiln_event_release(event);
+    expect_ok(kiln_context_finish(context)); /* told already */
+}
+
+Test(events, tell_of_a_failed_command_that_is_not_the_last)
+{
+    for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+        const struct failing *row = &failing[i];
+        kiln_context *context = open_failing(row->memory, row->profile);
+        kiln_batch *batch = record_sum(context, row->count);
+        run_batch(batch);
+        expect_failure(row, context, batch);
+        layer_reset();
+        run_batch(batch);
+        for (size_t k = 0; k < row->count; k++)
+            cr_assert_eq(result[k], values[k] + values[k + 1]);
+        kiln_batch_release(batch);
+        close_context(context);
+    }
+}
+
+/* Nobody waits for the run that fails: the next call that waits says so, once. */
+Test(events, that_nobody_waits_for_are_told_of_by_the_next_call_that_waits)
+{
+    kiln_context *context = open_failing("separate", false);
+    kiln_buffer *buffer = make_buffer(context, 4, values);
+    kiln_batch *batch = record_sum(context, 64);
+    kiln_batch *next = kiln_batch_create(context);
+    kiln_event *event;
+    float read[4];
+    void *mapping;
+    for (int call = 0; call < 4; call++) {
+        layer_fail_next("clEnqueueWriteBuffer", -5, KILN_LAYER_EVENT);
+        expect_ok(kiln_batch_submit(batch, call == 1 ? &event : NULL));
+        if (call == 1)
+            kiln_event_release(event);
+        kiln_status status = call == 0   ? kiln_context_finish(context)
+                             : call == 1 ? kiln_batch_execute(next)
+                             : call == 2 ? kiln_buffer_read(buffer, 0, read, sizeof read)
+                                         : kiln_buffer_map(buffer, &mapping);
+        expect_error_part(status, KILN_DEVICE_ERROR, "in an earlier run: command 1 of the batch");
+        expect_ok(kiln_context_finish(context));
+    }
+    expect_ok(kiln_buffer_map(buffer, &mapping));
+    layer_fail_next("clEnqueueUnmapMemObject", -5, KILN_LAYER_EVENT);
+    expect_ok(kiln_buffer_unmap(buffer));
+    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR, "unmap of a buffer of 16");
+    kiln_buffer_release(buffer);
+    kiln_batch_release(next);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* More runs than are remembered, more commands than a run keeps. */
+Test(events, of_many_runs_and_commands_are_looked_at_too)
+{
+    enum { RUNS = 200, UPLOADS = 400 };
+    size_t one = 1;
+    kiln_context *context = open_failing("separate", false);
+    kiln_batch *batch = record_sum(context, 64);
+    layer_fail(3, "clEnqueueWriteBuffer", -5, KILN_LAYER_ONCE, KILN_LAYER_EVENT);
+    for (int i = 0; i < RUNS; i++)
+        expect_ok(kiln_batch_submit(batch, NULL));
+    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR, "command 1 of the batch");
+    expect_ok(kiln_batch_reset(batch));
+    kiln_tensor sum = kiln_constant(batch, KILN_F32, 0);
+    for (int i = 0; i < UPLOADS; i++)
+        sum = kiln_add(batch, sum, kiln_upload(batch, KILN_F32, 1, &one, values + i));
+    expect_ok(kiln_read(batch, sum, result, sizeof *result));
+    layer_fail(7, "clEnqueueWriteBuffer", -5, KILN_LAYER_ONCE, KILN_LAYER_EVENT);
+    expect_error_part(kiln_batch_execute(batch), KILN_DEVICE_ERROR,
+                      "command 7 of the batch, upload of 4 bytes");
     kiln_batch_release(batch);
     close_context(context);
 }

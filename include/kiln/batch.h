@@ -78,7 +78,9 @@ KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data
  *  needs the old content later; else the result is copied there at the end of the run.
  *  A run that fails may have left its result in some of the batch's buffers and not in others, and
  *  in a buffer whose result several kernels put together, in parts of it. The rest is as it was
- *  before. What must survive that is to be copied first.
+ *  before. Where a command failed on the device and those after it ran on (the sentence names it),
+ *  a buffer that the run was to write may also hold what they made of a missing operand: write it
+ *  anew before it is used. What must survive that is to be copied first.
  *  Owner: the batch holds the buffer. Threads: one at a time.
  *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT (NULL, or a second result for the buffer),
  *  SHAPE_MISMATCH, TYPE_MISMATCH. */
@@ -101,12 +103,15 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  same operations run on the inputs' content of that moment.
  *  Threads: one at a time. Errors: the batch's first error, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
  *  DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
- *  not sticky: the batch may be run again, but see kiln_export() about buffers that it updates. */
+ *  not sticky: the batch may be run again, but see kiln_export() about buffers that it updates.
+ *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that
+ *  nobody waited for: it was submitted without an event, or its event was released unasked. */
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
 
 /** Run the batch and return at once. `event` may be NULL; the batch can then be waited for with
  *  kiln_context_finish(). It may be submitted again before it has completed: runs follow each
- *  other.
+ *  other. A failure that no event told comes from the next call of the context that waits:
+ *  kiln_batch_execute(), kiln_context_finish(), kiln_buffer_read() or kiln_buffer_map().
  *  Owner: the caller owns *event, until kiln_event_release(). Threads: one at a time.
  *  Errors: as kiln_batch_execute(); *event is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **event);

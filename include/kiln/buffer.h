@@ -32,7 +32,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_write(kiln_buffer *buffer, size
                                                        const void *data, size_t bytes);
 
 /** Copy `bytes` bytes from byte `offset` of the buffer to host memory, and wait for them.
- *  Threads: any. Errors: as kiln_buffer_write(). */
+ *  Threads: any. Errors: as kiln_buffer_write(); DEVICE_ERROR also where a submission before it
+ *  failed whose event told nobody. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset,
                                                       void *data, size_t bytes);
 

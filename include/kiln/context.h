@@ -105,7 +105,8 @@ KILN_API void kiln_context_retain(kiln_context *context);
 KILN_API void kiln_context_release(kiln_context *context);
 
 /** Wait until everything submitted so far has completed.
- *  Threads: any. Errors: DEVICE_ERROR, FORKED. */
+ *  Threads: any. Errors: FORKED, DEVICE_ERROR, also where a submission failed whose event told
+ *  nobody. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_finish(kiln_context *context);
 
 /** The device of this context. Owner: the caller's structure is filled. Threads: any.

@@ -43,7 +43,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_create_cl(kiln_context *context
  *  Errors: NULL for NULL. */
 KILN_API cl_mem kiln_buffer_cl(const kiln_buffer *buffer);
 
-/** The cl_event that completes with a submission.
+/** The cl_event that completes with a submission: its last command's. An earlier command may have
+ *  failed even so; kiln_event_wait() and kiln_event_poll() look at all.
  *  Owner: the event; retain it to keep it longer. Threads: any. Errors: NULL for NULL. */
 KILN_API cl_event kiln_event_cl(const kiln_event *event);
 

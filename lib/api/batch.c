@@ -33,27 +33,16 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     return batch;
 }
 
-/* A run borrows the caller's memory until its end: where the event cannot be awaited, the queue
- * is. */
-static cl_int await(const kiln_context *context, cl_event event)
+kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error)
 {
-    cl_int code = clWaitForEvents(1, &event);
-    if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-        kiln__cl_finish(context->runtime.queue);
-    return code;
-}
-
-cl_int kiln__batch_await(const kiln_batch *batch)
-{
-    return await(batch->context, batch->last);
+    return kiln__run_await(batch->last, batch->context->runtime.queue, call, error);
 }
 
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
 static void drop_run(kiln_batch *batch)
 {
     kiln__plans_return(batch->context->plans, &batch->loan);
-    if (batch->last)
-        clReleaseEvent(batch->last);
+    kiln__run_release(batch->last);
     batch->last = NULL;
 }
 
@@ -85,16 +74,17 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
     if (!batch)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, NULL);
-    cl_int code = !status && batch->last ? await(batch->context, batch->last) : CL_SUCCESS;
     if (status)
         return status;
+    if (batch->last)
+        status = kiln__batch_await(batch, "kiln_batch_reset", NULL);
     drop_run(batch);
     drop_recording(batch);
     batch->graph.nodes.count = batch->graph.requests.count = 0;
     batch->operations = 0;
     batch->error = (struct kiln__error){0};
     batch->serial = next_serial();
-    return code ? kiln__cl_fail(NULL, "kiln_batch_reset: clWaitForEvents", code) : KILN_OK;
+    return status;
 }
 
 kiln_status kiln_batch_status(const kiln_batch *batch)
@@ -191,7 +181,7 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
     return kiln__plans_borrow(batch->context->plans, &batch->graph, &batch->loan, error);
 }
 
-/* The event of the run; the batch keeps it as its latest one. */
+/* The batch keeps the run as its latest one. */
 static kiln_status run(kiln_batch *batch, const char *call)
 {
     struct kiln__error error = {0};
@@ -201,34 +191,29 @@ static kiln_status run(kiln_batch *batch, const char *call)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
     struct kiln__validation validation = {0};
-    cl_event done = NULL;
+    struct kiln__run *made = NULL;
     if (!status)
         status = borrow_plan(batch, &error);
     if (!status)
         status = kiln__validate_begin(&validation, batch, &error);
     if (!status)
-        status = kiln__ready_run(batch->loan.ready, &batch->bindings, &done, &error);
+        status = kiln__ready_run(batch->loan.ready, &batch->bindings, &made, &error);
     if (status) {
         kiln__validate_free(&validation);
         return status;
     }
-    if (batch->last)
-        clReleaseEvent(batch->last);
-    batch->last = done;
+    kiln__run_release(batch->last);
+    batch->last = made;
     return kiln__validate_end(&validation, batch, call, &error);
-}
-
-static kiln_status completion(cl_int code, const char *call)
-{
-    return code ? kiln__fail(NULL, KILN_DEVICE_ERROR, "%s: a command of the batch failed (%s)",
-                             call, kiln__cl_name(code))
-                : KILN_OK;
 }
 
 kiln_status kiln_batch_execute(kiln_batch *batch)
 {
     kiln_status status = run(batch, "kiln_batch_execute");
-    return status ? status : completion(await(batch->context, batch->last), "kiln_batch_execute");
+    if (!status)
+        status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
+    return status ? status
+                  : kiln__runs_tell(batch->context->runtime.runs, "kiln_batch_execute", NULL);
 }
 
 kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
@@ -241,20 +226,17 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
             return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory");
     }
     kiln_status status = run(batch, "kiln_batch_submit");
+    if (!status && !event)
+        kiln__runs_add(batch->context->runtime.runs, batch->last, batch->context->runtime.queue);
     if (status || !event) {
         free(event);
         return status;
     }
-    cl_int code = clRetainEvent(batch->last);
-    if (code) {
-        await(batch->context, batch->last);
-        free(event);
-        return kiln__cl_fail(NULL, "kiln_batch_submit: clRetainEvent", code);
-    }
     atomic_init(&event->references, 1);
     event->context = batch->context;
     kiln_context_retain(batch->context);
-    event->done = batch->last;
+    kiln__run_retain(batch->last);
+    event->run = batch->last;
     *result = event;
     return KILN_OK;
 }
@@ -271,33 +253,32 @@ static kiln_status check_event(const kiln_event *event, const char *call)
 kiln_status kiln_event_wait(kiln_event *event)
 {
     kiln_status status = check_event(event, "kiln_event_wait");
-    return status ? status : completion(await(event->context, event->done), "kiln_event_wait");
+    return status ? status
+                  : kiln__run_await(event->run, event->context->runtime.queue, "kiln_event_wait",
+                                    NULL);
 }
 
 kiln_status kiln_event_poll(kiln_event *event)
 {
-    cl_int state = CL_COMPLETE;
     kiln_status status = check_event(event, "kiln_event_poll");
-    if (status)
-        return status;
-    cl_int code =
-        clGetEventInfo(event->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
-    if (code || state < 0)
-        return completion(code ? code : state, "kiln_event_poll");
-    return state == CL_COMPLETE ? KILN_OK : KILN_NOT_READY;
+    return status ? status : kiln__run_poll(event->run, "kiln_event_poll", NULL);
 }
 
 struct notice {
     kiln_event_callback callback;
     void *user;
+    struct kiln__run *run; /* NULL: its last command is all there is to look at */
 };
 
 static void CL_CALLBACK deliver(cl_event event, cl_int state, void *user)
 {
     struct notice notice = *(struct notice *)user;
+    kiln_status earlier = notice.run ? kiln__run_poll(notice.run, "kiln", NULL) : KILN_OK;
+    bool failed = state < 0 || earlier == KILN_DEVICE_ERROR;
     (void)event;
     free(user);
-    notice.callback(state < 0 ? KILN_DEVICE_ERROR : KILN_OK, notice.user);
+    kiln__run_release(notice.run);
+    notice.callback(failed ? KILN_DEVICE_ERROR : KILN_OK, notice.user);
 }
 
 kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, void *user)
@@ -310,10 +291,13 @@ kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, v
     struct notice *notice = malloc(sizeof *notice);
     if (!notice)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_event_notify: no memory");
-    *notice = (struct notice){callback, user};
-    cl_int code = clSetEventCallback(event->done, CL_COMPLETE, deliver, notice);
+    *notice = (struct notice){callback, user, kiln__run_has_one(event->run) ? NULL : event->run};
+    if (notice->run)
+        kiln__run_retain(notice->run);
+    cl_int code = clSetEventCallback(kiln__run_end(event->run), CL_COMPLETE, deliver, notice);
     if (!code)
         return KILN_OK;
+    kiln__run_release(notice->run);
     free(notice);
     return kiln__cl_fail(NULL, "kiln_event_notify: clSetEventCallback", code);
 }
@@ -323,15 +307,17 @@ void kiln_event_release(kiln_event *event)
     if (!event || atomic_fetch_sub(&event->references, 1) != 1)
         return;
     kiln_context *context = event->context;
-    if (!kiln__runtime_check_process(&context->runtime, NULL))
-        clReleaseEvent(event->done);
+    if (!kiln__runtime_check_process(&context->runtime, NULL)) {
+        kiln__runs_add(context->runtime.runs, event->run, context->runtime.queue);
+        kiln__run_release(event->run);
+    }
     free(event);
     kiln_context_release(context);
 }
 
 cl_event kiln_event_cl(const kiln_event *event)
 {
-    return event ? event->done : NULL;
+    return event ? kiln__run_end(event->run) : NULL;
 }
 
 /* ---- asking ---- */

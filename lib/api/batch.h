@@ -16,7 +16,7 @@ struct kiln_batch {
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     size_t operations;
     struct kiln__loan loan; /* plan and kernels; empty until needed and after every recording */
-    cl_event last;          /* of the latest run, or NULL */
+    struct kiln__run *last; /* the latest run, or NULL */
 };
 
 /* The node of a tensor; NULL, with the error recorded, if it is none of this batch. `call` and
@@ -26,8 +26,8 @@ const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor,
 
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 
-/* Wait for the latest run: CL_SUCCESS, or what became of it. */
-cl_int kiln__batch_await(const kiln_batch *batch);
+/* Wait for the latest run. `call` is for the sentence. Errors: DEVICE_ERROR. */
+kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error);
 
 /* The tensor of node number `index`. */
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);

@@ -129,6 +129,20 @@ void kiln_buffer_retain(kiln_buffer *buffer)
         atomic_fetch_add(&buffer->references, 1);
 }
 
+/* Nobody waits for it: its failure is told by the next call that waits. */
+static kiln_status unmap(kiln_buffer *buffer, const char *call)
+{
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_event event = NULL;
+    cl_int code =
+        clEnqueueUnmapMemObject(runtime->queue, buffer->memory, buffer->mapping, 0, NULL, &event);
+    return code ? kiln__fail(NULL, kiln__cl_status(code),
+                             "%s: clEnqueueUnmapMemObject answered %s (%d)", call,
+                             kiln__cl_name(code), (int)code)
+                : kiln__runs_add_command(runtime->runs, "unmap of a buffer", buffer->bytes, event,
+                                         runtime->queue);
+}
+
 void kiln_buffer_release(kiln_buffer *buffer)
 {
     if (!buffer || atomic_fetch_sub(&buffer->references, 1) != 1)
@@ -136,8 +150,7 @@ void kiln_buffer_release(kiln_buffer *buffer)
     kiln_context *context = buffer->context;
     bool child = kiln__runtime_check_process(&context->runtime, NULL);
     if (buffer->mapped && !child)
-        clEnqueueUnmapMemObject(context->runtime.queue, buffer->memory, buffer->mapping, 0, NULL,
-                                NULL);
+        unmap(buffer, "kiln_buffer_release");
     if (buffer->memory && !child)
         clReleaseMemObject(buffer->memory);
     atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
@@ -151,12 +164,16 @@ void kiln_buffer_release(kiln_buffer *buffer)
 kiln_status kiln__buffer_clear(kiln_buffer *buffer)
 {
     const cl_uint zero = 0;
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
     cl_int code =
-        clEnqueueFillBuffer(buffer->context->runtime.queue, buffer->memory, &zero,
-                            kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, NULL);
-    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code) : KILN_OK;
+        clEnqueueFillBuffer(runtime->queue, buffer->memory, &zero, kiln_type_size(buffer->type), 0,
+                            buffer->bytes, 0, NULL, &event);
+    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code)
+                : kiln__runs_add_command(runtime->runs, "fill of a buffer", buffer->bytes, event,
+                                         runtime->queue);
 }
 
 static kiln_status check_range(const char *call, const kiln_buffer *buffer, size_t offset,
@@ -201,7 +218,7 @@ kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, siz
         return kiln__cl_fail(NULL, "kiln_buffer_read: clEnqueueReadBuffer", code);
     atomic_fetch_add(&runtime->counters.downloads, 1);
     atomic_fetch_add(&runtime->counters.download_bytes, bytes);
-    return KILN_OK;
+    return kiln__runs_tell(runtime->runs, "kiln_buffer_read", NULL);
 }
 
 kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
@@ -225,6 +242,12 @@ kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
         buffer->mapped = false;
         return kiln__cl_fail(NULL, "kiln_buffer_map: clEnqueueMapBuffer", code);
     }
+    status = kiln__runs_tell(buffer->context->runtime.runs, "kiln_buffer_map", NULL);
+    if (status) {
+        unmap(buffer, "kiln_buffer_map");
+        buffer->mapped = false;
+        return status;
+    }
     *data = buffer->mapping;
     return KILN_OK;
 }
@@ -238,12 +261,10 @@ kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
         return status;
     if (!buffer->mapped)
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_unmap: the buffer is not mapped");
-    cl_int code = clEnqueueUnmapMemObject(buffer->context->runtime.queue, buffer->memory,
-                                          buffer->mapping, 0, NULL, NULL);
-    if (code)
-        return kiln__cl_fail(NULL, "kiln_buffer_unmap: clEnqueueUnmapMemObject", code);
-    buffer->mapped = false;
-    return KILN_OK;
+    status = unmap(buffer, "kiln_buffer_unmap");
+    if (!status)
+        buffer->mapped = false;
+    return status;
 }
 
 size_t kiln_buffer_bytes(const kiln_buffer *buffer)

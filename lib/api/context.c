@@ -100,10 +100,11 @@ static kiln_status make_parts(const char *call, const kiln_context_options *opti
     runtime->pool =
         kiln__pool_create(runtime->context, runtime->queue, runtime->device.info.memory);
     runtime->staging = kiln__staging_create(runtime->context, runtime->queue);
+    runtime->runs = kiln__runs_create();
     runtime->trace = profile ? kiln__trace_create(trace, runtime->device.info.name) : NULL;
     context->matmul = matmul ? strdup(matmul) : NULL;
     context->plans = kiln__plans_create(runtime, context->matmul);
-    bool done = runtime->pool && runtime->staging && context->plans &&
+    bool done = runtime->pool && runtime->staging && runtime->runs && context->plans &&
                 (runtime->trace || !profile) && (context->matmul || !matmul);
     return done ? KILN_OK
                 : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
@@ -122,6 +123,7 @@ static void destroy(kiln_context *context)
         if (runtime->gated)
             kiln__gate_remove_queue(runtime->queue);
         kiln__trace_destroy(runtime->trace, NULL);
+        kiln__runs_destroy(runtime->runs);
         kiln__staging_destroy(runtime->staging);
         kiln__pool_destroy(runtime->pool);
         if (runtime->uses_clblast)
@@ -316,7 +318,9 @@ kiln_status kiln_context_finish(kiln_context *context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_finish: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     cl_int code = status ? CL_SUCCESS : kiln__cl_finish(context->runtime.queue);
-    return code ? kiln__cl_fail(NULL, "clFinish", code) : status;
+    if (status || code)
+        return status ? status : kiln__cl_fail(NULL, "clFinish", code);
+    return kiln__runs_tell(context->runtime.runs, "kiln_context_finish", NULL);
 }
 
 kiln_status kiln_context_device(const kiln_context *context, kiln_device_info *info)

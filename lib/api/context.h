@@ -32,7 +32,7 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer);
 struct kiln_event {
     atomic_int references;
     kiln_context *context;
-    cl_event done;
+    struct kiln__run *run;
 };
 
 #endif

@@ -271,17 +271,15 @@ static kiln_status run_exposure(kiln_context *context, struct exposure *exposure
                                 struct kiln__error *error)
 {
     struct kiln__loan loan;
-    cl_event done = NULL;
+    struct kiln__run *run = NULL;
     kiln_status status = kiln__plans_borrow(context->plans, &exposure->graph, &loan, error);
     if (status)
         return status;
-    status = kiln__ready_run(loan.ready, &exposure->bindings, &done, error);
-    cl_int code = done ? clWaitForEvents(1, &done) : CL_SUCCESS;
-    if (code)
-        status = kiln__cl_fail(error, "clWaitForEvents", code);
+    status = kiln__ready_run(loan.ready, &exposure->bindings, &run, error);
+    if (!status)
+        status = kiln__run_await(run, context->runtime.queue, "kiln: validating", error);
     *lost = status && kiln__cl_finish(context->runtime.queue);
-    if (done)
-        clReleaseEvent(done);
+    kiln__run_release(run);
     kiln__plans_return(context->plans, &loan);
     return status;
 }
@@ -380,11 +378,9 @@ kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_b
     struct kiln__error of_results = {0}, of_operations = {0};
     if (!validation->inputs)
         return KILN_OK;
-    cl_int code = kiln__batch_await(batch);
-    kiln_status status =
-        code ? kiln__fail(&of_results, KILN_DEVICE_ERROR, "%s: a command of the batch failed (%s)",
-                          call, kiln__cl_name(code))
-             : compare_results(validation, batch, call, &of_results);
+    kiln_status status = kiln__batch_await(batch, call, &of_results);
+    if (!status)
+        status = compare_results(validation, batch, call, &of_results);
     if ((!status || status == KILN_WRONG_RESULT) && fits(batch))
         compare_operations(validation, batch, call, &of_operations);
     kiln__validate_free(validation);

@@ -122,64 +122,64 @@ void kiln__commands_end(struct kiln__commands *commands)
 
 /* ---- commands ---- */
 
-/* Where the next command's event goes: the last one's to the caller, each one's to the trace. */
-static cl_event *next_event(struct kiln__commands *commands, cl_event *own)
+/* Where a launch's event goes, NULL where it has none. */
+static cl_event *launch_event(struct kiln__commands *commands, cl_event *event)
 {
     commands->left--;
-    *own = NULL;
-    return commands->left == 0 ? commands->done : runtime_of(commands)->trace ? own : NULL;
+    *event = NULL;
+    return commands->left == 0 || runtime_of(commands)->trace ? event : NULL;
 }
 
-static void trace(struct kiln__commands *commands, cl_event *event, const char *name,
-                  uint64_t bytes)
+/* The run keeps the event, if the command has one. */
+static kiln_status keep(struct kiln__commands *commands, cl_event event, const char *name,
+                        uint64_t bytes, struct kiln__error *error)
 {
-    if (!event || !*event || !runtime_of(commands)->trace)
-        return;
-    kiln__trace_add(runtime_of(commands)->trace, name, bytes, *event);
-    if (event != commands->done)
-        clReleaseEvent(*event);
+    if (!event)
+        return KILN_OK;
+    if (runtime_of(commands)->trace)
+        kiln__trace_add(runtime_of(commands)->trace, name, bytes, event);
+    return kiln__run_keep(commands->run, name, bytes, event, error);
 }
 
 static kiln_status upload(struct kiln__commands *commands, cl_mem memory, size_t offset,
                           const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
-    cl_event own, *event = next_event(commands, &own);
+    cl_event event = NULL;
+    commands->left--;
     kiln_status status = kiln__staging_upload(runtime->staging, memory, offset, binding->host,
-                                              binding->bytes, event, error);
+                                              binding->bytes, &event, error);
     if (status)
         return status;
-    trace(commands, event, "upload", binding->bytes);
     atomic_fetch_add(&runtime->counters.uploads, 1);
     atomic_fetch_add(&runtime->counters.upload_bytes, binding->bytes);
-    return KILN_OK;
+    return keep(commands, event, "upload", binding->bytes, error);
 }
 
 static kiln_status download(struct kiln__commands *commands, cl_mem memory, size_t offset,
                             const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
-    cl_event own, *event = next_event(commands, &own);
+    cl_event event = NULL;
+    commands->left--;
     cl_int code = clEnqueueReadBuffer(runtime->queue, memory, CL_FALSE, offset, binding->bytes,
-                                      binding->host, 0, NULL, event);
+                                      binding->host, 0, NULL, &event);
     if (code)
         return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
-    trace(commands, event, "download", binding->bytes);
     atomic_fetch_add(&runtime->counters.downloads, 1);
     atomic_fetch_add(&runtime->counters.download_bytes, binding->bytes);
-    return KILN_OK;
+    return keep(commands, event, "download", binding->bytes, error);
 }
 
 static kiln_status copy(struct kiln__commands *commands, cl_mem from, size_t offset, cl_mem to,
                         size_t bytes, struct kiln__error *error)
 {
-    cl_event own, *event = next_event(commands, &own);
+    cl_event event = NULL;
+    commands->left--;
     cl_int code = clEnqueueCopyBuffer(runtime_of(commands)->queue, from, to, offset, 0, bytes, 0,
-                                      NULL, event);
-    if (code)
-        return kiln__cl_fail(error, "clEnqueueCopyBuffer", code);
-    trace(commands, event, "copy", bytes);
-    return KILN_OK;
+                                      NULL, &event);
+    return code ? kiln__cl_fail(error, "clEnqueueCopyBuffer", code)
+                : keep(commands, event, "copy", bytes, error);
 }
 
 static kiln_status launch(struct kiln__commands *commands, uint32_t index,
@@ -187,7 +187,7 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
 {
     struct kiln__runtime *runtime = runtime_of(commands);
     const struct kiln__launch *launch = &commands->ready->plan->launches.items[index];
-    cl_event own, *event = next_event(commands, &own);
+    cl_event own, *event = launch_event(commands, &own);
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
@@ -202,9 +202,8 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
         if (code)
             return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
     }
-    trace(commands, event, launch->kernel, launch->bytes);
     atomic_fetch_add(&runtime->counters.launches, 1);
-    return KILN_OK;
+    return keep(commands, own, launch->kernel, launch->bytes, error);
 }
 
 static cl_mem stand_in_of(const struct kiln__commands *commands,
@@ -255,33 +254,42 @@ static kiln_status run_stand_ins(struct kiln__commands *commands, bool inputs,
     return status;
 }
 
-/* Mapping makes results visible in the caller's memory; the wrapper is not used again. */
-static kiln_status show_results(struct kiln__commands *commands, struct kiln__error *error)
+/* Mapping makes a result visible in the caller's memory; the wrapper is not used again. */
+static kiln_status show_result(struct kiln__commands *commands, const struct kiln__wrapper *wrapper,
+                               struct kiln__error *error)
 {
     cl_command_queue queue = runtime_of(commands)->queue;
-    for (size_t i = 0; i < commands->wrappers.count; i++) {
-        cl_int code;
-        cl_mem memory = commands->wrappers.items[i].memory;
-        size_t bytes = commands->wrappers.items[i].result_bytes;
-        if (!bytes)
-            continue;
-        void *mapped = clEnqueueMapBuffer(queue, memory, CL_FALSE, CL_MAP_READ, 0, bytes, 0, NULL,
-                                          NULL, &code);
-        cl_event own, *event = next_event(commands, &own);
-        if (!code)
-            code = clEnqueueUnmapMemObject(queue, memory, mapped, 0, NULL, event);
-        if (code)
-            return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
-        trace(commands, event, "map", bytes);
-    }
-    return KILN_OK;
+    cl_event map = NULL, unmap = NULL;
+    cl_int code;
+    void *mapped = clEnqueueMapBuffer(queue, wrapper->memory, CL_FALSE, CL_MAP_READ, 0,
+                                      wrapper->result_bytes, 0, NULL, &map, &code);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
+    kiln_status status = keep(commands, map, "map", wrapper->result_bytes, error);
+    commands->left--;
+    code = clEnqueueUnmapMemObject(queue, wrapper->memory, mapped, 0, NULL, &unmap);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueUnmapMemObject", code);
+    kiln_status unmapped = keep(commands, unmap, "unmap", wrapper->result_bytes, error);
+    return status ? status : unmapped;
+}
+
+static kiln_status show_results(struct kiln__commands *commands, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < commands->wrappers.count && !status; i++)
+        if (commands->wrappers.items[i].result_bytes)
+            status = show_result(commands, &commands->wrappers.items[i], error);
+    return status;
 }
 
 /* A batch that has nothing to do still completes, after what came before it. */
 static kiln_status mark_end(struct kiln__commands *commands, struct kiln__error *error)
 {
-    cl_int code = clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, commands->done);
-    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code) : KILN_OK;
+    cl_event event = NULL;
+    cl_int code = clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, &event);
+    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
+                : kiln__run_keep(commands->run, "marker", 0, event, error);
 }
 
 kiln_status kiln__commands_enqueue(struct kiln__commands *commands, struct kiln__error *error)

@@ -24,7 +24,7 @@ struct kiln__ready {
 struct kiln__commands {
     struct kiln__ready *ready;
     struct kiln__bindings *bindings;
-    cl_event *done; /* receives the last command's event */
+    struct kiln__run *run; /* receives the events */
     cl_mem arena;
     KILN__VECTOR(struct kiln__stand_in {
         cl_mem memory;
@@ -38,7 +38,7 @@ struct kiln__commands {
     })
     wrappers;     /* around host memory, for this run only */
     size_t shows; /* wrappers of results */
-    size_t left;  /* commands still to come: the last gets the event */
+    size_t left;  /* steps still to come: the last has an event in any case */
 };
 
 /* Memory for every slot, in ready->memory. */

@@ -212,14 +212,17 @@ static void store_programs(struct kiln__ready *ready, cl_event done)
 }
 
 kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bindings,
-                            cl_event *done, struct kiln__error *error)
+                            struct kiln__run **run, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = ready->runtime;
-    struct kiln__commands commands = {.ready = ready, .bindings = bindings, .done = done};
-    *done = NULL;
+    *run = NULL;
     kiln_status status = kiln__runtime_check_process(runtime, error);
     if (status)
         return status;
+    *run = kiln__run_create();
+    if (!*run)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    struct kiln__commands commands = {.ready = ready, .bindings = bindings, .run = *run};
     if (runtime->gated)
         kiln__gate_enter();
     kiln__bindings_check(bindings);
@@ -230,11 +233,10 @@ kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bi
         status = kiln__commands_enqueue(&commands, error);
     if (status) {
         kiln__cl_finish(runtime->queue);
-        if (*done)
-            clReleaseEvent(*done);
-        *done = NULL;
+        kiln__run_release(*run);
+        *run = NULL;
     } else {
-        store_programs(ready, *done);
+        store_programs(ready, kiln__run_end(*run));
         atomic_fetch_add(&runtime->counters.batches, 1);
     }
     kiln__commands_end(&commands);

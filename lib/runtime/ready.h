@@ -19,9 +19,9 @@ void kiln__ready_destroy(struct kiln__ready *ready);
 /* Forget the memory of the last run: a set of kernels that waits pins none. */
 void kiln__ready_rest(struct kiln__ready *ready);
 
-/* Enqueue everything, and an event for its end. After an error nothing is left running that uses
- * the caller's memory. Errors: OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED. */
+/* Enqueue everything; *run is the caller's. After an error it is NULL, and nothing is left running
+ * that uses the caller's memory. Errors: OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED. */
 kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bindings,
-                            cl_event *done, struct kiln__error *error);
+                            struct kiln__run **run, struct kiln__error *error);
 
 #endif

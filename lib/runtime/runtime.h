@@ -9,6 +9,7 @@
 #include "cache/program.h"
 #include "device/device.h"
 #include "runtime/pool.h"
+#include "runtime/run.h"
 #include "runtime/staging.h"
 #include "runtime/trace.h"
 
@@ -34,6 +35,7 @@ struct kiln__runtime {
     struct kiln__pool *pool;
     struct kiln__staging *staging;
     struct kiln__trace *trace; /* NULL: nobody asked for spans */
+    struct kiln__runs *runs;   /* whose failures are still to be told */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */

@@ -72,7 +72,8 @@ static void allocate(struct kiln__staging *staging)
         staging->mapped = NULL;
 }
 
-/* Until nothing reads the piece any more: its transfer has completed, or failed. */
+/* Until nothing reads the piece any more: its transfer has completed, or failed; which of the two
+ * is for its own run to say. */
 static cl_int await(struct piece *piece)
 {
     cl_int code = piece->busy ? clWaitForEvents(1, &piece->busy) : CL_SUCCESS;
@@ -99,7 +100,7 @@ static cl_int stage(struct kiln__staging *staging, cl_mem memory, size_t offset,
                                 &piece->busy);
     if (code)
         piece->busy = NULL;
-    else if (event && !(code = clRetainEvent(piece->busy)))
+    else if (!(code = clRetainEvent(piece->busy)))
         *event = piece->busy;
     return code;
 }

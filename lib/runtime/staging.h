@@ -17,7 +17,7 @@ struct kiln__staging *kiln__staging_create(cl_context context, cl_command_queue 
 void kiln__staging_destroy(struct kiln__staging *staging);
 
 /* Enqueue a transfer of `bytes` bytes from `data` to byte `offset` of `memory`. `data` must stay as
- * it is until the queue is past it. `event` may be NULL. Errors: DEVICE_ERROR and its kind. */
+ * it is until the queue is past it. Errors: DEVICE_ERROR and its kind. */
 kiln_status kiln__staging_upload(struct kiln__staging *staging, cl_mem memory, size_t offset,
                                  const void *data, size_t bytes, cl_event *event,
                                  struct kiln__error *error);

@@ -49,11 +49,6 @@ static const struct {
     {"create", "clWaitForEvents", 0, "of a finish, and clFinish follows"},
     {"interop", "clWaitForEvents", 0, "the same"},
     {"empty", "clWaitForEvents", 0, "the same"},
-    /* Only the end of a run is looked at: the queue is in-order, and most commands have no event.
-     */
-    {NULL, "clEnqueueWriteBuffer", KILN_LAYER_EVENT, "not the last command"},
-    {"profile", "clEnqueueReadBuffer", KILN_LAYER_EVENT, "not the last command"},
-    {"profile", "clEnqueueNDRangeKernel", KILN_LAYER_EVENT, "not the last command"},
 };
 
 struct way {

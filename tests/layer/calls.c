@@ -5,11 +5,12 @@
 #include "calls.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "counts.h"
 #include "failure.h"
-#include "substitute.h"
+#include "marks.h"
 
 cl_icd_dispatch layer__next;
 
@@ -42,7 +43,7 @@ static void let_end(cl_command_queue queue, cl_event event)
     }
 }
 
-/* What the caller of an accepted enqueue gets: the event, a substitute, or the error. */
+/* What the caller of an accepted enqueue gets: the event, perhaps marked, or the error. */
 static cl_int hand_out(struct layer__verdict verdict, cl_command_queue queue, cl_event made,
                        cl_event *wanted)
 {
@@ -54,8 +55,9 @@ static cl_int hand_out(struct layer__verdict verdict, cl_command_queue queue, cl
         return verdict.code;
     }
     if (wanted) {
-        bool fails = verdict.where == KILN_LAYER_EVENT;
-        *wanted = fails ? layer__substitute(queue, made, verdict.code) : made;
+        *wanted = made;
+        if (verdict.where == KILN_LAYER_EVENT)
+            layer__mark(made, verdict.code);
         layer__created(LAYER__KIND_event, 1);
     }
     return CL_SUCCESS;
@@ -133,7 +135,8 @@ static struct layer__verdict inherit(struct layer__verdict verdict, bool failing
     return verdict;
 }
 
-#define ENQUEUE_OF(blocks, name, parameters, arguments, note)                                      \
+/* A command whose event is to fail is not done: a marker takes its place. */
+#define ENQUEUE_OF(blocks, drops, name, parameters, arguments, note)                               \
     static cl_int CL_API_CALL wrapped_##name parameters                                            \
     {                                                                                              \
         struct layer__verdict verdict =                                                            \
@@ -141,18 +144,21 @@ static struct layer__verdict inherit(struct layer__verdict verdict, bool failing
         if (verdict.where == KILN_LAYER_CALL)                                                      \
             return verdict.code;                                                                   \
         cl_event made = NULL, *wanted = event;                                                     \
-        struct layer__waits real = layer__waits_open(wait_count, waits);                           \
-        waits = real.events;                                                                       \
+        bool failing = layer__any_marked(wait_count, waits);                                       \
+        bool dropped = drops && verdict.where == KILN_LAYER_EVENT;                                 \
         event = wanted || verdict.where ? &made : NULL;                                            \
-        cl_int code = layer__next.name arguments;                                                  \
-        layer__waits_close(&real);                                                                 \
+        cl_int code =                                                                              \
+            dropped ? layer__next.clEnqueueMarkerWithWaitList(queue, wait_count, waits, event)     \
+                    : layer__next.name arguments;                                                  \
         if (code != CL_SUCCESS)                                                                    \
             return code;                                                                           \
-        note;                                                                                      \
-        return hand_out(inherit(verdict, real.failing, blocks), queue, made, wanted);              \
+        if (!dropped)                                                                              \
+            note;                                                                                  \
+        return hand_out(inherit(verdict, failing, blocks), queue, made, wanted);                   \
     }
-#define ENQUEUE(...) ENQUEUE_OF(false, __VA_ARGS__)
-#define TRANSFER(...) ENQUEUE_OF(blocking, __VA_ARGS__)
+#define ENQUEUE(...) ENQUEUE_OF(false, true, __VA_ARGS__)
+#define UNMAP(...) ENQUEUE_OF(false, false, __VA_ARGS__)
+#define TRANSFER(...) ENQUEUE_OF(blocking, true, __VA_ARGS__)
 
 #define MAP(name, parameters, arguments, note)                                                     \
     static void *CL_API_CALL wrapped_##name parameters                                             \
@@ -162,16 +168,14 @@ static struct layer__verdict inherit(struct layer__verdict verdict, bool failing
         cl_int code = verdict.code, *wanted_code = errcode_ret;                                    \
         cl_event made = NULL, *wanted = event;                                                     \
         void *address = NULL;                                                                      \
-        struct layer__waits real = layer__waits_open(wait_count, waits);                           \
-        waits = real.events;                                                                       \
+        bool failing = layer__any_marked(wait_count, waits);                                       \
         event = wanted || verdict.where ? &made : NULL;                                            \
         errcode_ret = &code;                                                                       \
         if (verdict.where != KILN_LAYER_CALL)                                                      \
             address = layer__next.name arguments;                                                  \
-        layer__waits_close(&real);                                                                 \
         if (address) {                                                                             \
             note;                                                                                  \
-            code = hand_out(inherit(verdict, real.failing, blocking), queue, made, wanted);        \
+            code = hand_out(inherit(verdict, failing, blocking), queue, made, wanted);             \
         }                                                                                          \
         if (address && code != CL_SUCCESS) {                                                       \
             layer__next.clEnqueueUnmapMemObject(queue, memory, address, 0, NULL, NULL);            \
@@ -254,9 +258,69 @@ static cl_int CL_API_CALL wrapped_clEnqueueWaitForEvents(cl_command_queue queue,
     struct layer__verdict verdict = layer__judge(LAYER__clEnqueueWaitForEvents, LAYER__ANY);
     if (verdict.where == KILN_LAYER_CALL)
         return verdict.code;
-    struct layer__waits real = layer__waits_open(wait_count, waits);
-    cl_int code = layer__next.clEnqueueWaitForEvents(queue, wait_count, real.events);
-    layer__waits_close(&real);
+    cl_int code = layer__next.clEnqueueWaitForEvents(queue, wait_count, waits);
+    return verdict.where ? verdict.code : code;
+}
+
+/* ---- how a command ended ---- */
+
+static cl_int CL_API_CALL wrapped_clWaitForEvents(cl_uint wait_count, const cl_event *waits)
+{
+    struct layer__verdict verdict = layer__judge(LAYER__clWaitForEvents, LAYER__ANY);
+    if (verdict.where == KILN_LAYER_CALL)
+        return verdict.code;
+    cl_int code = layer__next.clWaitForEvents(wait_count, waits);
+    if (!code && layer__any_marked(wait_count, waits))
+        code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    return verdict.where ? verdict.code : code;
+}
+
+static cl_int CL_API_CALL wrapped_clGetEventInfo(cl_event event, cl_event_info what, size_t size,
+                                                 void *value, size_t *size_ret)
+{
+    struct layer__verdict verdict = layer__judge(LAYER__clGetEventInfo, LAYER__ANY);
+    if (verdict.where == KILN_LAYER_CALL)
+        return verdict.code;
+    cl_int code = layer__next.clGetEventInfo(event, what, size, value, size_ret);
+    if (!code && value && what == CL_EVENT_COMMAND_EXECUTION_STATUS) {
+        cl_int *status = value;
+        if (*status == CL_COMPLETE)
+            *status = layer__mark_of(event);
+    }
+    return verdict.where ? verdict.code : code;
+}
+
+struct callback {
+    void(CL_CALLBACK *notify)(cl_event, cl_int, void *);
+    void *user_data;
+    cl_int code;
+};
+
+static void CL_CALLBACK tell_failure(cl_event event, cl_int status, void *data)
+{
+    struct callback callback = *(struct callback *)data;
+    free(data);
+    callback.notify(event, status == CL_COMPLETE ? callback.code : status, callback.user_data);
+}
+
+static cl_int CL_API_CALL wrapped_clSetEventCallback(cl_event event, cl_int status,
+                                                     void(CL_CALLBACK *notify)(cl_event, cl_int,
+                                                                               void *),
+                                                     void *user_data)
+{
+    struct layer__verdict verdict = layer__judge(LAYER__clSetEventCallback, LAYER__ANY);
+    cl_int mark = layer__mark_of(event);
+    struct callback *callback = mark ? malloc(sizeof *callback) : NULL;
+    if (verdict.where == KILN_LAYER_CALL || (mark && !callback)) {
+        free(callback);
+        return verdict.where ? verdict.code : CL_OUT_OF_HOST_MEMORY;
+    }
+    if (callback)
+        *callback = (struct callback){notify, user_data, mark};
+    cl_int code = callback ? layer__next.clSetEventCallback(event, status, tell_failure, callback)
+                           : layer__next.clSetEventCallback(event, status, notify, user_data);
+    if (code)
+        free(callback);
     return verdict.where ? verdict.code : code;
 }
 

@@ -51,10 +51,10 @@ enum kiln_layer_mode {
 enum kiln_layer_where {
     KILN_LAYER_CALL = 1, /* not forwarded; the error is returned */
     KILN_LAYER_AFTER,    /* forwarded, ended, its result released; the error is returned */
-    /* The enqueue succeeds, its event ends in the error once the command has really ended. Only
-     * enqueues whose caller asks for an event are counted. The event is a user event: it has no
-     * queue and no profiling times. Commands that wait for it run, but their events end in
-     * CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, or their call does if it blocks. */
+    /* The enqueue succeeds, but the command is not done (a map or an unmap is), and its event ends
+     * in the error. Only enqueues whose caller asks for an event are counted. Commands that wait
+     * for it run, but their events end in CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, or their
+     * call does if it blocks. */
     KILN_LAYER_EVENT
 };
 

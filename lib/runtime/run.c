@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/run.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "util/vector.h"
+
+/* Events pin driver memory: at so many, those that have ended are let go of. */
+#define MOST_KEPT 256
+
+/* The same for remembered runs. */
+#define MOST_REMEMBERED 64
+
+struct command {
+    char name[40];
+    uint64_t bytes;
+    uint32_t number; /* among those with an event, from 1 */
+};
+
+struct kiln__run {
+    atomic_int references;
+    atomic_bool told; /* somebody heard how it ended */
+    KILN__VECTOR(cl_event) events;
+    KILN__VECTOR(struct command) commands; /* one per event */
+    uint32_t made;
+    struct kiln__error failed; /* of a command that has been let go of */
+};
+
+struct kiln__run *kiln__run_create(void)
+{
+    struct kiln__run *run = calloc(1, sizeof *run);
+    if (run)
+        atomic_init(&run->references, 1);
+    return run;
+}
+
+void kiln__run_retain(struct kiln__run *run)
+{
+    atomic_fetch_add(&run->references, 1);
+}
+
+void kiln__run_release(struct kiln__run *run)
+{
+    if (!run || atomic_fetch_sub(&run->references, 1) != 1)
+        return;
+    for (size_t i = 0; i < run->events.count; i++)
+        clReleaseEvent(run->events.items[i]);
+    kiln__vector_free(&run->events);
+    kiln__vector_free(&run->commands);
+    free(run);
+}
+
+/* ---- what became of commands ---- */
+
+static cl_int state_of(cl_event event)
+{
+    cl_int state = CL_COMPLETE;
+    cl_int code =
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    return code ? code : state;
+}
+
+static kiln_status blame(const struct command *command, cl_int state, struct kiln__error *error)
+{
+    return kiln__fail(error, KILN_DEVICE_ERROR,
+                      "command %" PRIu32 " of the batch, %s of %" PRIu64 " bytes, failed: %s (%d)",
+                      command->number, command->name, command->bytes, kiln__cl_name(state),
+                      (int)state);
+}
+
+/* The first command that failed; NOT_READY if none did and one has not ended. */
+static kiln_status look(const struct kiln__run *run, struct kiln__error *error)
+{
+    bool ended = true;
+    if (run->failed.status)
+        return kiln__fail(error, run->failed.status, "%s", run->failed.text);
+    for (size_t i = 0; i < run->events.count; i++) {
+        cl_int state = state_of(run->events.items[i]);
+        if (state < 0)
+            return blame(&run->commands.items[i], state, error);
+        ended = ended && state == CL_COMPLETE;
+    }
+    return ended ? KILN_OK : KILN_NOT_READY;
+}
+
+static kiln_status tell(struct kiln__run *run, const char *call, const struct kiln__error *found,
+                        struct kiln__error *error)
+{
+    atomic_store(&run->told, true);
+    return found->status ? kiln__fail(error, found->status, "%s: %s", call, found->text) : KILN_OK;
+}
+
+/* Let go of what has ended; the last command's event stays. */
+static void thin_out(struct kiln__run *run)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < run->events.count; i++) {
+        bool is_last = i + 1 == run->events.count;
+        cl_int state = is_last ? CL_QUEUED : state_of(run->events.items[i]);
+        if (state < 0)
+            blame(&run->commands.items[i], state, &run->failed);
+        if (state <= CL_COMPLETE) {
+            clReleaseEvent(run->events.items[i]);
+            continue;
+        }
+        run->events.items[kept] = run->events.items[i];
+        run->commands.items[kept++] = run->commands.items[i];
+    }
+    run->events.count = run->commands.count = kept;
+}
+
+kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
+                           struct kiln__error *error)
+{
+    struct command *command = kiln__vector_push(&run->commands);
+    cl_event *place = command ? kiln__vector_push(&run->events) : NULL;
+    if (!place) {
+        clReleaseEvent(event);
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    }
+    *place = event;
+    snprintf(command->name, sizeof command->name, "%s", name);
+    command->bytes = bytes;
+    command->number = ++run->made;
+    if (run->made % MOST_KEPT == 0)
+        thin_out(run);
+    return KILN_OK;
+}
+
+cl_event kiln__run_end(const struct kiln__run *run)
+{
+    return run->events.items[run->events.count - 1];
+}
+
+bool kiln__run_has_one(const struct kiln__run *run)
+{
+    return run->made == 1;
+}
+
+kiln_status kiln__run_await(struct kiln__run *run, cl_command_queue queue, const char *call,
+                            struct kiln__error *error)
+{
+    struct kiln__error found = run->failed;
+    cl_int code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
+    if (code || found.status) {
+        kiln__cl_finish(queue);
+        kiln_status status = look(run, &found);
+        if (!status || status == KILN_NOT_READY)
+            kiln__fail(&found, KILN_DEVICE_ERROR,
+                       "a command of the batch failed: clWaitForEvents answered %s (%d)",
+                       kiln__cl_name(code), (int)code);
+    }
+    return tell(run, call, &found, error);
+}
+
+kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error)
+{
+    struct kiln__error found = {0};
+    kiln_status status = look(run, &found);
+    return status == KILN_NOT_READY ? status : tell(run, call, &found, error);
+}
+
+/* ---- runs that nobody waits for ---- */
+
+struct kiln__runs {
+    pthread_mutex_t lock; /* guards what follows; nothing waits under it */
+    KILN__VECTOR(struct kiln__run *) runs;
+    struct kiln__error failed; /* the first failure that has not been told */
+};
+
+struct kiln__runs *kiln__runs_create(void)
+{
+    struct kiln__runs *runs = calloc(1, sizeof *runs);
+    if (runs)
+        pthread_mutex_init(&runs->lock, NULL);
+    return runs;
+}
+
+void kiln__runs_destroy(struct kiln__runs *runs)
+{
+    if (!runs)
+        return;
+    for (size_t i = 0; i < runs->runs.count; i++)
+        kiln__run_release(runs->runs.items[i]);
+    kiln__vector_free(&runs->runs);
+    pthread_mutex_destroy(&runs->lock);
+    free(runs);
+}
+
+/* Caller holds the lock. Forget those that have ended, or were asked about elsewhere. */
+static void sweep(struct kiln__runs *runs)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < runs->runs.count; i++) {
+        struct kiln__run *run = runs->runs.items[i];
+        if (!atomic_load(&run->told) && look(run, &runs->failed) == KILN_NOT_READY)
+            runs->runs.items[kept++] = run;
+        else
+            kiln__run_release(run);
+    }
+    runs->runs.count = kept;
+}
+
+void kiln__runs_add(struct kiln__runs *runs, struct kiln__run *run, cl_command_queue queue)
+{
+    if (atomic_load(&run->told))
+        return;
+    pthread_mutex_lock(&runs->lock);
+    if (runs->runs.count >= MOST_REMEMBERED)
+        sweep(runs);
+    struct kiln__run **place = kiln__vector_push(&runs->runs);
+    if (place)
+        *place = run;
+    pthread_mutex_unlock(&runs->lock);
+    if (place) {
+        kiln__run_retain(run);
+        return;
+    }
+    struct kiln__error found = {0};
+    kiln__run_await(run, queue, "kiln", &found);
+    pthread_mutex_lock(&runs->lock);
+    if (found.status && !runs->failed.status)
+        runs->failed = found;
+    pthread_mutex_unlock(&runs->lock);
+}
+
+kiln_status kiln__runs_add_command(struct kiln__runs *runs, const char *name, uint64_t bytes,
+                                   cl_event event, cl_command_queue queue)
+{
+    struct kiln__run *run = kiln__run_create();
+    kiln_status status = run ? kiln__run_keep(run, name, bytes, event, NULL)
+                             : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory");
+    if (!run)
+        clReleaseEvent(event);
+    if (status)
+        kiln__cl_finish(queue);
+    else
+        kiln__runs_add(runs, run, queue);
+    kiln__run_release(run);
+    return status;
+}
+
+kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error)
+{
+    pthread_mutex_lock(&runs->lock);
+    sweep(runs);
+    struct kiln__error found = runs->failed;
+    runs->failed = (struct kiln__error){0};
+    pthread_mutex_unlock(&runs->lock);
+    return found.status
+               ? kiln__fail(error, found.status, "%s: in an earlier run: %s", call, found.text)
+               : KILN_OK;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run has in the queue, and what became of it. The run keeps the event of every command that
+ * has one: a driver may report a failure there and nowhere else, and the command that failed need
+ * not be the last. Transfers always have an event; launches only where spans are kept, since an
+ * event makes a launch three times as expensive on some drivers. */
+#ifndef KILN_RUNTIME_RUN_H
+#define KILN_RUNTIME_RUN_H
+
+#include <stdint.h>
+
+#include "device/opencl.h"
+
+struct kiln__run;  /* one run; any thread once everything is enqueued */
+struct kiln__runs; /* runs whose end nobody has asked about yet; safe to use from many threads */
+
+/* NULL without memory. */
+struct kiln__run *kiln__run_create(void);
+void kiln__run_retain(struct kiln__run *run);
+void kiln__run_release(struct kiln__run *run); /* NULL does nothing */
+
+/* Keep the event of a command just enqueued, which is the run's last so far; the reference becomes
+ * the run's, also after an error. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
+                           struct kiln__error *error);
+
+/* The last command's event, and whether it is the only one. */
+cl_event kiln__run_end(const struct kiln__run *run);
+bool kiln__run_has_one(const struct kiln__run *run);
+
+/* Wait for the run and look at every command. If the events cannot be awaited, or one has failed,
+ * the queue is finished: nothing uses the caller's memory afterwards. `call` is for the sentence.
+ * Errors: DEVICE_ERROR. */
+kiln_status kiln__run_await(struct kiln__run *run, cl_command_queue queue, const char *call,
+                            struct kiln__error *error);
+
+/* The same without waiting; NOT_READY, without a sentence, before the end. */
+kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
+
+/* NULL without memory. */
+struct kiln__runs *kiln__runs_create(void);
+void kiln__runs_destroy(struct kiln__runs *runs);
+
+/* Remember a run that the caller does not wait for; without memory it is waited for at once, and
+ * what became of it remembered. */
+void kiln__runs_add(struct kiln__runs *runs, struct kiln__run *run, cl_command_queue queue);
+
+/* Remember one command that belongs to no batch; the event's reference becomes that of `runs`.
+ * Errors: OUT_OF_HOST_MEMORY, after which the command has ended. */
+kiln_status kiln__runs_add_command(struct kiln__runs *runs, const char *name, uint64_t bytes,
+                                   cl_event event, cl_command_queue queue);
+
+/* Whether a remembered run that has ended by now failed; each failure is told once.
+ * Errors: DEVICE_ERROR. */
+kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error);
+
+#endif
