@@ -11,6 +11,7 @@
 
 #include <kiln/cache.h>
 
+#include "cache/catalog.h"
 #include "support/cache.h"
 
 enum { ENTRIES = 3 };
@@ -295,6 +296,49 @@ Test(cache_catalog, an_import_that_ends_early_says_so)
     cr_expect_eq(count, ENTRIES, "what came whole before the end is kept");
     cr_expect_eq(import_bytes(bytes, length, &count), KILN_OK);
     free(bytes);
+}
+
+Test(cache_catalog, an_import_that_goes_on_behind_its_end_says_so)
+{
+    size_t length;
+    uint64_t count;
+    export_all();
+    unsigned char *bytes = read_bundle(&length), *longer = calloc(1, length + 1);
+    memcpy(longer, bytes, length);
+    cr_expect_eq(import_bytes(longer, length + 1, &count), KILN_INVALID_ARGUMENT);
+    expect_sentence("goes on behind its end");
+    free(longer);
+    free(bytes);
+}
+
+/* What was there goes first, then what comes last stays out. */
+Test(cache_catalog, an_import_obeys_the_limit)
+{
+    kiln_cache_stats stats;
+    struct stat facts;
+    uint64_t count;
+    export_all();
+    cr_assert_eq(kiln_cache_prune(fake_folder(), 0, NULL), KILN_OK);
+    struct kiln__store *store = fake_open(0);
+    for (int i = 0; i < 5; i++) {
+        struct kiln__key key;
+        fake_key(100 + i, &key);
+        cr_assert(fake_put(store, &key, 100 + i));
+        kiln__key_free(&key);
+    }
+    kiln__store_close(store);
+    cr_assert_eq(stat(bundle, &facts), 0);
+    const uint64_t room = (uint64_t)facts.st_size;
+    cr_expect_eq(kiln__catalog_import(fake_folder(), bundle, room, &count), KILN_OK);
+    cr_expect_eq(count, ENTRIES);
+    cr_expect_eq(entries_in(fake_folder()), ENTRIES);
+    cr_expect_eq(kiln_cache_get_stats(fake_folder(), &stats), KILN_OK);
+    cr_expect_leq(stats.bytes, room);
+    cr_expect_eq(kiln__catalog_import(fake_folder(), bundle, room / 2, &count), KILN_TOO_LARGE);
+    expect_sentence("were left out: the kernel cache is limited to");
+    cr_expect(count < ENTRIES);
+    cr_expect_eq(kiln_cache_get_stats(fake_folder(), &stats), KILN_OK);
+    cr_expect_leq(stats.bytes, room / 2);
 }
 
 /* A length that lies must not make kiln reserve what it says. */

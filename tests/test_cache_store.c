@@ -255,6 +255,50 @@ Test(cache_store, makes_its_folder_and_what_leads_to_it)
     kiln__store_close(writer);
 }
 
+/* Near the longest path that there can be, and with a dot and slashes at the end. */
+Test(cache_store, a_long_path_works_for_programs_and_tools)
+{
+    char path[4096], link_path[300];
+    kiln_cache_stats stats;
+    size_t length = (size_t)snprintf(path, sizeof path, "%s", fake_folder());
+    while (length < 3900)
+        length += (size_t)snprintf(path + length, sizeof path - length, "/%0100d", 0);
+    struct kiln__store *opened = open_as(path, KILN_CACHE_ON);
+    cr_expect(fake_put(opened, &key, 1));
+    cr_expect_eq(kiln_cache_get_stats(path, &stats), KILN_OK, "%s", kiln_last_error());
+    cr_expect_str_eq(stats.directory, path);
+    cr_expect_eq(stats.entries, 1u);
+    cr_expect_eq(kiln_cache_prune(path, 0, NULL), KILN_OK);
+    kiln__store_close(opened);
+    snprintf(link_path, sizeof link_path, "%s/link", fake_folder());
+    cr_assert_eq(symlink(fake_folder(), link_path), 0);
+    static const char *const ends[] = {"", "/", "/.", "/./", "//./."};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        strcpy(strstr(link_path, "/link") + 5, ends[i]);
+        opened = open_as(link_path, KILN_CACHE_ON);
+        cr_expect_not(kiln__store_writes(opened), "%s", link_path);
+        kiln__store_close(opened);
+    }
+}
+
+/* As root with the environment of somebody else: what root made there, he could not use. */
+Test(cache_store, nothing_is_made_in_another_users_folder)
+{
+    char path[300];
+    if (geteuid())
+        cr_skip("only root can give a folder away");
+    cr_assert_eq(chown(fake_folder(), 65534, (gid_t)-1), 0);
+    setenv("HOME", fake_folder(), 1);
+    unsetenv("KILN_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    struct kiln__store *opened = open_as(NULL, KILN_CACHE_ON);
+    cr_expect_not(kiln__store_writes(opened));
+    cr_expect_eq(kiln__store_failures(opened), 1u);
+    snprintf(path, sizeof path, "%s/.cache", fake_folder());
+    cr_expect_neq(access(path, F_OK), 0);
+    kiln__store_close(opened);
+}
+
 Test(cache_store, a_folder_that_cannot_be_made_is_counted)
 {
     struct kiln__store *nowhere = open_as("/proc/no/such/folder", KILN_CACHE_ON);

@@ -27,7 +27,7 @@ typedef struct kiln_cache_entry {
 
 /** The whole cache in numbers. */
 typedef struct kiln_cache_stats {
-    char directory[1024]; /**< where it is; empty: memory only */
+    char directory[4096]; /**< where it is; empty: memory only */
     uint64_t entries;     /**< entries in it */
     uint64_t bytes;       /**< their bytes */
     uint64_t invalid;     /**< of these, those that are not valid */
@@ -59,7 +59,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *directory, uin
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *directory, const char *file,
                                                        uint64_t *count);
 
-/** Add the entries of such a file; each is checked like any entry. `count` may be NULL.
+/** Add the entries of such a file; each is checked like any entry. `count` may be NULL. The cache
+ *  stays below its usual limit of 256 MiB: least recently used entries are removed for those added,
+ *  and what does not fit then is left out (TOO_LARGE).
  *  Import only files that you trust as much as a program: entries are machine code.
  *  Threads: any. Errors: IO_ERROR, INVALID_ARGUMENT if the file is none of kiln's. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_import(const char *directory, const char *file,

@@ -2,6 +2,7 @@
 #include <kiln/cache.h>
 
 #include "cache/catalog.h"
+#include "cache/store.h"
 #include "util/error.h"
 
 static kiln_status is_null(const char *function, const char *argument)
@@ -42,5 +43,5 @@ kiln_status kiln_cache_import(const char *directory, const char *file, uint64_t 
     uint64_t ignored;
     if (!file)
         return is_null("kiln_cache_import", "file");
-    return kiln__catalog_import(directory, file, count ? count : &ignored);
+    return kiln__catalog_import(directory, file, KILN__STORE_LIMIT, count ? count : &ignored);
 }

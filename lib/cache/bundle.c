@@ -121,27 +121,33 @@ struct import {
     const struct kiln__catalog *catalog;
     const char *file; /* for sentences */
     FILE *stream;
-    uint64_t added, damaged;
+    uint64_t limit, bytes, untidy; /* untidy: bytes since the cache was pruned */
+    uint64_t added, damaged, left_out;
 };
 
 static kiln_status ends_early(const struct import *import)
 {
+    if (ferror(import->stream))
+        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", import->file,
+                          strerror(errno));
     return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s ends early", import->file);
 }
 
-static kiln_status add_entry(struct import *import, const void *bytes, size_t length)
+/* Those just added are the most recently used ones. */
+static void tidy(struct import *import)
 {
-    struct kiln__entry entry;
+    struct kiln__items items;
+    if (kiln__folder_list(import->catalog->folder, &items))
+        kiln__folder_prune(import->catalog->folder, &items, import->limit);
+    kiln__folder_free(&items);
+    import->untidy = 0;
+}
+
+static kiln_status write_entry(struct import *import, const char *name, const void *bytes,
+                               size_t length)
+{
     struct kiln__writer writer;
-    char name[33], file[48];
-    const char *why;
-    if (!kiln__entry_decode(bytes, length, &entry, &why)) {
-        KILN__LOG(KILN__LOG_INFO, "an entry of %s is left out: %s", import->file, why);
-        import->damaged++;
-        return KILN_OK;
-    }
-    const struct kiln__span *key = &entry.sections[KILN__ENTRY_KEY];
-    kiln__entry_name(key->bytes, key->length, name);
+    char file[48];
     snprintf(file, sizeof file, "%s" KILN__ENTRY_SUFFIX, name);
     kiln__writer_begin(&writer, import->catalog->folder, file, 0600);
     kiln__writer_add(&writer, bytes, length);
@@ -149,7 +155,30 @@ static kiln_status add_entry(struct import *import, const void *bytes, size_t le
         return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be written: %s",
                           import->catalog->path, strerror(writer.error));
     import->added++;
+    import->bytes += length;
+    import->untidy += length;
+    if (import->untidy > import->limit / 8)
+        tidy(import);
     return KILN_OK;
+}
+
+static kiln_status add_entry(struct import *import, const void *bytes, size_t length)
+{
+    struct kiln__entry entry;
+    char name[33];
+    const char *why;
+    if (!kiln__entry_decode(bytes, length, &entry, &why)) {
+        KILN__LOG(KILN__LOG_INFO, "an entry of %s is left out: %s", import->file, why);
+        import->damaged++;
+        return KILN_OK;
+    }
+    if (length > import->limit - import->bytes) {
+        import->left_out++;
+        return KILN_OK;
+    }
+    const struct kiln__span *key = &entry.sections[KILN__ENTRY_KEY];
+    kiln__entry_name(key->bytes, key->length, name);
+    return write_entry(import, name, bytes, length);
 }
 
 /* In pieces, so that a length that lies does not make anyone reserve what it says. */
@@ -174,7 +203,7 @@ static kiln_status read_entry(struct import *import, uint64_t length)
     return status;
 }
 
-static kiln_status read_bundle(struct import *import)
+static kiln_status read_entries(struct import *import)
 {
     unsigned char start[sizeof header], frame[8];
     if (fread(start, sizeof start, 1, import->stream) != 1 || memcmp(start, header, sizeof header))
@@ -192,17 +221,33 @@ static kiln_status read_bundle(struct import *import)
         if (status)
             return status;
     }
-    if (!import->damaged)
-        return KILN_OK;
-    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                      "%llu entries of %s are damaged and were left out",
-                      (unsigned long long)import->damaged, import->file);
+    if (fgetc(import->stream) != EOF)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s goes on behind its end", import->file);
+    return KILN_OK;
 }
 
-kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t *count)
+static kiln_status read_bundle(struct import *import)
+{
+    kiln_status status = read_entries(import);
+    tidy(import);
+    if (!status && import->damaged)
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                            "%llu entries of %s are damaged and were left out",
+                            (unsigned long long)import->damaged, import->file);
+    if (!status && import->left_out)
+        status = kiln__fail(NULL, KILN_TOO_LARGE,
+                            "%llu entries of %s were left out: the kernel cache is limited to %llu "
+                            "bytes",
+                            (unsigned long long)import->left_out, import->file,
+                            (unsigned long long)import->limit);
+    return status;
+}
+
+kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t limit,
+                                 uint64_t *count)
 {
     struct kiln__catalog catalog;
-    struct import import = {.catalog = &catalog, .file = file};
+    struct import import = {.catalog = &catalog, .file = file, .limit = limit};
     *count = 0;
     import.stream = fopen(file, "rbe");
     if (!import.stream)

@@ -4,6 +4,7 @@
 #ifndef KILN_CACHE_CATALOG_H
 #define KILN_CACHE_CATALOG_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include <kiln/cache.h>
@@ -15,7 +16,7 @@
 /* An open cache folder. */
 struct kiln__catalog {
     int folder; /* -1: it does not exist */
-    char path[1024];
+    char path[PATH_MAX];
 };
 
 /* Open the folder (NULL: the default place); make it if `create`. A missing one is no error.
@@ -33,9 +34,11 @@ kiln_status kiln__catalog_list(const char *directory, kiln_cache_visitor visitor
 kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats);
 kiln_status kiln__catalog_prune(const char *directory, uint64_t limit, uint64_t *removed);
 
-/* In bundle.c.
- *   bundle = magic[8] format[4] zero[4], (length[8] entry)*, zero[8]          (little-endian) */
+/* In bundle.c. An import keeps the cache below `limit`: least recently used entries go for it, and
+ * of a larger bundle what comes last is left out. bundle = magic[8] format[4] zero[4], (length[8]
+ * entry)*, zero[8]          (little-endian) */
 kiln_status kiln__catalog_export(const char *directory, const char *file, uint64_t *count);
-kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t *count);
+kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t limit,
+                                 uint64_t *count);
 
 #endif

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_PATH */
+#endif
 #include "cache/place.h"
 
 #include <errno.h>
@@ -22,13 +25,19 @@ static const struct place {
     {"HOME", "/.cache/kiln", true},
 };
 
-/* Without a slash at the end, which would follow a link. */
+/* Whether a path ends in a slash or a dot behind one: both would follow a link. */
+static bool goes_on(const char *path, int length)
+{
+    return length > 1 &&
+           (path[length - 1] == '/' || (path[length - 1] == '.' && path[length - 2] == '/'));
+}
+
 static bool set_path(const char *folder, const char *below, char *path, size_t size)
 {
     int length = snprintf(path, size, "%s%s", folder, below);
     if (length < 0 || (size_t)length >= size)
         return false;
-    while (length > 1 && path[length - 1] == '/')
+    while (goes_on(path, length))
         path[--length] = 0;
     return true;
 }
@@ -45,20 +54,42 @@ bool kiln__place_find(const char *wanted, char *path, size_t size)
     return false;
 }
 
-/* Make the folders that lead to the last component, then that one. What exists stays as it is. */
-static void make_folders(const char *path)
+/* A folder below another, made if it is missing; but not in one of another user (root's is fine,
+ * such as /tmp): what root made in somebody's home, he could not use any more. */
+static int make_below(int above, const char *name, const char **why)
 {
-    char part[PATH_MAX];
-    size_t length = strlen(path);
-    if (length >= sizeof part)
-        return;
-    memcpy(part, path, length + 1);
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(part, 0700);
-        *slash = '/';
+    struct stat facts;
+    int fd = openat(above, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    if (fstat(above, &facts))
+        return -1;
+    if (facts.st_uid != geteuid() && facts.st_uid != 0) {
+        *why = "it is missing, and the folder that it would be in belongs to another user";
+        errno = EACCES;
+        return -1;
     }
-    mkdir(part, 0700);
+    if (mkdirat(above, name, 0700) && errno != EEXIST)
+        return -1;
+    return openat(above, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Make what is missing of a path. False with errno, and perhaps with the reason. */
+static bool make_folders(const char *path, const char **why)
+{
+    char parts[PATH_MAX], *place = NULL;
+    snprintf(parts, sizeof parts, "%s", path);
+    int at = open(*path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (char *part = strtok_r(parts, "/", &place); at >= 0 && part;
+         part = strtok_r(NULL, "/", &place)) {
+        int next = make_below(at, part, why), error = errno;
+        close(at);
+        errno = error;
+        at = next;
+    }
+    if (at >= 0)
+        close(at);
+    return at >= 0;
 }
 
 static const char *folder_fault(int fd)
@@ -77,12 +108,12 @@ int kiln__place_open(const char *path, bool create, const char **why)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);
-    if (fd < 0 && errno == ENOENT && create) {
-        make_folders(path);
+    *why = NULL;
+    if (fd < 0 && errno == ENOENT && create && make_folders(path, why))
         fd = open(path, flags);
-    }
     if (fd < 0) {
-        *why = errno == ENOTDIR || errno == ELOOP ? "it is not a folder" : strerror(errno);
+        if (!*why)
+            *why = errno == ENOTDIR || errno == ELOOP ? "it is not a folder" : strerror(errno);
         return -1;
     }
     *why = folder_fault(fd);

@@ -11,10 +11,10 @@
  */
 bool kiln__place_find(const char *wanted, char *path, size_t size);
 
-/* Open the folder; if `create`, make it and what leads to it where it is missing (mode 0700). It
- * has to be a folder, no link, belong to this user, nobody else may write to it, and it has to be a
- * cache (see cache/tag.h); if `create`, an empty one becomes one.
- * Answers the descriptor, or -1 with errno and the reason in words (static text). */
+/* Open the folder; if `create`, make it and what leads to it where it is missing (mode 0700), but
+ * nothing in another user's folder. It has to be a folder, no link, belong to this user, nobody
+ * else may write to it, and it has to be a cache (see cache/tag.h); if `create`, an empty one
+ * becomes one. Answers the descriptor, or -1 with errno and the reason in words (static text). */
 int kiln__place_open(const char *path, bool create, const char **why);
 
 #endif

@@ -148,9 +148,9 @@ int unlinkat(int folder, const char *path, int flags)
     FAULTY(-1, syscall(SYS_unlinkat, folder, path, flags));
 }
 
-int mkdir(const char *path, mode_t mode)
+int mkdirat(int folder, const char *path, mode_t mode)
 {
-    FAULTY(-1, syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+    FAULTY(-1, syscall(SYS_mkdirat, folder, path, mode));
 }
 
 int flock(int fd, int operation)
