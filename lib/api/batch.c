@@ -52,6 +52,9 @@ static void drop_recording(kiln_batch *batch)
         kiln_buffer_release(batch->buffers.items[i]);
     batch->buffers.count = 0;
     kiln__bindings_free(&batch->bindings);
+    kiln__index_clear(&batch->imports);
+    kiln__index_clear(&batch->exports);
+    kiln__index_clear(&batch->reads);
 }
 
 void kiln_batch_release(kiln_batch *batch)
@@ -151,18 +154,15 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
 /* ---- running ---- */
 
 /* 1 + the one input in the memory of result `index`; 0: none such. */
-static uint32_t find_replaced(const struct kiln__bindings *bindings, size_t index)
+static uint32_t find_replaced(const kiln_batch *batch, size_t index)
 {
-    cl_mem memory = bindings->results.items[index].memory;
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < bindings->inputs.count; i++) {
-        if (bindings->inputs.items[i].memory != memory)
-            continue;
-        if (found)
-            return 0;
-        found = i + 1;
-    }
-    return found;
+    size_t at = 0;
+    uint32_t node, other;
+    uint64_t memory = kiln__memory_hash(batch->bindings.results.items[index].memory);
+    if (!kiln__index_find(&batch->imports, memory, &at, &node) ||
+        kiln__index_find(&batch->imports, memory, &at, &other))
+        return 0;
+    return 1 + (uint32_t)batch->graph.nodes.items[node].binding;
 }
 
 /* Which buffers are updated is part of a batch's structure; planning relies on it. */
@@ -170,7 +170,7 @@ static void name_replaced(kiln_batch *batch)
 {
     for (size_t i = 0; i < batch->graph.requests.count; i++)
         if (batch->graph.requests.items[i].kind == KILN__EXPORT)
-            batch->graph.requests.items[i].replaces = find_replaced(&batch->bindings, i);
+            batch->graph.requests.items[i].replaces = find_replaced(batch, i);
 }
 
 static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)

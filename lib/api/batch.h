@@ -6,6 +6,7 @@
 #include <kiln/batch.h>
 
 #include "api/context.h"
+#include "util/index.h"
 
 struct kiln_batch {
     kiln_context *context;
@@ -13,6 +14,9 @@ struct kiln_batch {
     struct kiln__error error; /* the first one */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
+    struct kiln__index imports; /* nodes, by the memory of their buffers */
+    struct kiln__index exports; /* requests, by the memory of their buffers */
+    struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     size_t operations;
     struct kiln__loan loan; /* plan and kernels; empty until needed and after every recording */
@@ -44,6 +48,9 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
 
 /* kiln_import() on behalf of a call. */
 kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call);
+
+/* What `imports` and `exports` are searched by. */
+uint64_t kiln__memory_hash(cl_mem memory);
 
 /* Whether a result of the batch is left in the buffer. */
 bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);

@@ -43,10 +43,7 @@ bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to)
 
 bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node)
 {
-    for (size_t i = 0; i < walk->n_inputs; i++)
-        if (kiln__tensor_index(walk->inputs[i]) == node)
-            return true;
-    return false;
+    return walk->asked[node];
 }
 
 kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
@@ -141,7 +138,8 @@ static kiln_tensor filled(kiln_batch *batch, const struct kiln__shape *shape, do
 static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor *out)
 {
     for (size_t i = 0; i < walk->n_inputs; i++)
-        walk->wanted[kiln__tensor_index(walk->inputs[i])] = true;
+        walk->wanted[kiln__tensor_index(walk->inputs[i])] =
+            walk->asked[kiln__tensor_index(walk->inputs[i])] = true;
     mark_wanted(walk);
     struct kiln__shape shape = kiln__gradient_shape(walk, loss);
     kiln__gradient_give(walk, kiln__tensor_index(loss), filled(walk->batch, &shape, 1));
@@ -222,12 +220,14 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
                                       .inputs = inputs,
                                       .n_inputs = n,
                                       .count = batch->graph.nodes.count};
+        walk.asked = calloc(walk.count, sizeof *walk.asked);
         walk.wanted = calloc(walk.count, sizeof *walk.wanted);
         walk.gradient = calloc(walk.count, sizeof *walk.gradient);
-        if (walk.wanted && walk.gradient)
+        if (walk.asked && walk.wanted && walk.gradient)
             run_walk(&walk, loss, out);
         else
             kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
+        free(walk.asked);
         free(walk.wanted);
         free(walk.gradient);
     }

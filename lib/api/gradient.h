@@ -12,6 +12,7 @@ struct kiln__gradient {
     const kiln_tensor *inputs;
     size_t n_inputs;
     size_t count;          /* nodes that were recorded before the walk */
+    bool *asked;           /* per node: one of `inputs` */
     bool *wanted;          /* per node: an input, or computed from one in f32 all the way */
     kiln_tensor *gradient; /* per node: what has flowed to it so far; empty: nothing */
 };

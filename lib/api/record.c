@@ -94,15 +94,20 @@ static struct kiln__binding buffer_binding(const kiln_buffer *buffer)
         .memory = buffer->memory, .bytes = buffer->bytes, .item = kiln_type_size(buffer->type)};
 }
 
+uint64_t kiln__memory_hash(cl_mem memory)
+{
+    return (uint64_t)(uintptr_t)memory;
+}
+
 /* The tensor that stands for the buffer already, or none. */
 static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffer)
 {
-    for (uint32_t i = 0; i < batch->graph.nodes.count; i++) {
+    uint32_t i;
+    for (size_t at = 0;
+         kiln__index_find(&batch->imports, kiln__memory_hash(buffer->memory), &at, &i);) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
-        if (node->kind == KILN__IMPORT &&
-            batch->bindings.inputs.items[node->binding].memory == buffer->memory &&
-            node->type == (uint8_t)buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
-            return (kiln_tensor){(uint64_t)batch->serial << 32 | (i + 1)};
+        if (node->type == (uint8_t)buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
+            return kiln__batch_tensor(batch, i);
     }
     return none;
 }
@@ -117,7 +122,13 @@ kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const ch
     struct kiln__node node = {
         .kind = KILN__IMPORT, .type = (uint8_t)buffer->type, .shape = buffer->shape};
     struct kiln__binding binding = buffer_binding(buffer);
-    return record_input(batch, call, &node, &binding);
+    kiln_tensor made = record_input(batch, call, &node, &binding);
+    if (made.id && !kiln__index_add(&batch->imports, kiln__memory_hash(buffer->memory),
+                                    kiln__tensor_index(made))) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return none;
+    }
+    return made;
 }
 
 kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
@@ -163,16 +174,30 @@ kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size
 
 /* ---- results ---- */
 
+/* Later calls find the request by its buffer, or by its node. */
+static bool index_request(kiln_batch *batch, const struct kiln__request *request,
+                          const struct kiln__binding *binding)
+{
+    size_t at = 0;
+    uint32_t first, number = (uint32_t)(batch->graph.requests.count - 1);
+    if (request->kind == KILN__EXPORT)
+        return kiln__index_add(&batch->exports, kiln__memory_hash(binding->memory), number);
+    return kiln__index_find(&batch->reads, request->node, &at, &first) ||
+           kiln__index_add(&batch->reads, request->node, number);
+}
+
 static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tensor,
                            enum kiln__request_kind kind, const struct kiln__binding *binding)
 {
     kiln__plans_return(batch->context->plans, &batch->loan);
     struct kiln__request *place = kiln__vector_push(&batch->graph.requests);
     struct kiln__binding *bound = place ? kiln__vector_push(&batch->bindings.results) : NULL;
-    if (!bound)
+    if (bound) {
+        *place = (struct kiln__request){.node = kiln__tensor_index(tensor), .kind = kind};
+        *bound = *binding;
+    }
+    if (!bound || !index_request(batch, place, binding))
         return kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
-    *place = (struct kiln__request){.node = kiln__tensor_index(tensor), .kind = kind};
-    *bound = *binding;
     batch->bindings.checked = false;
     return KILN_OK;
 }
@@ -203,11 +228,10 @@ kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t 
 /* Buffers without elements have no memory, and nothing to disagree about. */
 bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
 {
-    for (size_t i = 0; buffer->memory && i < batch->graph.requests.count; i++)
-        if (batch->graph.requests.items[i].kind == KILN__EXPORT &&
-            batch->bindings.results.items[i].memory == buffer->memory)
-            return true;
-    return false;
+    size_t at = 0;
+    uint32_t request;
+    return buffer->memory &&
+           kiln__index_find(&batch->exports, kiln__memory_hash(buffer->memory), &at, &request);
 }
 
 kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer)
@@ -256,11 +280,10 @@ kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, void *data)
         return closed(batch);
     if (!data)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
-    for (size_t i = 0; i < batch->graph.requests.count; i++) {
-        const struct kiln__request *asked = &batch->graph.requests.items[i];
-        if (asked->node != kiln__tensor_index(tensor) || asked->kind != KILN__READ)
-            continue;
-        kiln__bindings_move(&batch->bindings, &batch->bindings.results.items[i], data);
+    size_t at = 0;
+    uint32_t asked;
+    if (kiln__index_find(&batch->reads, kiln__tensor_index(tensor), &at, &asked)) {
+        kiln__bindings_move(&batch->bindings, &batch->bindings.results.items[asked], data);
         return KILN_OK;
     }
     return kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: the tensor was not asked for",

@@ -70,28 +70,15 @@ static struct kiln__view compose(const struct kiln__node *outer, const struct ki
     return view;
 }
 
-/* Whether the view `a` of `shape` and the part of the place `b` have no element in common. */
-static bool apart(const struct kiln__node *view, const struct kiln__node *place,
-                  const struct kiln__shape *part)
-{
-    int64_t low[2][KILN_MAX_RANK], high[2][KILN_MAX_RANK];
-    if (kiln__node_count(view) == 0 || kiln__shape_count(part) == 0)
-        return true;
-    kiln__view_range(&view->view, &view->shape, place->shape.rank, low[0], high[0]);
-    kiln__view_range(&place->view, part, place->shape.rank, low[1], high[1]);
-    for (uint32_t d = 0; d < place->shape.rank; d++)
-        if (high[0][d] < low[1][d] || high[1][d] < low[0][d])
-            return true;
-    return false;
-}
-
 /* Where the view shows exactly the part of a place, or nothing of it, what it shows instead. */
 static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *view)
 {
     const struct kiln__node *place = input_of(rewrite, view, 0);
     const struct kiln__node *part = input_of(rewrite, place, 0);
-    if (place->n_inputs > 1 && apart(view, place, &part->shape)) {
-        view->input[0] = place->input[1];
+    struct kiln__box seen = kiln__box_of(&view->view, &view->shape, place->shape.rank),
+                     placed = kiln__box_of(&place->view, &part->shape, place->shape.rank);
+    if (place->n_inputs > 1 && !kiln__boxes_meet(&seen, &placed)) {
+        view->input[0] = kiln__chain_skip(rewrite, place->input[1], &seen);
         return true;
     }
     if (memcmp(&view->view, &place->view, sizeof view->view) ||

@@ -11,6 +11,9 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
     uint32_t *uses = kiln__vector_push(&rewrite->uses);
     if (!uses || !kiln__graph_add(rewrite->to, node, &index))
         return KILN__NO_NODE;
+    bool chained = node->kind == KILN__PLACE && node->n_inputs > 1;
+    if (chained && !kiln__chain_add(rewrite, index))
+        return KILN__NO_NODE;
     return index;
 }
 
@@ -107,6 +110,7 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
     free(rewrite.for_product);
     free(rewrite.table);
     kiln__vector_free(&rewrite.uses);
+    kiln__vector_free(&rewrite.links);
     if (!done) {
         kiln__graph_free(&to);
         return false;

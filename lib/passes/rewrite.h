@@ -8,6 +8,20 @@
 
 #define KILN__NO_NODE UINT32_MAX
 
+/* The positions that some elements have: none, or low to high in each dimension. */
+struct kiln__box {
+    bool empty;
+    int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
+};
+
+/* Of a place with something below: a place further down its chain, or what the chain begins with,
+ * and a box around the parts from here to there. */
+struct kiln__link {
+    uint32_t node, jump;
+    uint32_t depth; /* places from here to the chain's beginning */
+    struct kiln__box box;
+};
+
 struct kiln__rewrite {
     const struct kiln__graph *from;
     struct kiln__graph *to;
@@ -18,9 +32,10 @@ struct kiln__rewrite {
     KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
     uint32_t *table;             /* scratch of the `common` rule: open-addressed node numbers */
     size_t table_size;
-    uint32_t current;       /* node of `from` being copied */
-    unsigned depth;         /* how deep the `sink` rule has gone */
-    struct kiln__text *log; /* what changed, in words; NULL: not wanted */
+    KILN__VECTOR(struct kiln__link) links; /* of `to`, ascending */
+    uint32_t current;                      /* node of `from` being copied */
+    unsigned depth;                        /* how deep the `sink` rule has gone */
+    struct kiln__text *log;                /* what changed, in words; NULL: not wanted */
 };
 
 /* Put `node`, whose inputs are nodes of `to`, into `to` in some form; returns the node that stands
@@ -32,6 +47,19 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
 
 /* Append a node to `to`. */
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
+
+/* chain.c: note a place that has something below; false without memory. */
+bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index);
+
+/* From the place `index` down its chain as far as long stretches show nothing of what is seen: the
+ * node where to look on. */
+uint32_t kiln__chain_skip(const struct kiln__rewrite *rewrite, uint32_t index,
+                          const struct kiln__box *seen);
+
+/* What a view of `shape` shows of an input of `rank` dimensions. */
+struct kiln__box kiln__box_of(const struct kiln__view *view, const struct kiln__shape *shape,
+                              uint32_t rank);
+bool kiln__boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
 
 /* Log what happened to the current node. */
 void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "util/index.h"
+
 static void drop_wrapper(struct kiln__binding *binding)
 {
     if (binding->host && binding->memory)
@@ -45,20 +47,127 @@ static bool misaligned(const struct kiln__binding *binding)
     return binding->host && (uintptr_t)binding->host % binding->item;
 }
 
-void kiln__bindings_check(struct kiln__bindings *bindings)
+/* ---- who shares memory with one that comes before ---- */
+
+/* Host memory of a binding; inputs are numbered first. */
+struct span {
+    uintptr_t from, to;
+    size_t number;
+};
+
+/* The spans by where they begin, and over them a tree that answers how far those among the first so
+ * many reach which were added already (P. M. Fenwick, "A new data structure for cumulative
+ * frequency tables", 1994). */
+struct spans {
+    struct span *by_start;
+    size_t count;
+    uintptr_t *reach; /* from 1 on */
+};
+
+static struct kiln__binding *binding_at(struct kiln__bindings *bindings, size_t number)
 {
-    if (bindings->checked)
-        return;
-    for (size_t i = 0; i < bindings->inputs.count; i++)
-        bindings->inputs.items[i].detached = misaligned(&bindings->inputs.items[i]);
-    for (size_t i = 0; i < bindings->results.count; i++) {
-        struct kiln__binding *result = &bindings->results.items[i];
-        result->overlaps = false;
-        for (size_t k = 0; k < bindings->inputs.count && !result->overlaps; k++)
-            result->overlaps = kiln__bindings_overlap(result, &bindings->inputs.items[k]);
-        for (size_t k = 0; k < i && !result->overlaps; k++)
-            result->overlaps = kiln__bindings_overlap(result, &bindings->results.items[k]);
-        result->detached = result->overlaps || misaligned(result);
+    return number < bindings->inputs.count
+               ? &bindings->inputs.items[number]
+               : &bindings->results.items[number - bindings->inputs.count];
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static bool make_spans(struct kiln__bindings *bindings, struct spans *spans)
+{
+    size_t all = bindings->inputs.count + bindings->results.count;
+    spans->by_start = calloc(all + 1, sizeof *spans->by_start);
+    spans->reach = calloc(all + 1, sizeof *spans->reach);
+    if (!spans->by_start || !spans->reach)
+        return false;
+    for (size_t i = 0; i < all; i++) {
+        const struct kiln__binding *binding = binding_at(bindings, i);
+        uintptr_t from = (uintptr_t)binding->host;
+        if (binding->host)
+            spans->by_start[spans->count++] = (struct span){from, from + binding->bytes, i};
     }
-    bindings->checked = true;
+    qsort(spans->by_start, spans->count, sizeof *spans->by_start, by_start);
+    return true;
+}
+
+/* How many spans come before one that begins at `from` and has this number. */
+static size_t rank_of(const struct spans *spans, uintptr_t from, size_t number)
+{
+    const struct span wanted = {.from = from, .number = number};
+    size_t low = 0, high = spans->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (by_start(&spans->by_start[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_span(struct spans *spans, const struct span *span)
+{
+    size_t i = rank_of(spans, span->from, span->number) + 1;
+    for (; i <= spans->count; i += i & -i)
+        if (spans->reach[i] < span->to)
+            spans->reach[i] = span->to;
+}
+
+/* Whether a span that was added begins before the end of this one, and ends after its beginning. */
+static bool meets_earlier(const struct spans *spans, const struct span *span)
+{
+    size_t i = rank_of(spans, span->to, 0);
+    for (; i; i -= i & -i)
+        if (spans->reach[i] > span->from)
+            return true;
+    return false;
+}
+
+/* Inputs one after another, then results, each compared with all that come before. */
+static bool find_overlaps(struct kiln__bindings *bindings, struct spans *spans,
+                          struct kiln__index *buffers)
+{
+    size_t all = bindings->inputs.count + bindings->results.count;
+    for (size_t i = 0; i < all; i++) {
+        struct kiln__binding *binding = binding_at(bindings, i);
+        uintptr_t from = (uintptr_t)binding->host, memory = (uintptr_t)binding->memory;
+        const struct span span = {from, from + binding->bytes, i};
+        size_t at = 0;
+        uint32_t other;
+        if (binding->host) {
+            binding->overlaps = i >= bindings->inputs.count && meets_earlier(spans, &span);
+            add_span(spans, &span);
+            continue;
+        }
+        bool known = memory && kiln__index_find(buffers, memory, &at, &other);
+        binding->overlaps = i >= bindings->inputs.count && known;
+        if (memory && !known && !kiln__index_add(buffers, memory, (uint32_t)i))
+            return false;
+    }
+    return true;
+}
+
+bool kiln__bindings_check(struct kiln__bindings *bindings)
+{
+    struct spans spans = {0};
+    struct kiln__index buffers = {0};
+    size_t all = bindings->inputs.count + bindings->results.count;
+    if (bindings->checked)
+        return true;
+    bool done = make_spans(bindings, &spans) && find_overlaps(bindings, &spans, &buffers);
+    for (size_t i = 0; i < all && done; i++) {
+        struct kiln__binding *binding = binding_at(bindings, i);
+        binding->detached = binding->overlaps || misaligned(binding);
+    }
+    bindings->checked = done;
+    free(spans.by_start);
+    free(spans.reach);
+    kiln__index_clear(&buffers);
+    return done;
 }

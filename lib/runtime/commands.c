@@ -18,6 +18,7 @@ static kiln_status take_stand_in(struct kiln__commands *commands, struct kiln__b
     struct kiln__stand_in *stand_in = kiln__vector_push(&commands->stand_ins);
     if (!stand_in)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    binding->stand_in = commands->stand_ins.count - 1;
     stand_in->binding = binding;
     stand_in->is_input = is_input;
     kiln_status status =
@@ -206,15 +207,6 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
     return keep(commands, own, launch->kernel, launch->bytes, error);
 }
 
-static cl_mem stand_in_of(const struct kiln__commands *commands,
-                          const struct kiln__binding *binding)
-{
-    for (size_t i = 0; i < commands->stand_ins.count; i++)
-        if (commands->stand_ins.items[i].binding == binding)
-            return commands->stand_ins.items[i].memory;
-    return NULL;
-}
-
 static kiln_status run_step(struct kiln__commands *commands, const struct kiln__plan_step *step,
                             struct kiln__error *error)
 {
@@ -228,7 +220,8 @@ static kiln_status run_step(struct kiln__commands *commands, const struct kiln__
                       error);
     const struct kiln__binding *result = result_of(commands, step);
     if (result->overlaps)
-        return copy(commands, memory, offset, stand_in_of(commands, result), result->bytes, error);
+        return copy(commands, memory, offset, commands->stand_ins.items[result->stand_in].memory,
+                    result->bytes, error);
     if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, memory, offset, result, error);
     return copy(commands, memory, offset, result->memory, result->bytes, error);

@@ -225,8 +225,10 @@ kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bi
     struct kiln__commands commands = {.ready = ready, .bindings = bindings, .run = *run};
     if (runtime->gated)
         kiln__gate_enter();
-    kiln__bindings_check(bindings);
-    status = kiln__commands_begin(&commands, error);
+    if (!kiln__bindings_check(bindings))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    if (!status)
+        status = kiln__commands_begin(&commands, error);
     if (!status)
         status = bind_arguments(ready, error);
     if (!status)
