@@ -221,7 +221,8 @@ static void become_rows(struct joiner *joiner)
 static bool join(struct joiner *joiner, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuser_node(joiner->fuser, index);
-    bool full = node->kind != KILN__REDUCE && kiln__shape_equal(&node->shape, &joiner->s);
+    bool full = !joiner->epilogue && node->kind != KILN__REDUCE &&
+                kiln__shape_equal(&node->shape, &joiner->s);
     if (!joiner->epilogue)
         become_rows(joiner);
     struct kiln__builder builder = kiln__join_group(

@@ -79,10 +79,13 @@ uint32_t check_random(uint32_t below)
     return (uint32_t)number;
 }
 
+/* Without a device there are denormals. */
 static bool flushes_denormals(void)
 {
-    cl_device_fp_config config = 0;
-    clGetDeviceInfo(check_context()->runtime.device.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config,
+    cl_device_fp_config config = CL_FP_DENORM;
+    if (!check.context)
+        return false;
+    clGetDeviceInfo(check.context->runtime.device.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config,
                     &config, NULL);
     return !(config & CL_FP_DENORM);
 }

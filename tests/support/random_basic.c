@@ -14,6 +14,20 @@ static bool fit_together(const struct operand *x, const struct operand *y)
            kiln__shape_count(&both) <= MOST_ELEMENTS;
 }
 
+/* Each of three fits x, but perhaps not the others. */
+static bool all_fit(struct pool *pool, const kiln_tensor *operands, size_t count)
+{
+    struct kiln__shape all = {0}, shape;
+    for (size_t k = 0; k < count; k++) {
+        struct operand x = describe(pool, operands[k]);
+        struct kiln__shape before = all;
+        if (!kiln__shape_make(x.rank, x.dims, &shape) ||
+            !kiln__shape_broadcast(&before, &shape, &all))
+            return false;
+    }
+    return kiln__shape_count(&all) <= MOST_ELEMENTS;
+}
+
 static kiln_tensor partner(struct pool *pool, const struct operand *x)
 {
     for (int tries = 0; tries < 6; tries++) {
@@ -55,6 +69,8 @@ static kiln_tensor elementwise(struct pool *pool)
         operands[0] = mask_for(pool, &x);
     for (unsigned k = 1; k < row->tensors; k++)
         operands[k] = k == 2 ? x.tensor : partner(pool, &x);
+    if (!all_fit(pool, operands, row->tensors))
+        return none;
     if (row->tensors == 2 && chance(2)) {
         kiln_tensor first = operands[0];
         operands[0] = operands[1];

@@ -1,0 +1,734 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "interpret.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/context.h"
+#include "api/stages.h"
+#include "graph/bounds.h"
+
+/* Where a node is: `step` cells per element, as many as it has bytes where memory is shared. */
+struct memory {
+    double *cells;
+    size_t step, count;
+};
+
+struct machine {
+    const struct kiln__fusion *fusion;
+    struct memory *memory; /* per node */
+    bool backwards;        /* elements are visited from the last one on */
+    bool deferred;         /* stores wait: further launches of the group read before */
+    KILN__VECTOR(struct write {
+        struct memory *memory;
+        size_t number;
+        double value;
+    })
+    writes;
+    char wrong[200]; /* the first thing that must not be; empty: nothing */
+};
+
+static const struct kiln__node *node_at(const struct machine *machine, uint32_t index)
+{
+    return &machine->fusion->graph.nodes.items[index];
+}
+
+static void __attribute__((format(printf, 2, 3)))
+complain(struct machine *machine, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (!machine->wrong[0])
+        vsnprintf(machine->wrong, sizeof machine->wrong, format, arguments);
+    va_end(arguments);
+}
+
+static double *room(size_t count)
+{
+    double *values = malloc((count + 1) * sizeof *values);
+    cr_assert(values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = NAN;
+    return values;
+}
+
+/* ---- memory ---- */
+
+static bool is_there(struct machine *machine, uint32_t node, int64_t number, const char *what)
+{
+    if (node >= machine->fusion->graph.nodes.count) {
+        complain(machine, "%s %%%u, which is no node", what, node);
+        return false;
+    }
+    const struct memory *memory = &machine->memory[node];
+    if (memory->cells && number >= 0 && (size_t)number < memory->count)
+        return true;
+    complain(machine, "%s element %lld of %%%u, which has %zu in memory", what, (long long)number,
+             node, memory->cells ? memory->count : 0);
+    return false;
+}
+
+static double fetch(struct machine *machine, uint32_t node, int64_t number)
+{
+    if (!is_there(machine, node, number, "load of"))
+        return NAN;
+    const struct memory *memory = &machine->memory[node];
+    return memory->cells[(size_t)number * memory->step];
+}
+
+/* What lay in an element's other bytes is gone. */
+static void commit(const struct write *write)
+{
+    double *cells = write->memory->cells + write->number * write->memory->step;
+    cells[0] = write->value;
+    for (size_t i = 1; i < write->memory->step; i++)
+        cells[i] = NAN;
+}
+
+static void put(struct machine *machine, uint32_t node, int64_t number, double value)
+{
+    if (!is_there(machine, node, number, "store to"))
+        return;
+    struct write write = {&machine->memory[node], (size_t)number, value};
+    if (!machine->deferred) {
+        commit(&write);
+        return;
+    }
+    struct write *place = kiln__vector_push(&machine->writes);
+    cr_assert(place);
+    *place = write;
+}
+
+static void commit_all(struct machine *machine)
+{
+    for (size_t i = 0; i < machine->writes.count; i++)
+        commit(&machine->writes.items[i]);
+    machine->writes.count = 0;
+}
+
+/* ---- steps ---- */
+
+static double wrap(kiln_type type, double value)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    if (row->floating || (value >= row->lowest && value <= row->highest))
+        return value;
+    double count = row->highest - row->lowest + 1;
+    return value - floor((value - row->lowest) / count) * count;
+}
+
+static int64_t position(const int64_t *stride, int64_t offset, const size_t *index, uint32_t rank)
+{
+    for (uint32_t d = 0; d < rank; d++)
+        offset += stride[d] * (int64_t)index[d];
+    return offset;
+}
+
+static double gather(struct machine *machine, const struct kiln__access *access, int64_t at,
+                     double where, kiln_type type)
+{
+    if (!(where >= 0 && where < (double)access->extent))
+        return kiln__type_row(type)->floating ? NAN : 0;
+    return fetch(machine, access->node, at + (int64_t)where * access->jump);
+}
+
+/* What access `number` of the group says of `index`, if it has one. */
+static const struct kiln__access *find_access(struct machine *machine,
+                                              const struct kiln__group *group, size_t number)
+{
+    if (number < group->accesses.count)
+        return &group->accesses.items[number];
+    complain(machine, "access %zu of a group that has %zu", number, group->accesses.count);
+    return NULL;
+}
+
+/* Step `i` at one element; `values` holds those of each step, `apart` from one step to the next. */
+static double evaluate(struct machine *machine, const struct kiln__group *group, size_t i,
+                       const size_t *index, const double *values, size_t apart)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    const kiln_type type = (kiln_type)step->type;
+    const struct kiln__access *access = NULL;
+    double operand[3] = {0};
+    int64_t at = 0;
+    for (unsigned k = 0; k < step->n_args; k++)
+        operand[k] = step->args[k] < i ? values[step->args[k] * apart] : NAN;
+    if (step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
+        step->kind == KILN__STEP_GATHER) {
+        access = find_access(machine, group, step->index);
+        if (!access)
+            return NAN;
+        at = position(access->stride, access->offset, index, group->shape.rank);
+    }
+    switch ((enum kiln__step_kind)step->kind) {
+    case KILN__STEP_LOAD: return fetch(machine, access->node, at);
+    case KILN__STEP_SCALAR: return group->scalars.items[step->index];
+    case KILN__STEP_APPLY: {
+        kiln_type last = (kiln_type)group->steps.items[step->args[step->n_args - 1]].type;
+        return wrap(type, kiln__elementwise_rows[step->op].host(operand[0], operand[1], operand[2],
+                                                                !kiln__type_row(last)->floating));
+    }
+    case KILN__STEP_CONVERT:
+        return kiln__type_row(type)->floating ? operand[0] : kiln__type_round(type, operand[0]);
+    case KILN__STEP_NUMBER: return (double)at;
+    case KILN__STEP_GATHER: return gather(machine, access, at, operand[0], type);
+    case KILN__STEP_REDUCED:
+    case KILN__STEP_PRODUCT: complain(machine, "step v%zu where it cannot be", i);
+    }
+    return NAN;
+}
+
+static void evaluate_all(struct machine *machine, const struct kiln__group *group, size_t from,
+                         const size_t *index, double *values)
+{
+    for (size_t i = from; i < group->steps.count; i++)
+        values[i] = evaluate(machine, group, i, index, values, 1);
+}
+
+/* `count` values as a REDUCED step makes one of them. */
+static double reduce(const struct kiln__group *group, const struct kiln__step *step,
+                     const double *values, size_t count)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
+    kiln_type from = (kiln_type)group->steps.items[step->args[0]].type;
+    double best = kiln__identity_value((enum kiln__identity)row->identity, from);
+    double place = 0;
+    for (size_t i = 0; i < count; i++) {
+        double combined = row->host_combine(best, values[i]);
+        if (row->indexed && combined != 0)
+            place = (double)i;
+        if (!row->indexed || combined != 0)
+            best = row->indexed ? values[i] : combined;
+    }
+    return row->indexed ? place
+                        : wrap((kiln_type)step->type, row->host_finish(best, (double)count));
+}
+
+/* ---- groups ---- */
+
+static size_t count_dims(const struct kiln__shape *shape, uint32_t from, uint32_t to)
+{
+    size_t count = 1;
+    for (uint32_t d = from; d < to; d++)
+        count *= shape->dims[d];
+    return count;
+}
+
+static void store_all(struct machine *machine, const struct kiln__group *group, const size_t *index,
+                      size_t number, const double *values)
+{
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        int64_t at = store->placed
+                         ? position(store->stride, store->offset, index, group->shape.rank)
+                         : (int64_t)number;
+        put(machine, store->node, at, values[store->step]);
+    }
+}
+
+static size_t turned(const struct machine *machine, size_t i, size_t count)
+{
+    return machine->backwards ? count - 1 - i : i;
+}
+
+static void run_map(struct machine *machine, const struct kiln__group *group)
+{
+    size_t count = kiln__shape_count(&group->shape), index[KILN_MAX_RANK];
+    double *values = room(group->steps.count);
+    for (size_t i = 0; i < count && !machine->wrong[0]; i++) {
+        size_t number = turned(machine, i, count);
+        kiln__shape_indices(&group->shape, number, index);
+        evaluate_all(machine, group, 0, index, values);
+        store_all(machine, group, index, number, values);
+    }
+    free(values);
+}
+
+static void run_reduce(struct machine *machine, const struct kiln__group *group)
+{
+    size_t kept = count_dims(&group->shape, 0, group->kept), index[KILN_MAX_RANK] = {0};
+    size_t reduced = count_dims(&group->shape, group->kept, group->shape.rank);
+    const struct kiln__step *step = &group->steps.items[group->reduced_step];
+    double *values = room(group->steps.count), *reducing = room(reduced);
+    for (size_t i = 0; i < kept && !machine->wrong[0]; i++) {
+        size_t number = turned(machine, i, kept);
+        for (size_t r = 0; r < reduced; r++) {
+            kiln__shape_indices(&group->shape, number * reduced + r, index);
+            for (size_t s = 0; s < group->reduced_step; s++)
+                values[s] = evaluate(machine, group, s, index, values, 1);
+            reducing[r] = values[step->args[0]];
+        }
+        struct kiln__shape shape = {.rank = group->kept};
+        memcpy(shape.dims, group->shape.dims, sizeof shape.dims);
+        memset(index, 0, sizeof index);
+        kiln__shape_indices(&shape, number, index);
+        values[group->reduced_step] = reduce(group, step, reducing, reduced);
+        evaluate_all(machine, group, group->reduced_step + 1u, index, values);
+        store_all(machine, group, index, number, values);
+    }
+    free(values);
+    free(reducing);
+}
+
+/* All elements of a row of one step after the other: phases only say when they are computed. */
+static void compute_row(struct machine *machine, const struct kiln__group *group, size_t row,
+                        size_t length, double *values)
+{
+    size_t index[KILN_MAX_RANK];
+    for (size_t s = 0; s < group->steps.count; s++) {
+        const struct kiln__step *step = &group->steps.items[s];
+        for (size_t e = 0; e < length; e++) {
+            double *value = &values[s * length + e];
+            if (step->kind == KILN__STEP_REDUCED) {
+                *value =
+                    e ? value[-1] : reduce(group, step, values + step->args[0] * length, length);
+                continue;
+            }
+            kiln__shape_indices(&group->shape, row * length + e, index);
+            *value = evaluate(machine, group, s, index, values + e, length);
+        }
+    }
+}
+
+static void run_rows(struct machine *machine, const struct kiln__group *group)
+{
+    size_t rows = count_dims(&group->shape, 0, group->kept);
+    size_t length = count_dims(&group->shape, group->kept, group->shape.rank);
+    double *values = room(group->steps.count * length);
+    for (size_t i = 0; i < rows && length && !machine->wrong[0]; i++) {
+        size_t row = turned(machine, i, rows);
+        compute_row(machine, group, row, length, values);
+        for (size_t k = 0; k < group->stores.count; k++) {
+            const struct kiln__store *store = &group->stores.items[k];
+            for (size_t e = 0; e < (store->full ? length : 1); e++)
+                put(machine, store->node, (int64_t)(store->full ? row * length + e : row),
+                    values[store->step * length + e]);
+        }
+    }
+    free(values);
+}
+
+/* Element `index` of the product of the group's first two accesses. */
+static double multiply(struct machine *machine, const struct kiln__access *a,
+                       const struct kiln__access *b, const size_t *index, uint32_t rank)
+{
+    size_t at_a[KILN_MAX_RANK], at_b[KILN_MAX_RANK];
+    double sum = 0;
+    memcpy(at_a, index, sizeof at_a);
+    memcpy(at_b, index, sizeof at_b);
+    for (size_t q = 0; q < a->inner; q++) {
+        at_a[rank - 1] = at_b[rank - 2] = q;
+        sum += fetch(machine, a->node, position(a->stride, a->offset, at_a, rank)) *
+               fetch(machine, b->node, position(b->stride, b->offset, at_b, rank));
+    }
+    return sum;
+}
+
+static void run_matmul(struct machine *machine, const struct kiln__group *group)
+{
+    size_t count = kiln__shape_count(&group->shape), index[KILN_MAX_RANK];
+    const struct kiln__access *a = find_access(machine, group, 0);
+    const struct kiln__access *b = find_access(machine, group, 1);
+    const struct kiln__step *product = &group->steps.items[KILN__PRODUCT_STEP];
+    if (group->steps.count <= KILN__PRODUCT_STEP || product->kind != KILN__STEP_PRODUCT) {
+        complain(machine, "a matmul group whose step v%u is no product", KILN__PRODUCT_STEP);
+        return;
+    }
+    double *values = room(group->steps.count);
+    for (size_t i = 0; i < count && !machine->wrong[0]; i++) {
+        size_t number = turned(machine, i, count);
+        kiln__shape_indices(&group->shape, number, index);
+        values[KILN__PRODUCT_STEP] = multiply(machine, a, b, index, group->shape.rank);
+        evaluate_all(machine, group, KILN__PRODUCT_STEP + 1, index, values);
+        store_all(machine, group, index, number, values);
+    }
+    free(values);
+}
+
+/* Input `k` of a node with a kernel of its own: through its access; what is below a scatter: what
+ * the node's memory has by then. */
+static double *read_input(struct machine *machine, const struct kiln__group *group, unsigned k,
+                          const struct kiln__shape *shape)
+{
+    size_t count = kiln__shape_count(shape), index[KILN_MAX_RANK];
+    double *values = room(count);
+    bool base = group->kind == KILN__GROUP_SCATTER && k == KILN__SCATTER_BASE;
+    const struct kiln__access *access = base ? NULL : find_access(machine, group, k);
+    for (size_t i = 0; i < count && !machine->wrong[0]; i++) {
+        kiln__shape_indices(shape, i, index);
+        values[i] = base ? fetch(machine, group->stores.items[0].node, (int64_t)i)
+                         : fetch(machine, access->node,
+                                 position(access->stride, access->offset, index, shape->rank));
+    }
+    return values;
+}
+
+/* The one node of the group, as the reference computes it from inputs that the group finds. */
+static void run_whole(struct machine *machine, const struct kiln__group *group)
+{
+    struct kiln__node node = *node_at(machine, group->stores.items[0].node);
+    struct kiln__graph graph = {0};
+    double *values[KILN__MOST_INPUTS + 1] = {0}, *result = room(kiln__node_count(&node));
+    uint32_t own;
+    for (unsigned k = 0; k < node.n_inputs; k++) {
+        struct kiln__node input = {.kind = KILN__UPLOAD};
+        input.type = node_at(machine, node.input[k])->type;
+        input.shape = node_at(machine, node.input[k])->shape;
+        cr_assert(kiln__graph_add(&graph, &input, &node.input[k]));
+        values[k] = read_input(machine, group, k, &input.shape);
+    }
+    cr_assert(kiln__graph_add(&graph, &node, &own));
+    struct kiln__reference given = {values, own};
+    cr_assert(kiln__reference_node(&graph, own, NULL, &given, result));
+    for (size_t i = 0; i < kiln__node_count(&node); i++)
+        put(machine, group->stores.items[0].node, (int64_t)i, result[i]);
+    for (unsigned k = 0; k < node.n_inputs; k++)
+        free(values[k]);
+    free(result);
+    kiln__graph_free(&graph);
+}
+
+static void run_group(struct machine *machine, size_t number)
+{
+    static void (*const run[])(struct machine *, const struct kiln__group *) = {
+        [KILN__GROUP_MAP] = run_map,         [KILN__GROUP_REDUCE] = run_reduce,
+        [KILN__GROUP_ROWS] = run_rows,       [KILN__GROUP_MATMUL] = run_matmul,
+        [KILN__GROUP_ATTENTION] = run_whole, [KILN__GROUP_SCAN] = run_whole,
+        [KILN__GROUP_SCATTER] = run_whole,
+    };
+    const struct kiln__group *group = &machine->fusion->groups.items[number];
+    if (group->stores.count)
+        run[group->kind](machine, group);
+}
+
+/* ---- a fusion ---- */
+
+static double *load_input(const struct kiln__node *node, const void *data)
+{
+    size_t count = kiln__node_count(node), bytes = kiln_type_size((kiln_type)node->type);
+    double *values = room(count);
+    for (size_t i = 0; i < count; i++)
+        values[i] = kiln__type_load((kiln_type)node->type, (const char *)data + i * bytes);
+    return values;
+}
+
+/* What was made along the way. */
+struct heap {
+    KILN__VECTOR(double *) blocks;
+};
+
+static double *keep(struct heap *heap, double *values)
+{
+    double **place = kiln__vector_push(&heap->blocks);
+    cr_assert(place);
+    return *place = values;
+}
+
+static void free_heap(struct heap *heap)
+{
+    for (size_t i = 0; i < heap->blocks.count; i++)
+        free(heap->blocks.items[i]);
+    kiln__vector_free(&heap->blocks);
+}
+
+/* Of each request a place for its elements. */
+static double **make_results(const struct kiln__graph *graph, struct heap *heap)
+{
+    double **results = calloc(graph->requests.count + 1, sizeof *results);
+    cr_assert(results);
+    for (size_t i = 0; i < graph->requests.count; i++)
+        results[i] =
+            keep(heap, room(kiln__node_count(&graph->nodes.items[graph->requests.items[i].node])));
+    return results;
+}
+
+/* Groups in their order, a memory for each value but those that a later one takes over. */
+static double **run_fusion(struct machine *machine, const void *const *inputs, struct heap *heap)
+{
+    const struct kiln__fusion *fusion = machine->fusion;
+    const struct kiln__graph *graph = &fusion->graph;
+    for (size_t i = graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        size_t count = kiln__node_count(node);
+        if (fusion->heir[i] != KILN__NO_HEIR)
+            machine->memory[i] = machine->memory[fusion->heir[i]];
+        else if (kiln__node_is_input(node))
+            machine->memory[i] =
+                (struct memory){keep(heap, load_input(node, inputs[node->binding])), 1, count};
+        else if (fusion->stored[i])
+            machine->memory[i] = (struct memory){keep(heap, room(count)), 1, count};
+    }
+    for (size_t g = 0; g < fusion->groups.count; g++)
+        run_group(machine, g);
+    double **results = make_results(graph, heap);
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        uint32_t node = graph->requests.items[i].node;
+        for (size_t e = 0; e < kiln__node_count(&graph->nodes.items[node]); e++)
+            results[i][e] = fetch(machine, node, (int64_t)e);
+    }
+    return results;
+}
+
+/* ---- a plan ---- */
+
+/* Working memory of a launch holds nothing of anyone else's. */
+static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                          double *arena)
+{
+    for (size_t k = 0; k < launch->arguments.count; k++) {
+        const struct kiln__argument *argument = &launch->arguments.items[k];
+        if (argument->kind != KILN__ARGUMENT_MEMORY)
+            continue;
+        const struct kiln__slot *slot = &plan->slots.items[argument->slot];
+        for (size_t i = 0; slot->node == KILN__SCRATCH && i < slot->bytes; i++)
+            arena[slot->offset + i] = NAN;
+    }
+}
+
+/* A group is computed with its first launch, and stores with its last. */
+static void run_launch(struct machine *machine, const struct kiln__plan *plan, size_t step,
+                       double *arena)
+{
+    const struct kiln__plan_step *steps = plan->steps.items;
+    const struct kiln__launch *launches = plan->launches.items;
+    const struct kiln__launch *launch = &launches[steps[step].launch];
+    bool first = step == 0 || steps[step - 1].kind != KILN__STEP_LAUNCH ||
+                 launches[steps[step - 1].launch].group != launch->group;
+    bool last = step + 1 == plan->steps.count || steps[step + 1].kind != KILN__STEP_LAUNCH ||
+                launches[steps[step + 1].launch].group != launch->group;
+    spoil_scratch(plan, launch, arena);
+    machine->deferred = !last;
+    if (first)
+        run_group(machine, launch->group);
+    if (last)
+        commit_all(machine);
+    machine->deferred = false;
+}
+
+static void run_step(struct machine *machine, const struct kiln__plan *plan, size_t number,
+                     double *arena, double **inputs, double **results)
+{
+    const struct kiln__plan_step *step = &plan->steps.items[number];
+    if (step->kind == KILN__STEP_LAUNCH) {
+        run_launch(machine, plan, number, arena);
+        return;
+    }
+    uint32_t node = plan->slots.items[step->slot].node;
+    size_t count = kiln__node_count(node_at(machine, node));
+    for (size_t i = 0; i < count; i++)
+        if (step->kind == KILN__STEP_UPLOAD)
+            put(machine, node, (int64_t)i, inputs[step->binding][i]);
+        else
+            results[step->binding][i] = fetch(machine, node, (int64_t)i);
+}
+
+static struct memory memory_of(const struct machine *machine, const struct kiln__slot *slot,
+                               uint32_t node, double *arena, double **inputs, double **results)
+{
+    const struct kiln__node *value = node_at(machine, node);
+    struct memory memory = {.step = 1, .count = kiln__node_count(value)};
+    if (slot->place == KILN__PLACE_ARENA) {
+        memory.cells = arena + slot->offset;
+        memory.step = kiln_type_size((kiln_type)value->type);
+    } else {
+        memory.cells =
+            slot->place == KILN__PLACE_INPUT ? inputs[slot->binding] : results[slot->binding];
+    }
+    return memory;
+}
+
+/* By their binding; NULL for those that the passes dropped. */
+static double **load_inputs(const struct kiln__graph *graph, const void *const *given,
+                            struct heap *heap)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (kiln__node_is_input(&graph->nodes.items[i]) && graph->nodes.items[i].binding >= count)
+            count = graph->nodes.items[i].binding + 1;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (graph->requests.items[i].replaces > count)
+            count = graph->requests.items[i].replaces;
+    double **inputs = calloc(count + 1, sizeof *inputs);
+    cr_assert(inputs);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        if (kiln__node_is_input(node))
+            inputs[node->binding] = keep(heap, load_input(node, given[node->binding]));
+    }
+    return inputs;
+}
+
+/* A result that is computed in the buffer of an import is its memory. */
+static double **run_plan(struct machine *machine, const struct kiln__plan *plan,
+                         const void *const *given, struct heap *heap)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    double *arena = keep(heap, room(plan->arena_bytes)), **results = make_results(graph, heap);
+    double **inputs = load_inputs(graph, given, heap);
+    for (size_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        const struct kiln__request *request = &graph->requests.items[slot->binding];
+        if (slot->place == KILN__PLACE_RESULT && slot->in_place && inputs[request->replaces - 1])
+            results[slot->binding] = inputs[request->replaces - 1];
+    }
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        if (plan->slot_of[i] != KILN__NO_SLOT)
+            machine->memory[i] =
+                memory_of(machine, &plan->slots.items[plan->slot_of[i]], i, arena, inputs, results);
+    for (size_t i = 0; i < plan->steps.count; i++)
+        run_step(machine, plan, i, arena, inputs, results);
+    free(inputs);
+    return results;
+}
+
+/* ---- comparing ---- */
+
+struct expectation {
+    const struct kiln__graph *graph; /* as recorded */
+    struct kiln__reference reference;
+    struct kiln__bounds bounds;
+};
+
+static struct interpret_counts counts;
+
+/* Folded constants are rounded to f32, as on a device: beyond that nothing differs. */
+static bool is_close(double wanted, double error, double found)
+{
+    return fabs(found - wanted) <= 1e-9 * fabs(wanted) || kiln__bounds_allow(wanted, error, found);
+}
+
+static void compare(struct machine *machine, const struct expectation *expected, double **results)
+{
+    const struct kiln__graph *graph = expected->graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        uint32_t node = graph->requests.items[i].node;
+        for (size_t e = 0; e < kiln__node_count(&graph->nodes.items[node]); e++) {
+            double wanted = expected->reference.values[node][e], found = results[i][e];
+            if (!is_close(wanted, expected->bounds.errors[node][e], found))
+                complain(machine, "result %zu, %%%u %s, element %zu: %.9g is not %.9g", i, node,
+                         kiln__node_name(&graph->nodes.items[node]), e, found, wanted);
+        }
+    }
+}
+
+static void show(const struct machine *machine, const struct kiln__graph *graph, const char *stage)
+{
+    struct kiln__text text = {0};
+    kiln__graph_dump(graph, &text);
+    for (size_t g = 0; g < machine->fusion->groups.count; g++) {
+        kiln__text_add(&text, "group %zu: ", g);
+        kiln__group_dump(&machine->fusion->groups.items[g], &text);
+    }
+    cr_log_warn("%s: %s\n%s", stage, machine->wrong, text.length < 12000 ? text.data : "");
+    kiln__text_free(&text);
+}
+
+static bool run_both_ways(const struct expectation *expected, const struct kiln__fusion *fusion,
+                          const struct kiln__plan *plan, const void *const *inputs,
+                          const char *stage)
+{
+    bool right = true;
+    for (int backwards = 0; backwards < 2 && right; backwards++) {
+        struct heap heap = {0};
+        struct machine machine = {.fusion = fusion, .backwards = backwards};
+        machine.memory = calloc(fusion->graph.nodes.count + 1, sizeof *machine.memory);
+        cr_assert(machine.memory);
+        double **results =
+            plan ? run_plan(&machine, plan, inputs, &heap) : run_fusion(&machine, inputs, &heap);
+        compare(&machine, expected, results);
+        right = !machine.wrong[0];
+        if (!right)
+            show(&machine, expected->graph, stage);
+        counts.runs++;
+        free(results);
+        free_heap(&heap);
+        free(machine.memory);
+        kiln__vector_free(&machine.writes);
+    }
+    return right;
+}
+
+static bool check_plan(const struct expectation *expected, const void *const *inputs,
+                       const struct kiln__device *device, bool shared)
+{
+    struct kiln__plan_options options = {.device = device, .shared = shared};
+    struct kiln__plan plan;
+    cr_assert_eq(kiln__stages_plan(expected->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
+    bool right = shared || run_both_ways(expected, &plan.fusion, NULL, inputs, "the groups");
+    right = right && run_both_ways(expected, &plan.fusion, &plan, inputs,
+                                   shared ? "the plan with shared memory" : "the plan");
+    kiln__plan_free(&plan);
+    return right;
+}
+
+bool interpret_graph(const struct kiln__graph *graph, const void *const *inputs,
+                     const struct kiln__device *device)
+{
+    struct expectation expected = {.graph = graph};
+    cr_assert(kiln__reference_run(graph, inputs, &expected.reference));
+    cr_assert(kiln__bounds_make(graph, &expected.reference, 0, &expected.bounds));
+    bool right =
+        check_plan(&expected, inputs, device, false) && check_plan(&expected, inputs, device, true);
+    counts.graphs++;
+    kiln__bounds_free(&expected.bounds);
+    kiln__reference_free(&expected.reference);
+    return right;
+}
+
+static bool interpret_uploads(const kiln_batch *batch, const struct kiln__graph *graph)
+{
+    size_t count = batch->bindings.inputs.count;
+    const void **inputs = calloc(count + 1, sizeof *inputs);
+    cr_assert(inputs);
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    for (size_t i = 0; i < count; i++)
+        inputs[i] = batch->bindings.inputs.items[i].host;
+    bool right = interpret_graph(graph, inputs, &batch->context->runtime.device);
+    free(inputs);
+    return right;
+}
+
+bool interpret_batch(const kiln_batch *batch)
+{
+    return interpret_uploads(batch, &batch->graph);
+}
+
+/* Have `request` replace an input that is like it. */
+static bool replace_input(struct kiln__graph *graph, struct kiln__request *request)
+{
+    const struct kiln__node *made = &graph->nodes.items[request->node];
+    for (size_t i = 0; i < graph->nodes.count && !kiln__node_is_input(made); i++) {
+        struct kiln__node *node = &graph->nodes.items[i];
+        if (node->kind != KILN__UPLOAD || node->type != made->type ||
+            !kiln__shape_equal(&node->shape, &made->shape))
+            continue;
+        node->kind = KILN__IMPORT;
+        request->kind = KILN__EXPORT;
+        request->replaces = 1 + (uint32_t)node->binding;
+        return true;
+    }
+    return false;
+}
+
+bool interpret_taken_over(const kiln_batch *batch)
+{
+    struct kiln__graph graph;
+    bool right = true, replaced = false;
+    cr_assert(kiln__graph_copy(&batch->graph, &graph));
+    for (size_t i = 0; i < graph.requests.count && !replaced; i++)
+        replaced = replace_input(&graph, &graph.requests.items[i]);
+    if (replaced)
+        right = interpret_uploads(batch, &graph);
+    kiln__graph_free(&graph);
+    return right;
+}
+
+struct interpret_counts interpret_counts(void)
+{
+    return counts;
+}
