@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/stages.h"
 
+#include "codegen/codegen.h"
 #include "passes/passes.h"
 
 static kiln_status no_memory(struct kiln__error *error)
@@ -14,6 +15,18 @@ static kiln_status verify_fusion(const struct kiln__fusion *fusion, struct kiln_
     if (kiln__verifies && kiln__fusion_verify(fusion, wrong))
         return kiln__fail(error, KILN_WRONG_STATE, "kiln: fusion left broken groups: %s", wrong);
     return KILN_OK;
+}
+
+static kiln_status verify_plan(const struct kiln__plan *plan, struct kiln__error *error)
+{
+    char wrong[KILN__WRONG];
+    kiln_status status = kiln__verifies ? kiln__plan_verify(plan, wrong) : KILN_OK;
+    if (kiln__verifies && !status)
+        status = kiln__launches_verify(plan, wrong);
+    return status == KILN_WRONG_STATE
+               ? kiln__fail(error, status, "kiln: planning left a broken plan: %s", wrong)
+           : status ? no_memory(error)
+                    : KILN_OK;
 }
 
 kiln_status kiln__stages_rewrite(const struct kiln__graph *recorded, struct kiln__text *log,
@@ -47,5 +60,12 @@ kiln_status kiln__stages_plan(const struct kiln__graph *recorded,
 {
     struct kiln__fusion fusion;
     kiln_status status = kiln__stages_fuse(recorded, log, &fusion, error);
-    return status ? status : kiln__plan_make(&fusion, options, plan, error);
+    if (!status)
+        status = kiln__plan_make(&fusion, options, plan, error);
+    if (status)
+        return status;
+    status = verify_plan(plan, error);
+    if (status)
+        kiln__plan_free(plan);
+    return status;
 }

@@ -18,4 +18,8 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text);
 
+/* Check the arguments of every launch against the parameters that its text declares
+ * (verify_launches.c). Errors: WRONG_STATE, with what is wrong in `text`; OUT_OF_HOST_MEMORY. */
+kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
+
 #endif

@@ -230,7 +230,7 @@ static void emit_final(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "        for (%s s = 0; s < segments; s++) {\n", emit->index);
     kiln__emit_merge(emit, "            ", KILN__TOTAL_VALUE, KILN__TOTAL_POSITION,
                      "partial[partial_offset + s * n + p]",
-                     "partial_position[position_offset + s * n + p]");
+                     "partial_position[partial_position_offset + s * n + p]");
     kiln__text_add(emit->text, "        }\n");
     kiln__emit_finish(emit, "        ", 1, KILN__TOTAL_VALUE, KILN__TOTAL_POSITION, "p", "0");
     kiln__text_add(emit->text, "    }\n");

@@ -49,7 +49,7 @@ static void emit_partials(const struct kiln__emit *emit)
                    emit->index);
     kiln__emit_merge(emit, "            ", KILN__TOTAL_VALUE, KILN__TOTAL_POSITION,
                      "partial[partial_offset + r * n + p]",
-                     "partial_position[position_offset + r * n + p]");
+                     "partial_position[partial_position_offset + r * n + p]");
     kiln__text_add(emit->text, "        }\n");
 }
 

@@ -22,9 +22,10 @@ static void emit_partial_parameters(const struct kiln__emit *emit)
     kiln__text_add(emit->text, ",\n    global %s%s *restrict partial, const %s partial_offset",
                    constant, type, emit->index);
     if (kiln__emit_row(emit)->indexed)
-        kiln__text_add(emit->text,
-                       ",\n    global %sint *restrict partial_position, const %s position_offset",
-                       constant, emit->index);
+        kiln__text_add(
+            emit->text,
+            ",\n    global %sint *restrict partial_position, const %s partial_position_offset",
+            constant, emit->index);
 }
 
 void kiln__emit_reduce_signature(const struct kiln__emit *emit, const char *parameter)
@@ -160,7 +161,8 @@ static void emit_partial_store(const struct kiln__emit *emit, const char *indent
     kiln__emit_store(emit, indent, kiln__emit_accumulator(emit), width, text, a);
     if (!kiln__emit_row(emit)->indexed)
         return;
-    snprintf(text, sizeof text, "partial_position + position_offset + segment * n + %s", place);
+    snprintf(text, sizeof text, "partial_position + partial_position_offset + segment * n + %s",
+             place);
     kiln__emit_store(emit, indent, KILN_I32, width, text, j);
 }
 

@@ -69,6 +69,10 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
 
 void kiln__plan_free(struct kiln__plan *plan);
 
+/* Check what running it relies on (verify_plan.c). Errors: WRONG_STATE, with what is wrong in
+ * `text`; OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
+
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codegen/parameters.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "util/kernels.h"
+
+static size_t word_length(const char *at)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_')
+        length++;
+    return length;
+}
+
+static bool is_word(const char *at, size_t length, const char *word)
+{
+    return strlen(word) == length && !strncmp(at, word, length);
+}
+
+/* ---- finding the kernel ---- */
+
+/* Behind the name in "kernel ... void NAME(": at the parenthesis. NULL if there is none. */
+static const char *find_kernel(const char *text, const char *name)
+{
+    for (const char *at = text; (at = strstr(at, "kernel ")); at++) {
+        bool starts = at == text || at[-1] == '\n' || (at - text > 2 && at[-1] == '_');
+        const char *word = starts ? strstr(at, "void") : NULL;
+        if (!word)
+            continue;
+        word += strlen("void");
+        word += strspn(word, " \n");
+        size_t length = word_length(word);
+        if (is_word(word, length, name) && word[length] == '(')
+            return word + length;
+    }
+    return NULL;
+}
+
+/* ---- the few words of the preprocessor that parameters are written with ---- */
+
+struct expansion {
+    const struct kiln__launch *launch;
+    const char *file;     /* of a template */
+    const char *epilogue; /* the text before it, or NULL */
+    struct kiln__text *to;
+};
+
+/* The value of "-DNAME=value" among the options; 0 if there is none. */
+static long option(const struct kiln__launch *launch, const char *name, size_t length)
+{
+    for (const char *at = launch->options; (at = strstr(at, "-D")); at++)
+        if (!strncmp(at + 2, name, length) && at[2 + length] == '=')
+            return strtol(at + 2 + length + 1, NULL, 10);
+    return 0;
+}
+
+/* "#define EPILOGUE_PARAMETERS , ...", up to the end of the line. */
+static void expand_epilogue(const struct expansion *expansion)
+{
+    static const char define[] = "#define EPILOGUE_PARAMETERS ";
+    const char *at = expansion->epilogue ? strstr(expansion->epilogue, define) : NULL;
+    if (at)
+        kiln__text_add_bytes(expansion->to, at + sizeof define - 1,
+                             strcspn(at + sizeof define - 1, "\n"));
+}
+
+/* PASTE(TO_, RUNS)(RUN) of kernels/attention.h: RUN(0) to RUN(RUNS - 1), in its form with a mask or
+ * in that without. */
+static void expand_runs(const struct expansion *expansion)
+{
+    static const char define[] = "#define RUN(i) ";
+    const char *at = strstr(expansion->file, define);
+    if (at && !option(expansion->launch, "MASK", 4))
+        at = strstr(at + 1, define);
+    for (long run = 0; at && run < option(expansion->launch, "RUNS", 4); run++)
+        for (const char *c = at + sizeof define - 1; *c != '\n'; c++) {
+            if (!strncmp(c, "##i", 3)) {
+                kiln__text_add(expansion->to, "%ld", run);
+                c += 2;
+            } else {
+                kiln__text_add_bytes(expansion->to, c, 1);
+            }
+        }
+}
+
+/* The list that starts at the parenthesis `at`, without it, expanded. */
+static void expand_list(const struct expansion *expansion, const char *at)
+{
+    int depth = 1;
+    for (at++; *at && depth;) {
+        size_t length = word_length(at);
+        if (!strncmp(at, "#if ", 4) && !option(expansion->launch, at + 4, word_length(at + 4)))
+            at = strstr(at, "#endif");
+        if (!at)
+            return;
+        if (*at == '#') {
+            at += strcspn(at, "\n");
+        } else if (is_word(at, length, "EPILOGUE_PARAMETERS")) {
+            expand_epilogue(expansion);
+            at += length;
+        } else if (is_word(at, length, "PASTE")) {
+            expand_runs(expansion);
+            at += strcspn(at, "\n") - 1; /* it stands last, before the list's parenthesis */
+        } else {
+            depth += (*at == '(') - (*at == ')');
+            length = length ? length : 1;
+            kiln__text_add_bytes(expansion->to, at, depth ? length : 0);
+            at += length;
+        }
+    }
+}
+
+/* ---- reading the list ---- */
+
+static struct kiln__parameter read_one(const char *at, size_t length)
+{
+    struct kiln__parameter parameter = {.name = ""};
+    for (const char *end = at + length; at < end;) {
+        size_t word = word_length(at);
+        parameter.memory = parameter.memory || *at == '*';
+        if (word == 0) {
+            at++;
+            continue;
+        }
+        parameter.constant = parameter.constant || is_word(at, word, "const");
+        parameter.restricted = parameter.restricted || is_word(at, word, "restrict");
+        if (is_word(at, word, "long") || is_word(at, word, "int") || is_word(at, word, "float"))
+            parameter.type = *at;
+        snprintf(parameter.name, sizeof parameter.name, "%.*s", (int)word, at);
+        at += word;
+    }
+    return parameter;
+}
+
+static void read_list(const char *list, struct kiln__parameters *parameters)
+{
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        struct kiln__parameter *place = kiln__vector_push(&parameters->list);
+        if (!place) {
+            parameters->failed = true;
+            return;
+        }
+        *place = read_one(at, length);
+        at += length + (at[length] == ',');
+    }
+}
+
+struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
+                                            const struct kiln__launch *launch)
+{
+    struct kiln__parameters parameters = {.found = false};
+    struct kiln__text shown = {0}, list = {0};
+    bool from_file = launch->source == KILN__SOURCE_TEMPLATE;
+    if (!from_file || launch->form.epilogue)
+        kiln__codegen_show(plan, launch, &shown);
+    struct expansion expansion = {.launch = launch, .epilogue = shown.data, .to = &list};
+    expansion.file = from_file ? kiln__kernel_text(launch->file) : shown.data;
+    const char *kernel = expansion.file ? find_kernel(expansion.file, launch->kernel) : NULL;
+    parameters.found = kernel;
+    if (kernel)
+        expand_list(&expansion, kernel);
+    parameters.failed = shown.failed || list.failed;
+    if (!parameters.failed && list.data)
+        read_list(list.data, &parameters);
+    kiln__text_free(&shown);
+    kiln__text_free(&list);
+    return parameters;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each launch's arguments against the parameters that its kernel declares: number, order, types,
+ * memory that is read and memory that is written. Generated kernels call their parameters by what
+ * they are (emit.h), so that for them the values are known too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "codegen/parameters.h"
+#include "plan/matmul.h"
+
+struct verifier {
+    const struct kiln__plan *plan;
+    const struct kiln__launch *launch;
+    uint32_t number; /* of the launch */
+    const struct kiln__group *group;
+    struct kiln__space space; /* of a group of steps */
+    const struct kiln__parameters *parameters;
+};
+
+static const struct kiln__argument *argument_at(const struct verifier *verifier, size_t i)
+{
+    return &verifier->launch->arguments.items[i];
+}
+
+static uint32_t accessed_slot(const struct verifier *verifier, size_t access)
+{
+    return verifier->plan->slot_of[verifier->group->accesses.items[access].node];
+}
+
+static uint32_t stored_slot(const struct verifier *verifier, size_t store)
+{
+    return verifier->plan->slot_of[verifier->group->stores.items[store].node];
+}
+
+/* ---- types ---- */
+
+static const char *check_type(const struct verifier *verifier,
+                              const struct kiln__parameter *parameter,
+                              const struct kiln__argument *argument)
+{
+    const char wide = verifier->launch->form.wide ? 'l' : 'i';
+    const char types[] = {
+        [KILN__ARGUMENT_INDEX] = wide, [KILN__ARGUMENT_I32] = 'i', [KILN__ARGUMENT_F32] = 'f'};
+    bool memory = argument->kind == KILN__ARGUMENT_MEMORY;
+    if (memory != parameter->memory)
+        return memory ? "memory for what is a value" : "a value for what is memory";
+    return memory || types[argument->kind] == parameter->type ? NULL : "of another type";
+}
+
+/* ---- memory ---- */
+
+static bool is_scratch(const struct verifier *verifier, uint32_t slot)
+{
+    return verifier->plan->slots.items[slot].node == KILN__SCRATCH;
+}
+
+static bool names_memory(const struct kiln__launch *launch, uint32_t slot)
+{
+    for (size_t i = 0; i < launch->arguments.count; i++)
+        if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY &&
+            launch->arguments.items[i].slot == slot)
+            return true;
+    return false;
+}
+
+/* Another launch of the group has had the chance to write it. Of a product of nothing there is
+ * nothing to write. */
+static bool comes_later(const struct verifier *verifier, uint32_t slot)
+{
+    const struct kiln__launch *launches = verifier->plan->launches.items;
+    for (uint32_t i = verifier->number; i-- > 0 && launches[i].group == verifier->launch->group;)
+        if (names_memory(&launches[i], slot))
+            return true;
+    return verifier->group->kind == KILN__GROUP_MATMUL &&
+           verifier->group->accesses.items[0].inner == 0;
+}
+
+static bool is_read(const struct verifier *verifier, uint32_t slot)
+{
+    for (size_t i = 0; i < verifier->group->accesses.count; i++)
+        if (verifier->group->accesses.items[i].kind != KILN__ACCESS_NUMBER &&
+            accessed_slot(verifier, i) == slot)
+            return true;
+    return false;
+}
+
+static bool is_stored(const struct verifier *verifier, uint32_t slot)
+{
+    for (size_t i = 0; i < verifier->group->stores.count; i++)
+        if (stored_slot(verifier, i) == slot)
+            return true;
+    return false;
+}
+
+/* What a group reads comes as constant memory, what it stores as other. Partial results are written
+ * by one launch and read by a later one. */
+static const char *check_direction(const struct verifier *verifier,
+                                   const struct kiln__parameter *parameter, uint32_t slot)
+{
+    if (is_scratch(verifier, slot))
+        return !parameter->constant || comes_later(verifier, slot)
+                   ? NULL
+                   : "working memory that nothing was written to";
+    if (parameter->constant)
+        return is_read(verifier, slot) ? NULL : "memory that the group does not read";
+    return is_stored(verifier, slot) ? NULL : "memory that the group does not store to";
+}
+
+/* Whether two slots are one memory: a result in the buffer that an input is read from is. */
+static bool same_memory(const struct verifier *verifier, uint32_t a, uint32_t b)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__slot *result = &plan->slots.items[a], *input = &plan->slots.items[b];
+    if (a == b)
+        return true;
+    return result->in_place && input->place == KILN__PLACE_INPUT &&
+           plan->fusion.graph.nodes.items[input->node].kind == KILN__IMPORT &&
+           plan->fusion.graph.requests.items[result->binding].replaces == input->binding + 1;
+}
+
+/* The compiler may take two restricted pointers to be apart. */
+static bool is_apart(const struct verifier *verifier, size_t i)
+{
+    const struct kiln__parameter *parameters = verifier->parameters->list.items;
+    for (size_t k = 0; k < verifier->parameters->list.count; k++)
+        if (k != i && parameters[k].memory && parameters[k].restricted &&
+            argument_at(verifier, k)->kind == KILN__ARGUMENT_MEMORY &&
+            same_memory(verifier, argument_at(verifier, i)->slot, argument_at(verifier, k)->slot))
+            return false;
+    return true;
+}
+
+/* ---- names ---- */
+
+/* What kernels of a file call the memory of their inputs. */
+static const struct {
+    const char *name;
+    size_t access;
+} inputs[] = {{"q", 0}, {"k", 1}, {"v", 2}, {"mask", 3}, {"values", 0}, {"indices", 1}, {"x", 0}};
+
+static size_t find_parameter(const struct verifier *verifier, const char *name)
+{
+    for (size_t i = 0; i < verifier->parameters->list.count; i++)
+        if (!strcmp(verifier->parameters->list.items[i].name, name))
+            return i;
+    return SIZE_MAX;
+}
+
+/* An offset belongs to the memory that it is called after. */
+static const char *check_offset(const struct verifier *verifier,
+                                const struct kiln__argument *argument, const char *memory)
+{
+    size_t owner = find_parameter(verifier, memory);
+    if (!argument->item)
+        return "no offset";
+    return owner == SIZE_MAX || argument_at(verifier, owner)->slot == argument->slot
+               ? NULL
+               : "the offset of other memory";
+}
+
+static const char *expect(const struct kiln__argument *argument, int64_t value)
+{
+    return argument->integer == value ? NULL : "another value";
+}
+
+/* x<k>, y<k>, o<k>, q<k>, s<k>_<d>, u0_<d>, g<k>, e<k>, c<k>, d<d> of a generated kernel. */
+static const char *check_generated(const struct verifier *verifier, const char *name,
+                                   const struct kiln__argument *argument)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__space *space = &verifier->space;
+    unsigned k, d = 0;
+    char letter;
+    if (sscanf(name, "%c%u_%u", &letter, &k, &d) < 2)
+        return NULL;
+    bool access = strchr("xosge", letter), store = strchr("yq", letter);
+    if ((access && k >= group->accesses.count) || (store && k >= group->stores.count) ||
+        (strchr("su", letter) && d >= space->rank) || (letter == 'd' && k >= space->rank) ||
+        (letter == 'c' && k >= group->scalars.count))
+        return "of nothing that the group has";
+    const struct kiln__access *from = access ? &group->accesses.items[k] : NULL;
+    const struct kiln__slot *slots = verifier->plan->slots.items;
+    switch (letter) {
+    case 'x': return argument->slot == accessed_slot(verifier, k) ? NULL : "other memory";
+    case 'y': return argument->slot == stored_slot(verifier, k) ? NULL : "other memory";
+    case 'o':
+        if (from->kind == KILN__ACCESS_NUMBER)
+            return expect(argument, from->offset);
+        if (argument->item == 0 || argument->slot != accessed_slot(verifier, k))
+            return "the offset of other memory";
+        return expect(argument,
+                      from->offset + (int64_t)(slots[argument->slot].offset / argument->item));
+    case 'q':
+        if (argument->item == 0 || argument->slot != stored_slot(verifier, k))
+            return "the offset of other memory";
+        return expect(argument, group->stores.items[k].offset +
+                                    (int64_t)(slots[argument->slot].offset / argument->item));
+    case 's': return expect(argument, space->stride[k][d]);
+    case 'u': return expect(argument, space->stride[group->accesses.count][d]);
+    case 'g': return expect(argument, from->jump);
+    case 'e': return expect(argument, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
+    case 'd': return expect(argument, (int64_t)space->dims[k]);
+    case 'c':
+        if (argument->kind == KILN__ARGUMENT_I32)
+            return expect(argument, (int64_t)group->scalars.items[k]);
+        float value = (float)group->scalars.items[k];
+        return memcmp(&value, &argument->real, sizeof value) ? "another value" : NULL;
+    default: return NULL;
+    }
+}
+
+static const char *check_name(const struct verifier *verifier,
+                              const struct kiln__parameter *parameter,
+                              const struct kiln__argument *argument)
+{
+    char memory[sizeof parameter->name];
+    size_t length = strlen(parameter->name);
+    if (length > 7 && !strcmp(parameter->name + length - 7, "_offset")) {
+        snprintf(memory, sizeof memory, "%.*s", (int)length - 7, parameter->name);
+        return check_offset(verifier, argument, memory);
+    }
+    for (size_t i = 0; parameter->memory && i < sizeof inputs / sizeof *inputs; i++)
+        if (!strcmp(parameter->name, inputs[i].name) &&
+            inputs[i].access < verifier->group->accesses.count)
+            return argument->slot == accessed_slot(verifier, inputs[i].access) ? NULL
+                                                                               : "other memory";
+    if (verifier->launch->source <= KILN__SOURCE_ROWS || verifier->launch->form.epilogue)
+        return check_generated(verifier, parameter->name, argument);
+    return NULL;
+}
+
+/* ---- launches ---- */
+
+static const char *check_argument(const struct verifier *verifier, size_t i)
+{
+    const struct kiln__parameter *parameter = &verifier->parameters->list.items[i];
+    const struct kiln__argument *argument = argument_at(verifier, i);
+    const char *wrong = check_type(verifier, parameter, argument);
+    if (!wrong && parameter->memory)
+        wrong = check_direction(verifier, parameter, argument->slot);
+    if (!wrong)
+        wrong = check_name(verifier, parameter, argument);
+    bool writes = parameter->memory && parameter->restricted && !parameter->constant;
+    if (!wrong && writes && !is_apart(verifier, i))
+        wrong = "memory that another pointer has, though both are restricted";
+    return wrong;
+}
+
+static kiln_status say(const struct verifier *verifier, const char *wrong, char *text)
+{
+    snprintf(text, KILN__WRONG, "launch %u (%s): %s", verifier->number, verifier->launch->kernel,
+             wrong);
+    return KILN_WRONG_STATE;
+}
+
+static kiln_status check_all(const struct verifier *verifier, char *text)
+{
+    const struct kiln__parameters *parameters = verifier->parameters;
+    if (parameters->failed)
+        return KILN_OUT_OF_HOST_MEMORY;
+    if (!parameters->found)
+        return say(verifier, "its text has no such kernel", text);
+    if (parameters->list.count != verifier->launch->arguments.count) {
+        snprintf(text, KILN__WRONG, "launch %u (%s): %zu arguments for %zu parameters",
+                 verifier->number, verifier->launch->kernel, verifier->launch->arguments.count,
+                 parameters->list.count);
+        return KILN_WRONG_STATE;
+    }
+    for (size_t i = 0; i < parameters->list.count; i++) {
+        const char *wrong = check_argument(verifier, i);
+        if (wrong) {
+            snprintf(text, KILN__WRONG, "launch %u (%s), argument %zu for %s: %s", verifier->number,
+                     verifier->launch->kernel, i, parameters->list.items[i].name, wrong);
+            return KILN_WRONG_STATE;
+        }
+    }
+    return KILN_OK;
+}
+
+/* It takes its arguments by position. */
+static bool suits_clblast(const struct kiln__launch *launch)
+{
+    bool right = launch->arguments.count == KILN__CLBLAST_C_STRIDE + 1;
+    for (size_t i = 0; right && i < launch->arguments.count; i++)
+        right = (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY) ==
+                (i == KILN__CLBLAST_A || i == KILN__CLBLAST_B || i == KILN__CLBLAST_C);
+    return right;
+}
+
+kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN__WRONG])
+{
+    kiln_status status = KILN_OK;
+    for (uint32_t i = 0; i < plan->launches.count && !status; i++) {
+        struct verifier verifier = {.plan = plan, .launch = &plan->launches.items[i], .number = i};
+        verifier.group = &plan->fusion.groups.items[verifier.launch->group];
+        if (verifier.launch->source == KILN__SOURCE_CLBLAST) {
+            if (!suits_clblast(verifier.launch))
+                status = say(&verifier, "not what CLBlast takes", text);
+            continue;
+        }
+        struct kiln__parameters parameters = kiln__parameters_of(plan, verifier.launch);
+        verifier.parameters = &parameters;
+        if (kiln__group_is_of_steps(verifier.group))
+            kiln__space_of(verifier.group, &verifier.space);
+        status = check_all(&verifier, text);
+        kiln__vector_free(&parameters.list);
+    }
+    return status;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verifiers of plans and of launches: a good plan is broken by hand, in one way after another.
+ * Nothing here needs a device. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "support/context.h"
+#include "support/graph.h"
+
+/* Slots: 0, 1 uploads, 2 product, 3 sums of it, 4 a product of both, 5 attention.
+ * Steps: 0, 1 upload, 2 product, 3 sums, 4 product, 5 download of 4, 6 attention, 7 download of 5.
+ * Launches in this order; the third has an epilogue. */
+static struct kiln__plan sound_plan(void)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16), y = imagine_matrix(batch, 16, 16);
+    kiln_tensor product = kiln_matmul(batch, x, y);
+    kiln_tensor sums = kiln_cumsum(batch, product, 0, 0);
+    ask(batch, kiln_scale(batch, kiln_matmul(batch, sums, product), 2));
+    ask(batch, kiln_attention(batch, x, y, sums, (kiln_tensor){0}, NULL));
+    struct kiln__plan plan = plan_of(batch, false);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+static kiln_status verify(const struct kiln__plan *plan, char *wrong)
+{
+    kiln_status status = kiln__plan_verify(plan, wrong);
+    return status ? status : kiln__launches_verify(plan, wrong);
+}
+
+#define EXPECT_BROKEN(sentence, change)                                                            \
+    do {                                                                                           \
+        char wrong[KILN__WRONG] = "";                                                              \
+        struct kiln__plan plan = sound_plan();                                                     \
+        struct kiln__slot *slot = plan.slots.items;                                                \
+        struct kiln__launch *launch = plan.launches.items;                                         \
+        cr_assert_eq(verify(&plan, wrong), KILN_OK, "%s", wrong);                                  \
+        change;                                                                                    \
+        (void)slot, (void)launch;                                                                  \
+        cr_expect_eq(verify(&plan, wrong), KILN_WRONG_STATE, "not seen: %s", sentence);            \
+        cr_expect_str_eq(wrong, sentence, "\"%s\" instead of \"%s\"", wrong, sentence);            \
+        kiln__plan_free(&plan);                                                                    \
+    } while (0)
+
+#define ARGUMENT(i, k) launch[i].arguments.items[k]
+
+static void swap_arguments(struct kiln__launch *launch, size_t a, size_t b)
+{
+    struct kiln__argument kept = launch->arguments.items[a];
+    launch->arguments.items[a] = launch->arguments.items[b];
+    launch->arguments.items[b] = kept;
+}
+
+Test(verify_plan, names_the_slot_that_is_broken)
+{
+    EXPECT_BROKEN("slot 5: in the memory of slot 1, which step 6 still needs",
+                  slot[5].offset = slot[1].offset);
+    EXPECT_BROKEN("slot 3: in the memory of slot 2, which step 4 still needs",
+                  slot[3].offset = slot[2].offset);
+    EXPECT_BROKEN("slot 2: said to matter in other steps than those that use it", slot[2].last = 3);
+    EXPECT_BROKEN("slot 4: beyond the end of the arena", slot[4].offset += 64);
+    EXPECT_BROKEN("slot 3: not aligned", slot[3].offset += 4);
+    EXPECT_BROKEN("slot 3: not as large as its node", slot[3].bytes -= 4);
+    EXPECT_BROKEN("slot 3: of a node that lives elsewhere", slot[3].node = 2);
+    EXPECT_BROKEN("slot 0: in an input that is another one", slot[0].place = KILN__PLACE_INPUT;
+                  slot[0].binding = 1);
+    EXPECT_BROKEN("slot 4: in the memory of a result that is another one",
+                  slot[4].place = KILN__PLACE_RESULT;
+                  slot[4].binding = 1);
+    EXPECT_BROKEN("node %4: in the wrong slot, or in none", plan.slot_of[4] = 0);
+}
+
+Test(verify_plan, names_the_launch_that_is_broken)
+{
+    EXPECT_BROKEN("launch 1 (scan_lines): its work-items are not a whole number of work-groups",
+                  launch[1].local[0] = 2);
+    EXPECT_BROKEN("launch 1 (scan_lines): its work-items are not a whole number of work-groups",
+                  launch[1].global[0] = 0);
+    EXPECT_BROKEN("launch 1 (scan_lines): work-groups larger than the device has",
+                  launch[1].global[0] = launch[1].local[0] = 2048);
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 5: an offset that is outside of its slot",
+                  ARGUMENT(1, 5).integer += 257);
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 0: of no slot", ARGUMENT(1, 0).slot = 6);
+    EXPECT_BROKEN("launch 1: of no group or kernel", launch[1].group = 4);
+}
+
+Test(verify_plan, walks_the_steps)
+{
+    EXPECT_BROKEN("step 2: group 3 reads %3, which is not there", launch[0].group = 3;
+                  launch[3].group = 0);
+    EXPECT_BROKEN("step 2: group 0 reads %1, which is not there",
+                  plan.steps.items[1] = plan.steps.items[0];
+                  slot[1].first = 2);
+    EXPECT_BROKEN("step 1: uploads input #0 to %1", plan.steps.items[1].binding = 0);
+    EXPECT_BROKEN("step 5: result #1 is %7, which is not there", plan.steps.items[5].binding = 1);
+    EXPECT_BROKEN("result #1 is never made", plan.steps.count--; slot[5].last = 6);
+    EXPECT_BROKEN("step 3: not the next launch", plan.steps.items[3].launch = 2);
+}
+
+Test(verify_plan, compares_arguments_with_parameters)
+{
+    EXPECT_BROKEN("launch 1 (scan_lines): 7 arguments for 8 parameters",
+                  launch[1].arguments.count--);
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 1 for y: a value for what is memory",
+                  swap_arguments(&launch[1], 1, 2));
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 0 for x: memory that the group does not read",
+                  swap_arguments(&launch[1], 0, 1));
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 5 for x_offset: the offset of other memory",
+                  swap_arguments(&launch[1], 5, 6));
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 4 for inner: of another type",
+                  ARGUMENT(1, 4).kind = KILN__ARGUMENT_I32);
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 6 for y_offset: no offset",
+                  ARGUMENT(1, 6).item = 0);
+    EXPECT_BROKEN("launch 3 (attention_cpu), argument 1 for k: other memory",
+                  swap_arguments(&launch[3], 1, 2));
+    EXPECT_BROKEN("launch 1 (lines): its text has no such kernel", launch[1].kernel = "lines");
+}
+
+Test(verify_plan, knows_the_values_of_generated_parameters)
+{
+    size_t last = 0;
+    EXPECT_BROKEN("launch 2 (matmul_small), argument 23 for c0: another value",
+                  last = launch[2].arguments.count - 1;
+                  ARGUMENT(2, last).real = 3);
+    EXPECT_BROKEN("launch 2 (matmul_small), argument 21 for y0: memory that the group does not "
+                  "store to",
+                  ARGUMENT(2, last - 2).slot = 3);
+    EXPECT_BROKEN("launch 2 (matmul_small), argument 22 for q0: another value",
+                  ARGUMENT(2, last - 1).integer++);
+}
