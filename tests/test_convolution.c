@@ -280,9 +280,10 @@ static void expect_refusal(kiln_batch *b, kiln_status status, const char *part)
 
 Test(convolution, operands_are_checked)
 {
-    kiln_window_options none = {0}, groups = KILN_WINDOW_OPTIONS_INIT, huge = groups;
+    kiln_window_options none = {0}, groups = KILN_WINDOW_OPTIONS_INIT, huge = groups, most = groups;
     groups.groups = 2;
     huge.before[1] = SIZE_MAX;
+    most.before[1] = SIZE_MAX / 4;
     const size_t window[] = {2, 2}, large[] = {3, 9}, zero[] = {2, 0};
 #define IMAGE(...) check_input(b, KILN_F32, DIMS(__VA_ARGS__), CHECK_FEW)
 #define EXPECT(call, status, part)                                                                 \
@@ -306,6 +307,10 @@ Test(convolution, operands_are_checked)
            "KILN_WINDOW_OPTIONS_INIT");
     EXPECT(kiln_conv2d(b, IMAGE(1, 5, 5, 2), IMAGE(3, 3, 2, 4), &huge), KILN_TOO_LARGE,
            "kiln_conv2d: shape [1,5,5,2] is padded to too many elements");
+    EXPECT(kiln_conv2d(b, IMAGE(1, 5, 5, 2), IMAGE(3, 3, 2, 4), &most), KILN_TOO_LARGE,
+           "kiln_conv2d: kiln_pad: shape [1,5,5,2] is padded to too many elements");
+    EXPECT(kiln_avg_pool2d(b, IMAGE(1, 5, 5, 2), window, &most), KILN_TOO_LARGE,
+           "kiln_avg_pool2d: kiln_pad: shape [1,5,5,2] is padded to too many elements");
     EXPECT(kiln_conv2d(b, check_input(b, KILN_I32, DIMS(1, 5, 5, 2), CHECK_FEW), IMAGE(3, 3, 2, 4),
                        NULL),
            KILN_TYPE_MISMATCH, "operand x is i32");

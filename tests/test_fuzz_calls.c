@@ -54,5 +54,7 @@ Test(fuzz_calls, hostile_calls_get_an_answer_and_leave_nothing)
         __sanitizer_set_death_callback(say_sequence);
     for (sequence = first; sequence < first + count; sequence++)
         run_sequence(sequence);
-    printf("# %llu sequences, %llu calls, %llu of them failed\n", count, fuzz_calls, fuzz_failures);
+    struct fuzz_counts done = fuzz_count();
+    printf("# %llu sequences, %llu calls, %llu failed; %llu runs, %llu plans\n", count, done.calls,
+           done.failures, done.runs, done.plans);
 }

@@ -127,9 +127,9 @@ static kiln_tensor windows_of(const struct call *call, kiln_tensor x, double pad
     size_t high[IMAGE] = {0, options->after[0], options->after[1], 0};
     if (low[H] || low[W] || high[H] || high[W])
         x = kiln_pad(call->batch, x, low, high, padding);
-    if (call->batch->error.status)
-        return none;
-    return kiln_windows(call->batch, x, H, 2, call->window, options->stride, options->dilation);
+    x = kiln_windows(call->batch, x, H, 2, call->window, options->stride, options->dilation);
+    kiln__error_within(&call->batch->error, call->name);
+    return x;
 }
 
 static size_t dim_of(const struct call *call, kiln_tensor x, uint32_t d)

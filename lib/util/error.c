@@ -24,6 +24,18 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     return status;
 }
 
+void kiln__error_within(struct kiln__error *error, const char *call)
+{
+    char inner[sizeof error->text];
+    size_t length = strlen(call);
+    if (!error->status || (!strncmp(error->text, call, length) && error->text[length] == ':'))
+        return;
+    memcpy(inner, error->text, sizeof inner);
+    int written = snprintf(error->text, sizeof error->text, "%s: ", call);
+    snprintf(error->text + written, sizeof error->text - (size_t)written, "%s", inner);
+    last = *error;
+}
+
 const char *kiln_last_error(void)
 {
     return last.text;

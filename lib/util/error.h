@@ -15,4 +15,7 @@ struct kiln__error {
 kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Put the name of the call that the caller made before the sentence of one that it is made of. */
+void kiln__error_within(struct kiln__error *error, const char *call);
+
 #endif

@@ -95,7 +95,7 @@ static const struct row {
 
 static const struct row *history[MOST_CALLS];
 static unsigned called;
-unsigned long long fuzz_calls, fuzz_failures;
+static struct fuzz_counts counts;
 
 static void stop(const char *why) __attribute__((noreturn));
 static void stop(const char *why)
@@ -172,7 +172,7 @@ static void check_status(const struct row *row, const struct before *before, kil
 {
     const char *sentence = kiln_last_error();
     check(is_status(status), "a status that is none");
-    fuzz_failures += status < 0;
+    counts.failures += status < 0;
     bool repeated = before->status && status == before->status;
     if (status < 0 && !(repeated && !strcmp(sentence, marker)) && strcmp(sentence, before->text))
         check_sentence(row, status, sentence);
@@ -277,7 +277,7 @@ static void make_call(void)
         values[i] = value_of(row->kinds[i]);
     struct before before = look(row, values);
     history[called++] = row;
-    fuzz_calls++;
+    counts.calls++;
     row->call(values, &answer);
     check_answer(row, &before, &answer);
     check_batch(row, &before);
@@ -303,6 +303,16 @@ static void fill_world(void)
               "no buffer");
         world.buffer_references[i] = 1;
     }
+}
+
+struct fuzz_counts fuzz_count(void)
+{
+    for (unsigned i = 0; i < LASTING && world.contexts[i]; i++) {
+        const struct kiln__counters *done = &world.contexts[i]->runtime.counters;
+        counts.runs += atomic_load(&done->batches);
+        counts.plans += atomic_load(&done->plans_made);
+    }
+    return counts;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

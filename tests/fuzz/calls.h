@@ -12,7 +12,10 @@
 /* Make the calls that the bytes say. Aborts, after a sentence, if one of them is not in order. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* So far in this process. */
-extern unsigned long long fuzz_calls, fuzz_failures;
+/* So far in this process: calls, those that failed, batches that ran, plans made. */
+struct fuzz_counts {
+    unsigned long long calls, failures, runs, plans;
+};
+struct fuzz_counts fuzz_count(void);
 
 #endif
