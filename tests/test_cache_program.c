@@ -3,11 +3,13 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/gate.h"
 #include "support/fill.h"
 #include "util/text.h"
 
@@ -100,47 +102,52 @@ Test(cache_program, a_binary_is_stored_after_a_launch_and_not_before)
     cr_assert_eq(fill_get(&here, 1, &program, NULL), KILN_OK);
     kiln__programs_sync(here.programs);
     kiln__programs_get_stats(here.programs, &stats);
-    if (!here.device.traits->late_binary) {
-        cr_expect_eq(stats.stores, 1u);
-        cr_expect_not(kiln__program_wants_launch(here.programs, program));
-        fill_stop(&here);
-        return;
-    }
-    cr_expect_eq(stats.stores, 0u);
-    cr_expect_eq(fill_files(".lock"), 1);
-    /* A launch that failed leaves the wish; one that is asked for twice is granted once. */
-    cr_expect(kiln__program_wants_launch(here.programs, program));
-    cr_expect_not(kiln__program_wants_launch(here.programs, program));
-    kiln__program_launched(here.programs, program, NULL);
-    cr_expect(fill_launch(&here, program, 1));
-    kiln__programs_sync(here.programs);
-    kiln__programs_get_stats(here.programs, &stats);
-    cr_expect_eq(stats.stores, 1u);
-    cr_expect_not(kiln__program_wants_launch(here.programs, program));
+    bool late = here.device.traits->late_binary;
+    cr_expect_eq(stats.stores, late ? 0u : 1u);
+    cr_expect_eq(stats.pending, 0u);
     cr_expect_eq(fill_files(".lock"), 0);
+    for (int i = 0; i < 2; i++) {
+        cr_expect(fill_launch(&here, program, 1));
+        kiln__programs_sync(here.programs);
+        kiln__programs_get_stats(here.programs, &stats);
+        cr_expect_eq(stats.stores, 1u);
+        cr_expect_eq(stats.failures, 0u);
+        cr_expect_eq(fill_files(".bin"), 1);
+    }
     fill_stop(&here);
 }
 
-Test(cache_program, a_launch_that_ends_in_an_error_is_none)
+/* Somebody enqueues all the time: the gate is never free to be closed. */
+Test(cache_program, a_busy_process_stores_all_the_same)
 {
     struct kiln__program *program;
     struct kiln__programs_stats stats;
     start_here();
     cr_assert_eq(fill_get(&here, 1, &program, NULL), KILN_OK);
-    if (!here.device.traits->late_binary)
-        cr_skip("this device's binaries need no launch");
-    cl_event event = clCreateUserEvent(here.context, NULL);
-    cr_assert(kiln__program_wants_launch(here.programs, program));
-    kiln__program_launched(here.programs, program, event);
-    clSetUserEventStatus(event, CL_OUT_OF_RESOURCES);
-    clReleaseEvent(event);
-    kiln__programs_sync(here.programs);
-    kiln__programs_get_stats(here.programs, &stats);
-    cr_expect_eq(stats.stores, 0u);
+    kiln__gate_enter();
     cr_expect(fill_launch(&here, program, 1));
     kiln__programs_sync(here.programs);
     kiln__programs_get_stats(here.programs, &stats);
     cr_expect_eq(stats.stores, 1u);
+    kiln__gate_leave();
+    fill_stop(&here);
+}
+
+/* What is launched when no other process can be started is stored by this one. */
+Test(cache_program, without_a_process_of_its_own_storing_goes_on)
+{
+    struct kiln__program *program;
+    struct kiln__programs_stats stats;
+    setenv("KILN_STORE_PROGRAM", "/nowhere/kiln-store", 1);
+    start_here();
+    for (int number = 0; number < 2; number++) {
+        cr_assert_eq(fill_get(&here, number, &program, NULL), KILN_OK);
+        cr_expect(fill_launch(&here, program, number));
+    }
+    kiln__programs_sync(here.programs);
+    kiln__programs_get_stats(here.programs, &stats);
+    cr_expect_eq(stats.stores, 2u);
+    cr_expect_eq(stats.failures, 0u);
     fill_stop(&here);
 }
 
@@ -189,7 +196,6 @@ Test(cache_program, a_folder_that_cannot_be_used_costs_only_time)
     chmod(path, 0777);
     start_here();
     cr_assert_eq(fill_get(&here, 1, &program, NULL), KILN_OK);
-    cr_expect_not(kiln__program_wants_launch(here.programs, program));
     cr_expect(fill_launch(&here, program, 1));
     kiln__programs_get_stats(here.programs, &stats);
     cr_expect_eq(stats.compiled, 1u);

@@ -86,6 +86,8 @@ typedef struct kiln_context_stats {
     uint64_t buffers_live;        /**< buffers not yet released */
     uint64_t buffer_bytes;        /**< their bytes */
     uint64_t pool_bytes;          /**< device memory that the pool holds, in use or idle */
+    uint64_t cache_pending;       /**< kernels that are to be stored still */
+    double compile_seconds;       /**< time that building programs from source took */
 } kiln_context_stats;
 
 /** Make a context. `options` may be NULL.
@@ -100,7 +102,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_create(const kiln_context_opti
 KILN_API void kiln_context_retain(kiln_context *context);
 
 /** Give a reference back; batches, buffers and events hold their own. With the last one the queue
- *  is finished, pending cache entries are stored and the trace is written. NULL does nothing.
+ *  is finished, kernels that are still to be stored are waited for, a second at most, and the trace
+ *  is written. What is left then goes on in a process of its own where it can; KILN_LOG=info says
+ *  so. NULL does nothing.
  *  Threads: any. Errors: none. */
 KILN_API void kiln_context_release(kiln_context *context);
 
@@ -119,8 +123,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_device(const kiln_context *con
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *context,
                                                             kiln_context_stats *stats);
 
-/** Wait until kernels compiled so far are in the disk cache (they are stored in the background,
- *  after their first launch). Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+/** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens in
+ *  the background, after their first launch, and nothing waits for it). Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
 /** Give idle memory of the buffer pool back to the device. Threads: any.

@@ -357,6 +357,8 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .cache_stores = programs.stores,
         .cache_failures = programs.failures,
         .pool_bytes = kiln__pool_bytes(context->runtime.pool),
+        .cache_pending = programs.pending,
+        .compile_seconds = (double)programs.compile_ns * 1e-9,
     };
     return KILN_OK;
 }

@@ -16,14 +16,14 @@ void kiln__gate_remove_queue(cl_command_queue queue);
 void kiln__gate_enter(void);
 void kiln__gate_leave(void);
 
-/* Wait for a pause in the launches, keep new ones out and finish those under way. A pause is short,
- * and after some seconds of work without one, or in a hurry, none is waited for. Where a queue
- * could not be finished its error comes back, and launches may be under way; the gate is closed
- * then too. */
-cl_int kiln__gate_close(void);
-void kiln__gate_open(void);
+/* Keep new launches out, if there has been none for a moment; `force`: if nobody is just about it.
+ * False: it is not the time, or somebody else has closed the gate. */
+bool kiln__gate_close(bool force);
 
-/* While somebody waits for what goes on behind the gate. */
-void kiln__gate_hurry(bool hurry);
+/* With the gate closed: wait for all that was launched. Where a queue could not be finished its
+ * error comes back, and kernels may be running. */
+cl_int kiln__gate_finish(void);
+
+void kiln__gate_open(void);
 
 #endif

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long one process waits for another. The lock of a key is held from the miss until the entry
- * is stored, on a device with late binaries thus until the first launch has completed. Another
- * process waits up to two seconds for it, then compiles for itself. Each wait in vain halves the
- * next one, so that they sum up to four seconds at most; and a process that holds a lock waits for
- * none, so that no two wait for each other. */
+/* How long one process waits for another. The lock of a key is held while the program is compiled,
+ * and where its binary is complete then, until the entry is stored; never while storing waits for
+ * something. Another process waits up to two seconds for it, then compiles for itself. Each wait in
+ * vain halves the next one, so that they sum up to four seconds at most. No two wait for each
+ * other: a thread that waits holds no lock, and who holds one waits for nobody. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/build.h"
-#include "cache/gate.h"
 #include "cache/program_state.h"
+#include "cache/storing.h"
 #include "util/log.h"
-
-static atomic_uint locks_held; /* by all programs of this process */
 
 void kiln__program_free(struct kiln__program *program)
 {
     kiln__key_free(&program->key);
+    free(program->options);
+    free(program->source);
     free(program->kernel);
     free(program->name);
     free(program);
@@ -45,16 +47,16 @@ struct kiln__program *kiln__program_make(struct kiln__programs *programs, const 
 
 static void release_lock(struct kiln__program *program)
 {
-    if (program->lock.fd < 0)
-        return;
-    kiln__lock_release(&program->lock);
-    atomic_fetch_sub(&locks_held, 1);
+    if (program->lock.fd >= 0)
+        kiln__lock_release(&program->lock);
 }
 
 /* In a child of fork the driver and the locks are the parent's: only what is copied goes. */
 void kiln__program_release(struct kiln__program *program, bool ours)
 {
     if (ours) {
+        if (atomic_load(&program->storing) == KILN__PROGRAM_WANTS_LAUNCH)
+            KILN__LOG(KILN__LOG_INFO, "%s is not stored: it never ran", program->kernel);
         release_lock(program);
         clReleaseProgram(program->cl);
     } else if (program->lock.fd >= 0)
@@ -62,104 +64,49 @@ void kiln__program_release(struct kiln__program *program, bool ours)
     kiln__program_free(program);
 }
 
-/* ---- storing, on the worker's thread ---- */
+/* ---- storing ---- */
 
-/* True once the launch has completed without an error. */
-static bool has_run(struct kiln__program *program)
+void kiln__program_stored(struct kiln__program *program)
 {
-    cl_int status = CL_COMPLETE;
-    if (!program->launched)
-        return true;
-    cl_int code = clWaitForEvents(1, &program->launched);
-    if (!code)
-        code = clGetEventInfo(program->launched, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
-                              &status, NULL);
-    clReleaseEvent(program->launched);
-    program->launched = NULL;
-    return !code && status == CL_COMPLETE;
-}
-
-static struct kiln__span text_span(const char *text)
-{
-    return (struct kiln__span){text, strlen(text) + 1};
-}
-
-static void put_binary(struct kiln__program *program, const void *binary, size_t length)
-{
-    struct kiln__programs *programs = program->owner;
-    const kiln_device_info *info = &programs->device.info;
-    char driver[sizeof info->platform + sizeof info->driver_version + 1];
-    snprintf(driver, sizeof driver, "%s %s", info->platform, info->driver_version);
-    struct kiln__entry entry = {{
-        [KILN__ENTRY_KEY] = {program->key.bytes, program->key.length},
-        [KILN__ENTRY_DEVICE] = text_span(info->name),
-        [KILN__ENTRY_DRIVER] = text_span(driver),
-        [KILN__ENTRY_KERNEL] = text_span(program->kernel),
-        [KILN__ENTRY_PAYLOAD] = {binary, length},
-    }};
-    kiln__store_put(programs->store, &entry);
-}
-
-static void store_program(struct kiln__job *job)
-{
-    struct kiln__program *program = (struct kiln__program *)job;
-    void *binary = NULL;
-    size_t length = 0;
-    if (!has_run(program)) {
-        release_lock(program);
-        atomic_store(&program->storing,
-                     KILN__PROGRAM_WANTS_LAUNCH); /* from here on a launch may come */
-        return;
-    }
-    bool late = program->owner->device.traits->late_binary;
-    cl_int code = late ? kiln__gate_close() : CL_SUCCESS;
-    if (!code)
-        code = kiln__build_fetch(program->cl, &program->owner->device, &binary, &length);
-    if (late)
-        kiln__gate_open();
-    if (code) {
-        KILN__LOG(KILN__LOG_INFO, "the binary of %s cannot be had: %s", program->kernel,
-                  kiln__cl_name(code));
-        kiln__store_failed(program->owner->store);
-    } else
-        put_binary(program, binary, length);
-    free(binary);
     release_lock(program);
+    free(program->options);
+    free(program->source);
+    program->options = program->source = NULL;
     atomic_store(&program->storing, KILN__PROGRAM_STORED);
 }
 
 static void store_later(struct kiln__program *program)
 {
-    program->job.run = store_program;
-    if (kiln__worker_add(program->owner->worker, &program->job))
+    if (kiln__storing_add(program->owner->storing, program))
         return;
-    if (program->launched)
-        clReleaseEvent(program->launched);
-    program->launched = NULL;
+    KILN__LOG(KILN__LOG_INFO,
+              "%s is not stored: there can be no thread for it, or the process ends",
+              program->kernel);
     kiln__store_failed(program->owner->store);
-    release_lock(program);
-    atomic_store(&program->storing, KILN__PROGRAM_STORED);
+    kiln__program_stored(program);
 }
 
-bool kiln__program_wants_launch(struct kiln__programs *programs, struct kiln__program *program)
+/* As PoCL calls its variants: one for each local size, and for grids below and from 65,535 on. */
+static void name_variant(struct kiln__program *program, unsigned dimensions, const size_t *global,
+                         const size_t *local)
 {
-    (void)programs;
-    int wanted = KILN__PROGRAM_WANTS_LAUNCH;
-    return atomic_load_explicit(&program->storing, memory_order_relaxed) ==
-               KILN__PROGRAM_WANTS_LAUNCH &&
-           atomic_compare_exchange_strong(&program->storing, &wanted, KILN__PROGRAM_LAUNCHED);
-}
-
-/* Without an event (the launch failed) the next launch is wanted. */
-void kiln__program_launched(struct kiln__programs *programs, struct kiln__program *program,
-                            cl_event launched)
-{
-    (void)programs;
-    if (!launched || clRetainEvent(launched)) {
-        atomic_store(&program->storing, KILN__PROGRAM_WANTS_LAUNCH);
-        return;
+    size_t sizes[3] = {1, 1, 1}, widest = 1;
+    for (unsigned i = 0; i < dimensions && i < 3; i++) {
+        sizes[i] = local[i];
+        widest = global[i] > widest ? global[i] : widest;
     }
-    program->launched = launched;
+    snprintf(program->variants, sizeof program->variants, "%zu-%zu-%zu-goffs0%s", sizes[0],
+             sizes[1], sizes[2], widest < USHRT_MAX ? "-smallgrid" : "");
+}
+
+void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
+                            const size_t *global, const size_t *local)
+{
+    int wanted = KILN__PROGRAM_WANTS_LAUNCH;
+    if (atomic_load_explicit(&program->storing, memory_order_relaxed) != wanted ||
+        !atomic_compare_exchange_strong(&program->storing, &wanted, KILN__PROGRAM_WAITS))
+        return;
+    name_variant(program, dimensions, global, local);
     store_later(program);
 }
 
@@ -199,7 +146,7 @@ static bool load(struct kiln__program *program, const char *options)
 {
     struct kiln__programs *programs = program->owner;
     struct kiln__loaded loaded;
-    unsigned wait = atomic_load(&locks_held) ? 0 : atomic_load(&programs->patience_ms);
+    unsigned wait = atomic_load(&programs->patience_ms);
     enum kiln__store_answer answer =
         kiln__store_get_or_lock(programs->store, &program->key, wait, &loaded, &program->lock);
     if (answer == KILN__STORE_FOUND && use_binary(program, options, &loaded))
@@ -212,31 +159,57 @@ static bool load(struct kiln__program *program, const char *options)
             kiln__store_unload(&loaded);
     } else if (answer == KILN__STORE_UNLOCKED && wait && kiln__store_writes(programs->store))
         atomic_store(&programs->patience_ms, wait / 2);
-    if (answer == KILN__STORE_LOCKED)
-        atomic_fetch_add(&locks_held, 1);
     return false;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Where the binary is complete only after a launch, the lock is not held until then, and what
+ * another process compiles again is kept. */
+static void plan_storing(struct kiln__program *program, const char *options, const char *source)
+{
+    struct kiln__programs *programs = program->owner;
+    bool late = programs->device.traits->late_binary;
+    if (!kiln__store_writes(programs->store) || late)
+        release_lock(program);
+    if (!kiln__store_writes(programs->store))
+        return;
+    if (!late) {
+        atomic_store(&program->storing, KILN__PROGRAM_WAITS);
+        store_later(program);
+        return;
+    }
+    program->options = strdup(options);
+    program->source = strdup(source);
+    if (program->options && program->source)
+        atomic_store(&program->storing, KILN__PROGRAM_WANTS_LAUNCH);
+    else
+        kiln__store_failed(programs->store);
 }
 
 static kiln_status compile(struct kiln__program *program, const char *options,
                            const struct kiln__program_request *request)
 {
     struct kiln__programs *programs = program->owner;
+    uint64_t start = now_ns();
     kiln_status status =
         kiln__build_source(programs->context, &programs->device, request->source, options,
                            request->kernel, &program->cl, &program->error);
+    uint64_t took = now_ns() - start;
+    kiln__storing_guard_exit(KILN__GUARD_COMPILED);
+    atomic_fetch_add(&programs->compile_ns, took);
     if (status) {
         release_lock(program);
         return status;
     }
+    KILN__LOG(KILN__LOG_INFO, "%s was compiled in %.3f s", program->kernel, (double)took * 1e-9);
     atomic_fetch_add(&programs->compiled, 1);
-    if (!kiln__store_writes(programs->store))
-        return KILN_OK;
-    if (programs->device.traits->late_binary)
-        atomic_store(&program->storing, KILN__PROGRAM_WANTS_LAUNCH);
-    else {
-        atomic_store(&program->storing, KILN__PROGRAM_LAUNCHED);
-        store_later(program);
-    }
+    plan_storing(program, options, request->source);
     return KILN_OK;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of one context: from memory, else from disk, else compiled.
  *
- * A program comes from source once per machine: its binary is stored on disk in the background,
- * after its first launch where the device's binary is complete only then. Any trouble with the
- * disk degrades to compilation and is counted. */
+ * A program that was compiled is stored on disk in the background, after its first launch where the
+ * device's binary is complete only then (cache/storing.h). Any trouble with the disk degrades to
+ * compilation and is counted. */
 #ifndef KILN_CACHE_PROGRAM_H
 #define KILN_CACHE_PROGRAM_H
 
@@ -28,6 +28,8 @@ struct kiln__programs_stats {
     uint64_t from_memory;
     uint64_t stores;   /* entries written */
     uint64_t failures; /* entries rejected, unreadable or not writable */
+    uint64_t pending;  /* programs that are to be stored still */
+    uint64_t compile_ns;
 };
 
 /* Errors: OUT_OF_HOST_MEMORY. A directory that cannot be used is no error. */
@@ -35,7 +37,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
                                   const struct kiln__programs_options *options,
                                   struct kiln__programs **programs, struct kiln__error *error);
 
-/* Stores what is pending, then releases all programs. */
+/* Has what is pending stored, for a second at most, then releases all programs. */
 void kiln__programs_destroy(struct kiln__programs *programs);
 
 /* A program that is in memory already, found by the caller's own short name for it (for instance
@@ -55,14 +57,12 @@ kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name
 /* The OpenCL program, for clCreateKernel. Owner: the programs. */
 cl_program kiln__program_cl(const struct kiln__program *program);
 
-/* True once for a program that was compiled and is still to be stored: the caller then passes the
- * event of a launch of it (retained by the callee) to kiln__program_launched(), or NULL if the
- * launch failed, and then the next one is wanted. Cheap otherwise. */
-bool kiln__program_wants_launch(struct kiln__programs *programs, struct kiln__program *program);
-void kiln__program_launched(struct kiln__programs *programs, struct kiln__program *program,
-                            cl_event launched);
+/* A kernel of the program was enqueued, with these sizes. Where the binary is complete only now,
+ * the first time has it stored; cheap otherwise. */
+void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
+                            const size_t *global, const size_t *local);
 
-/* Wait until everything launched so far is stored. */
+/* Wait until everything launched so far is stored, or known not to be. */
 void kiln__programs_sync(struct kiln__programs *programs);
 
 void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats);

@@ -10,21 +10,21 @@
 
 #include "cache/program.h"
 #include "cache/store.h"
-#include "cache/worker.h"
 
 #define KILN__PROGRAM_BUCKETS 1024
+
+struct kiln__storing;
 
 enum kiln__program_state { KILN__PROGRAM_LOADING, KILN__PROGRAM_READY, KILN__PROGRAM_FAILED };
 
 /* Whether a program still has to be put on disk. */
 enum kiln__program_storing {
-    KILN__PROGRAM_STORED,
-    KILN__PROGRAM_WANTS_LAUNCH,
-    KILN__PROGRAM_LAUNCHED
+    KILN__PROGRAM_STORED,       /* or it never will be */
+    KILN__PROGRAM_WANTS_LAUNCH, /* its binary is complete only then */
+    KILN__PROGRAM_WAITS         /* the storing has it */
 };
 
 struct kiln__program {
-    struct kiln__job job; /* first: the worker hands it back */
     struct kiln__programs *owner;
     struct kiln__program *next; /* in its bucket */
     /* Set before others can see the program. */
@@ -38,9 +38,11 @@ struct kiln__program {
     cl_program cl;
     struct kiln__key key;
     struct kiln__error error;
-    /* The loading thread's, then of whoever moved `storing` on, then the worker's. */
+    /* The loading thread's, then of whoever moved `storing` on, then the storing's. */
     atomic_int storing; /* enum kiln__program_storing */
-    cl_event launched;
+    struct kiln__program *next_to_store;
+    char *options, *source; /* until it is stored, where another process compiles them again */
+    char variants[96];      /* see cache/errand.h */
     struct kiln__lock lock;
 };
 
@@ -50,8 +52,8 @@ struct kiln__programs {
     struct kiln__device device;
     struct kiln__text shared_key;
     struct kiln__store *store;
-    struct kiln__worker *worker;
-    atomic_uint_fast64_t compiled, from_disk, from_memory;
+    struct kiln__storing *storing;
+    atomic_uint_fast64_t compiled, from_disk, from_memory, stored_apart, compile_ns;
     atomic_uint patience_ms;
     /* Guards the buckets. A program in state LOADING belongs to the thread that put it there; all
      * others wait on `changed` for what becomes of it. The mutex is never held during a call of
@@ -77,6 +79,9 @@ kiln_status kiln__program_load(struct kiln__program *program,
 
 /* The memory of a program that was not made. */
 void kiln__program_free(struct kiln__program *program);
+
+/* It is stored, or will not be: what was kept for that goes. */
+void kiln__program_stored(struct kiln__program *program);
 
 /* A program that was: its memory, and unless this is a child of fork (`ours` is false) what the
  * driver and the disk have of it. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The programs of a context: a table in memory, where two threads that want the same one meet. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/gate.h"
+#include "cache/place.h"
 #include "cache/program_state.h"
+#include "cache/storing.h"
 
 #define PATIENCE_MS 2000 /* see program.c */
 
@@ -139,6 +141,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
 {
     const struct kiln__store_options of_store = {options->directory, options->limit, options->mode};
     struct kiln__programs *made = calloc(1, sizeof *made);
+    char path[PATH_MAX];
     *programs = NULL;
     if (!made || !init_table(made)) {
         free(made);
@@ -150,8 +153,9 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
     atomic_init(&made->patience_ms, PATIENCE_MS);
     kiln__key_begin(device, &made->shared_key);
     made->store = kiln__store_open(&of_store);
-    made->worker = kiln__worker_create();
-    if (made->shared_key.failed || !made->store || !made->worker) {
+    made->storing = kiln__storing_create(
+        made, kiln__place_find(options->directory, path, sizeof path) ? path : "", options->limit);
+    if (made->shared_key.failed || !made->store || !made->storing) {
         kiln__programs_destroy(made);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");
     }
@@ -164,11 +168,7 @@ void kiln__programs_destroy(struct kiln__programs *programs)
     if (!programs)
         return;
     bool ours = programs->pid == getpid();
-    if (ours)
-        kiln__gate_hurry(true);
-    kiln__worker_destroy(programs->worker);
-    if (ours)
-        kiln__gate_hurry(false);
+    kiln__storing_destroy(programs->storing);
     for (size_t i = 0; i < KILN__PROGRAM_BUCKETS; i++)
         while (programs->buckets[i]) {
             struct kiln__program *program = programs->buckets[i];
@@ -186,11 +186,7 @@ void kiln__programs_destroy(struct kiln__programs *programs)
 
 void kiln__programs_sync(struct kiln__programs *programs)
 {
-    if (programs->pid != getpid())
-        return;
-    kiln__gate_hurry(true);
-    kiln__worker_sync(programs->worker);
-    kiln__gate_hurry(false);
+    kiln__storing_sync(programs->storing);
 }
 
 void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats)
@@ -198,6 +194,8 @@ void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__prog
     stats->compiled = atomic_load(&programs->compiled);
     stats->from_disk = atomic_load(&programs->from_disk);
     stats->from_memory = atomic_load(&programs->from_memory);
-    stats->stores = kiln__store_puts(programs->store);
+    stats->stores = kiln__store_puts(programs->store) + atomic_load(&programs->stored_apart);
     stats->failures = kiln__store_failures(programs->store);
+    stats->pending = kiln__storing_pending(programs->storing);
+    stats->compile_ns = atomic_load(&programs->compile_ns);
 }

@@ -199,16 +199,18 @@ static kiln_status bind_arguments(struct kiln__ready *ready, struct kiln__error 
     return KILN_OK;
 }
 
-/* Programs that were compiled are stored once they have run. */
-static void store_programs(struct kiln__ready *ready, cl_event done)
+/* Programs that were compiled are stored once they have been launched. */
+static void store_programs(struct kiln__ready *ready)
 {
     if (ready->has_run)
         return;
     ready->has_run = true;
-    for (size_t i = 0; i < ready->plan->launches.count; i++)
-        if (ready->programs[i] &&
-            kiln__program_wants_launch(ready->runtime->programs, ready->programs[i]))
-            kiln__program_launched(ready->runtime->programs, ready->programs[i], done);
+    for (size_t i = 0; i < ready->plan->launches.count; i++) {
+        const struct kiln__launch *launch = &ready->plan->launches.items[i];
+        if (ready->programs[i])
+            kiln__program_launched(ready->programs[i], launch->dimensions, launch->global,
+                                   launch->local);
+    }
 }
 
 kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bindings,
@@ -238,7 +240,7 @@ kiln_status kiln__ready_run(struct kiln__ready *ready, struct kiln__bindings *bi
         kiln__run_release(*run);
         *run = NULL;
     } else {
-        store_programs(ready, kiln__run_end(*run));
+        store_programs(ready);
         atomic_fetch_add(&runtime->counters.batches, 1);
     }
     kiln__commands_end(&commands);

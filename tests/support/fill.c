@@ -99,13 +99,12 @@ bool fill_launch(struct fill *fill, struct kiln__program *program, int number)
     cl_mem buffer = clCreateBuffer(fill->context, CL_MEM_READ_WRITE, sizeof out, NULL, NULL);
     cl_kernel kernel = clCreateKernel(kiln__program_cl(program), "fill", NULL);
     kiln__gate_enter();
-    bool wants = kiln__program_wants_launch(fill->programs, program);
     bool good =
         !clSetKernelArg(kernel, 0, sizeof buffer, &buffer) &&
         !clEnqueueNDRangeKernel(fill->queue, kernel, 1, NULL, &items, &group, 0, NULL, &event);
     clFlush(fill->queue);
-    if (wants)
-        kiln__program_launched(fill->programs, program, event);
+    if (good)
+        kiln__program_launched(program, 1, &items, &group);
     kiln__gate_leave();
     good = good &&
            !clEnqueueReadBuffer(fill->queue, buffer, CL_TRUE, 0, sizeof out, out, 0, NULL, NULL);

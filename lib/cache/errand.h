@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the program kiln-store is asked to do, and how it is started.
+ *
+ * Fetching a complete binary from PoCL means more compiling, under a lock that every kernel of the
+ * process waits for. So another process does it: it compiles the same source, most of which it
+ * finds in the driver's own cache, fetches the binary and stores it. It needs nothing of the
+ * process that asked, and goes on if that one ends.
+ *
+ *   errands = directory limit[8] shared_key hurry[1] errand*
+ *   errand  = options source kernel variants
+ *
+ * Each field is its length as size_t, its bytes, and a zero: both programs are of one build. */
+#ifndef KILN_CACHE_ERRAND_H
+#define KILN_CACHE_ERRAND_H
+
+#include "cache/entry.h"
+#include "util/text.h"
+
+/* All that the errands of one process share. */
+struct kiln__errand_head {
+    const char *directory;    /* of the cache, absolute */
+    uint64_t limit;           /* most bytes there */
+    struct kiln__span shared; /* key of the device: see kiln__key_begin() */
+    bool hurry; /* somebody waits: at the usual priority, beside other such processes */
+};
+
+struct kiln__errand {
+    const char *options, *source, *kernel;
+    const char *variants; /* for which launches the binary is to be complete, as the driver names
+                             them */
+};
+
+/* What becomes of one, in order, a byte each; the first byte says that the process is ready. */
+enum kiln__errand_answer {
+    KILN__ERRAND_READY = 'r',
+    KILN__ERRAND_STORED = 's',
+    KILN__ERRAND_PRESENT = 'p', /* another process was faster */
+    KILN__ERRAND_FAILED = 'f'
+};
+
+void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__text *text);
+void kiln__errand_write(const struct kiln__errand *errand, struct kiln__text *text);
+
+/* Take the next field of `rest` off. False: there is none, or it is damaged. */
+bool kiln__errand_read_head(struct kiln__span *rest, struct kiln__errand_head *head);
+bool kiln__errand_read(struct kiln__span *rest, struct kiln__errand *errand);
+
+/* Start a process with these errands. Answers a socket that its answers come from, or -1. The
+ * process is nobody's child, holds no file of this one, and ends by itself. */
+int kiln__errand_start(const struct kiln__text *errands);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/keep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/build.h"
+#include "util/log.h"
+
+static struct kiln__span text_span(const char *text)
+{
+    return (struct kiln__span){text, strlen(text) + 1};
+}
+
+static bool put_binary(struct kiln__store *store, const kiln_device_info *info,
+                       const struct kiln__key *key, const char *kernel, const void *binary,
+                       size_t length)
+{
+    char driver[sizeof info->platform + sizeof info->driver_version + 1];
+    snprintf(driver, sizeof driver, "%s %s", info->platform, info->driver_version);
+    struct kiln__entry entry = {{
+        [KILN__ENTRY_KEY] = {key->bytes, key->length},
+        [KILN__ENTRY_DEVICE] = text_span(info->name),
+        [KILN__ENTRY_DRIVER] = text_span(driver),
+        [KILN__ENTRY_KERNEL] = text_span(kernel),
+        [KILN__ENTRY_PAYLOAD] = {binary, length},
+    }};
+    return kiln__store_put(store, &entry);
+}
+
+bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *device,
+                       cl_program program, const struct kiln__key *key, const char *kernel)
+{
+    void *binary = NULL;
+    size_t length = 0;
+    cl_int code = kiln__build_fetch(program, device, &binary, &length);
+    if (code) {
+        KILN__LOG(KILN__LOG_INFO, "the binary of %s cannot be had: %s", kernel,
+                  kiln__cl_name(code));
+        kiln__store_failed(store);
+        return false;
+    }
+    bool put = put_binary(store, &device->info, key, kernel, binary, length);
+    free(binary);
+    return put;
+}

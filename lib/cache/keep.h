@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program's binary into the store. */
+#ifndef KILN_CACHE_KEEP_H
+#define KILN_CACHE_KEEP_H
+
+#include "cache/key.h"
+#include "cache/store.h"
+#include "device/device.h"
+
+/* Fetch the binary and put it under its key; `kernel` is how people know it. False, said in the log
+ * and counted by the store: it could not be had or written. */
+bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *device,
+                       cl_program program, const struct kiln__key *key, const char *kernel);
+
+#endif

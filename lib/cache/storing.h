@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread that has the programs of one context stored, out of everybody's way.
+ *
+ * Where a binary is complete once it is built, the thread fetches and stores it. On devices with
+ * late binaries that would stop every kernel of the process for as long as the driver compiles:
+ * there the thread hands what has gathered to another process (cache/errand.h), and never calls
+ * the driver. Only where no process can be started it fetches such binaries too, while nothing is
+ * launched (cache/gate.h). */
+#ifndef KILN_CACHE_STORING_H
+#define KILN_CACHE_STORING_H
+
+#include "cache/program_state.h"
+
+struct kiln__storing;
+
+/* `directory` is where the store is. NULL: out of memory. */
+struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory,
+                                           uint64_t limit);
+
+/* Wait for what is left, a second at most, say what was not stored, and end. In a child of fork,
+ * where there is no thread, at once. */
+void kiln__storing_destroy(struct kiln__storing *storing);
+
+/* The program stays until it is stored or the storing ends. False: nothing is stored any more. */
+bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *program);
+
+/* Wait until all that was added is stored, or is known not to be. */
+void kiln__storing_sync(struct kiln__storing *storing);
+
+/* How many programs are to be stored still. */
+uint64_t kiln__storing_pending(struct kiln__storing *storing);
+
+/* Have all storing end before the driver is taken down at the end of the process. Handlers run in
+ * reverse order, and a driver adds its own while it is loaded and when it does something for the
+ * first time: so one of kiln's is added after each of these, once. */
+enum kiln__storing_guard {
+    KILN__GUARD_LOADED = 1,
+    KILN__GUARD_COMPILED = 2,
+    KILN__GUARD_FETCHED = 4
+};
+void kiln__storing_guard_exit(enum kiln__storing_guard after);
+
+#endif
