@@ -43,6 +43,44 @@ Test(ops, as_the_reference)
     check_close();
 }
 
+/* A compiler that takes signed overflow for impossible compares what comes before it instead. */
+static void compare_what_wraps(kiln_batch *batch, kiln_tensor x, kiln_tensor y)
+{
+    const kiln_tensor one = kiln_constant(batch, KILN_I32, 1);
+    const kiln_tensor minus = kiln_neg(batch, x), other = kiln_neg(batch, y);
+    const kiln_tensor next = kiln_add(batch, x, one), last = kiln_sub(batch, x, one);
+    const int axis = 1;
+    check_read(batch, kiln_minimum(batch, minus, other));
+    check_read(batch, kiln_maximum(batch, minus, y));
+    check_read(batch, kiln_less(batch, minus, other));
+    check_read(batch, kiln_greater(batch, next, x));
+    check_read(batch, kiln_less(batch, last, x));
+    check_read(batch, kiln_clamp(batch, minus, -3, 90));
+    check_read(batch, kiln_abs(batch, minus));
+    check_read(batch, kiln_relu(batch, kiln_sub(batch, x, y)));
+    check_read(batch, kiln_div(batch, minus, kiln_constant(batch, KILN_I32, -1)));
+    check_read(batch, kiln_min(batch, minus, 1, &axis, 0));
+    check_read(batch, kiln_max(batch, minus, 1, &axis, 0));
+    check_read(batch, kiln_argmin(batch, minus, 1, &axis, 0));
+    check_read(batch, kiln_argmax(batch, kiln_sub(batch, one, x), 1, &axis, 0));
+    check_read(batch, kiln_greater(batch, kiln_sum(batch, x, 1, &axis, 1), x));
+    check_read(batch, kiln_cumsum(batch, x, 1, 0));
+}
+
+Test(ops, integers_wrap_around_under_comparisons_too)
+{
+    static const size_t columns[] = {7, 64};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, KILN_I32, DIMS(33, columns[i]), CHECK_SPECIAL);
+        compare_what_wraps(batch, x,
+                           check_input(batch, KILN_I32, DIMS(33, columns[i]), CHECK_SPECIAL));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 /* A type that a row does not take is refused in words. */
 Test(ops, types_are_checked)
 {

@@ -36,10 +36,9 @@ static void emit_word(const struct kiln__emit *emit, const char *word, size_t le
         kiln__text_add_bytes(emit->text, word, length);
 }
 
-void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
-                           const char *b, const char *c, kiln_type type, unsigned width)
+static void emit_words(const struct kiln__emit *emit, const char *expression,
+                       const char *const operands[3], kiln_type type, unsigned width)
 {
-    const char *const operands[3] = {a, b, c};
     struct kiln__type_name name = kiln__emit_type(type, width);
     for (const char *at = expression; *at;) {
         size_t length = 0;
@@ -58,6 +57,35 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
         }
         at += length;
     }
+}
+
+/* Sums, differences and products of operands, nothing else. */
+static bool may_overflow(const char *expression)
+{
+    return strpbrk(expression, "+-*") && strspn(expression, "abc +-*") == strlen(expression);
+}
+
+/* What a signed integer does beyond its range is left open in C, and compilers make use of that:
+ * -a < -b becomes a > b, also for INT_MIN. As unsigned ones they wrap around. */
+void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
+                           const char *b, const char *c, kiln_type type, unsigned width)
+{
+    const char *const given[3] = {a, b, c}, *operands[3] = {a, b, c};
+    const struct kiln__type_row *row = kiln__type_row(type);
+    char wrapping[3][160];
+    bool is_signed = !row->floating && row->lowest < 0;
+    if (!is_signed || !may_overflow(expression)) {
+        emit_words(emit, expression, given, type, width);
+        return;
+    }
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    for (unsigned k = 0; k < 3 && given[k]; k++) {
+        snprintf(wrapping[k], sizeof wrapping[k], "as_u%s(%s)", name.text, given[k]);
+        operands[k] = wrapping[k];
+    }
+    kiln__text_add(emit->text, "as_%s(", name.text);
+    emit_words(emit, expression, operands, type, width);
+    kiln__text_add(emit->text, ")");
 }
 
 /* ---- parameters ---- */

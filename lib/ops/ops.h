@@ -13,6 +13,7 @@
 struct kiln__type_row {
     const char *name;   /* "f32" */
     const char *device; /* OpenCL C scalar type, "float"; vectors append their width */
+    const char *sums;   /* the type to add, subtract and multiply in: what overflows wraps around */
     uint8_t bytes;
     bool floating;
     double lowest, highest; /* finite range */

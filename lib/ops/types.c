@@ -6,9 +6,9 @@
 #include "ops/ops.h"
 
 static const struct kiln__type_row rows[] = {
-    [KILN_F32] = {"f32", "float", 4, true, -FLT_MAX, FLT_MAX},
-    [KILN_I32] = {"i32", "int", 4, false, INT32_MIN, INT32_MAX},
-    [KILN_U8] = {"u8", "uchar", 1, false, 0, UINT8_MAX},
+    [KILN_F32] = {"f32", "float", "float", 4, true, -FLT_MAX, FLT_MAX},
+    [KILN_I32] = {"i32", "int", "uint", 4, false, INT32_MIN, INT32_MAX},
+    [KILN_U8] = {"u8", "uchar", "uchar", 1, false, 0, UINT8_MAX},
 };
 
 const struct kiln__type_row *kiln__type_row(kiln_type type)

@@ -31,8 +31,7 @@ static void choose_options(const struct kiln__plan *plan, const struct kiln__gro
     const struct kiln__node *input = &nodes[group->accesses.items[0].node];
     snprintf(launch->options, sizeof launch->options, "-DIN=%s -DOUT=%s -DWG=%u%s",
              kiln__type_row((kiln_type)input->type)->device,
-             kiln__type_row((kiln_type)node->type)->device,
-             plan->options.device->traits->work_group,
+             kiln__type_row((kiln_type)node->type)->sums, plan->options.device->traits->work_group,
              node->op == KILN__SCAN_BACKWARD ? " -DREVERSED" : "");
 }
 

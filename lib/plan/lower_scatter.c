@@ -52,9 +52,9 @@ static size_t size_launch(const struct kiln__plan *plan, const struct scatter *s
     return columns;
 }
 
-static const char *device_type(const struct kiln__plan *plan, uint32_t node)
+static const struct kiln__type_row *type_of(const struct kiln__plan *plan, uint32_t node)
 {
-    return kiln__type_row((kiln_type)plan->fusion.graph.nodes.items[node].type)->device;
+    return kiln__type_row((kiln_type)plan->fusion.graph.nodes.items[node].type);
 }
 
 static bool add_access(const struct kiln__plan *plan, const struct kiln__access *access,
@@ -83,7 +83,7 @@ static bool lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     launch.bytes = kiln__group_bytes(plan, group);
     size_t columns = size_launch(plan, scatter, &launch);
     snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s%s",
-             device_type(plan, result.node), device_type(plan, indices->node),
+             type_of(plan, result.node)->sums, type_of(plan, indices->node)->device,
              columns == 1 ? " -DONE_COLUMN" : "");
     bool done = add_access(plan, values, &launch) && add_access(plan, indices, &launch) &&
                 add_access(plan, &result, &launch) &&
