@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every I/O call of the cache fails in turn, and the process is killed at every one. What comes out
- * has to be right or a miss; afterwards the cache works as if nothing had been. */
+/* Every I/O call of the cache, and every malloc, fails in turn, and the process is killed at every
+ * one. What comes out has to be right or a miss; afterwards the cache works as if nothing had been.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@
 enum { THERE = 1, MISSING = 2, MOST_CALLS = 1000 };
 
 static struct kiln__key there, missing;
-static int runs, hits, wrong, left, unusable;
+static int runs, hits, wrong, left, unusable, lost;
 
 static bool fits(struct kiln__store *store, const struct kiln__key *key, int number, bool *found)
 {
@@ -72,7 +74,9 @@ static void check_after(void)
     kiln__folder_sweep(folder);
     close(folder);
     left += fake_leftovers();
-    wrong += !fits(store, &there, THERE, &found) || !fits(store, &missing, MISSING, &found);
+    wrong += !fits(store, &there, THERE, &found);
+    lost += !found; /* it was good, and others share it */
+    wrong += !fits(store, &missing, MISSING, &found);
     wrong += kiln__store_failures(store) != 0; /* what is there is whole */
     bool usable = fake_put(store, &there, THERE) && fits(store, &there, THERE, &found) && found &&
                   fake_put(store, &missing, MISSING) && fits(store, &missing, MISSING, &found) &&
@@ -120,9 +124,25 @@ static void fail_in_turn(struct faulty_plan plan)
     }
 }
 
+/* Without the wrapper: no descriptor left, then one, then two and so on. */
+static void starve(void)
+{
+    struct rlimit usual, few;
+    getrlimit(RLIMIT_NOFILE, &usual);
+    few = usual;
+    for (few.rlim_cur = 3; few.rlim_cur < 12; few.rlim_cur++) {
+        prepare();
+        setrlimit(RLIMIT_NOFILE, &few);
+        wrong += !use();
+        setrlimit(RLIMIT_NOFILE, &usual);
+        runs++;
+        check_after();
+    }
+}
+
 int main(void)
 {
-    static const int errors[] = {ENOSPC, EIO, EACCES, EROFS, EMFILE, EINTR};
+    static const int errors[] = {ENOSPC, EIO, EACCES, EROFS, EMFILE, ENFILE, ENOMEM, EINTR};
     fake_key(THERE, &there);
     fake_key(MISSING, &missing);
     for (int for_good = 0; for_good < 2; for_good++) {
@@ -133,11 +153,12 @@ int main(void)
     }
     fail_in_turn((struct faulty_plan){0, false, FAULTY_KILL_BEFORE, 0});
     fail_in_turn((struct faulty_plan){0, false, FAULTY_KILL_AFTER, 0});
-    printf("%d runs with %d failed calls: %d wrong, %d left over after the sweep, %d caches of no "
-           "use, %d renamed before they were synced\n",
-           runs, hits, wrong, left, unusable, faulty_unsynced());
+    starve();
+    printf("%d runs with %d failed calls: %d wrong, %d good entries lost, %d left over after the "
+           "sweep, %d caches of no use, %d renamed before they were synced\n",
+           runs, hits, wrong, lost, left, unusable, faulty_unsynced());
     kiln__key_free(&there);
     kiln__key_free(&missing);
     fake_end();
-    return wrong || left || unusable || faulty_unsynced() || hits < 100;
+    return wrong || lost || left || unusable || faulty_unsynced() || hits < 100;
 }

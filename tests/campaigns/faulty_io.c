@@ -163,6 +163,19 @@ int futimens(int fd, const struct timespec times[2])
     FAULTY(-1, syscall(SYS_utimensat, fd, NULL, times, 0));
 }
 
+/* Of kiln's own code, by the linker's --wrap=malloc. */
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    if (strikes() && plan.kind == FAULTY_ERROR) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __real_malloc(size);
+}
+
 ssize_t getrandom(void *bytes, size_t length, unsigned flags)
 {
     FAULTY((ssize_t)-1, syscall(SYS_getrandom, bytes, length, flags));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This program's own open, read, write and so on: they do what the system's do, but for the one
- * that is to fail. What a program defines counts before the C library's. */
+/* This program's own open, read, write, malloc and so on: they do what the system's do, but for the
+ * one that is to fail. What a program defines counts before the C library's. */
 #ifndef KILN_TESTS_CAMPAIGNS_FAULTY_IO_H
 #define KILN_TESTS_CAMPAIGNS_FAULTY_IO_H
 
