@@ -281,7 +281,9 @@ Test(traits, first_row_that_fits)
     cr_expect_str_eq(traits_name(KILN_DEVICE_GPU, pocl, 1), "gpu");
     cr_expect_str_eq(traits_name(KILN_DEVICE_GPU, "NVIDIA CUDA", 1), "nvidia-gpu");
     cr_expect_str_eq(traits_name(KILN_DEVICE_CPU, "Oclgrind", 1), "oclgrind");
-    cr_expect_str_eq(traits_name(KILN_DEVICE_CPU, "Intel(R) OpenCL", 8), "cpu");
+    cr_expect_str_eq(traits_name(KILN_DEVICE_CPU, "Intel(R) OpenCL", 1), "intel-cpu");
+    cr_expect_str_eq(traits_name(KILN_DEVICE_GPU, "Intel(R) OpenCL Graphics", 1), "gpu");
+    cr_expect_str_eq(traits_name(KILN_DEVICE_CPU, "Somebody's OpenCL", 8), "cpu");
     cr_expect_str_eq(traits_name(KILN_DEVICE_OTHER, "", 0), "gpu");
     cr_expect_str_eq(kiln__traits_for(&machine[0])->name, "llvmpipe");
     cr_expect_str_eq(kiln__traits_for(&machine[5])->name, "llvmpipe");
