@@ -31,6 +31,9 @@ check "unknown action" 2 'there is no action "nope"' nope
 check "too many arguments" 2 '"x" is one argument too many' list x
 check "export without a file" 2 'export needs the name of a file' export
 check "import of two files" 2 '"b" is one argument too many' import a b
+check "warm without a program" 2 'warm needs a program to run' warm
+check "warm of no program" 127 'nowhere' warm /nowhere
+check "warm gives the program its options and its status" 3 '^0 stored$' warm sh -c 'exit 3' --json
 check "clear has no JSON" 2 'clear has no --json' clear --json
 check "list has no limit" 2 'list has no --limit' list --limit 1
 for limit in x -1 1X 1KB 99999999999999999999 18014398509481984K; do
@@ -63,6 +66,14 @@ check "prune removes it" 0 '^1 removed$' prune
 check "clear" 0 '^0 removed$' clear
 chmod 777 "$KILN_CACHE_DIR"
 check "a folder that all may write to" 1 'other users may write to it' stat
+# A program that exits at once; its kernel is stored all the same, and the next one finds it.
+unset KILN_CACHE
+KILN_CACHE_DIR="$folder/warm" XDG_CACHE_HOME="$folder"
+export KILN_CACHE_DIR XDG_CACHE_HOME
+"$kiln" info >/dev/null 2>&1 && [ -x examples/hello ] && {
+    check "warm stores what a program compiles" 0 '^1 stored$' warm --dir "$folder/warm" examples/hello
+    check "warm a second time stores nothing" 0 '^0 stored$' warm examples/hello
+}
 KILN_CACHE=off
 export KILN_CACHE
 check "off is memory only" 0 '(memory only)' stat

@@ -20,13 +20,14 @@ struct request;
 /* What can be done, and what belongs to it. */
 struct action {
     const char *name;
-    bool takes_file, takes_json, takes_limit;
+    bool takes_file, takes_json, takes_limit, takes_program;
     int (*run)(const struct request *request);
 };
 
 struct request {
     const struct action *action;
     const char *file, *folder;
+    char **program; /* with its arguments, NULL-terminated */
     uint64_t limit;
     bool json, limited;
 };
@@ -158,15 +159,77 @@ static int run_import(const struct request *request)
     return status ? complain() : 0;
 }
 
+/* ---- warm ---- */
+
+struct names {
+    char (*items)[64];
+    size_t count;
+    bool failed;
+};
+
+static int add_name(const kiln_cache_entry *entry, void *user)
+{
+    struct names *names = user;
+    char(*items)[64] = realloc(names->items, (names->count + 1) * sizeof *items);
+    names->failed |= !items;
+    if (!items)
+        return 1;
+    names->items = items;
+    snprintf(items[names->count++], sizeof *items, "%s", entry->name);
+    return 0;
+}
+
+/* A cache that does not exist yet has none. */
+static bool list_names(const char *folder, struct names *names)
+{
+    kiln_cache_stats stats;
+    *names = (struct names){0};
+    return !kiln_cache_get_stats(folder, &stats) &&
+           (!stats.entries || !kiln_cache_list(folder, add_name, names)) && !names->failed;
+}
+
+static bool has_name(const struct names *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (!strcmp(names->items[i], name))
+            return true;
+    return false;
+}
+
+/* $KILN_CACHE_WAIT makes the library wait for its stores when the program ends. */
+static int run_warm(const struct request *request)
+{
+    struct names before, after;
+    size_t stored = 0;
+    if (setenv("KILN_CACHE_WAIT", "1", 1) || setenv("KILN_CACHE", "on", 1) ||
+        (request->folder && setenv("KILN_CACHE_DIR", request->folder, 1))) {
+        perror("kiln cache: the environment");
+        return 1;
+    }
+    bool listed = list_names(NULL, &before);
+    int status = listed ? kiln__tool_run("kiln cache", request->program) : 0;
+    bool relisted = listed && list_names(NULL, &after);
+    for (size_t i = 0; relisted && i < after.count; i++)
+        stored += !has_name(&before, after.items[i]);
+    if (relisted) {
+        printf("%zu stored\n", stored);
+        free(after.items);
+    } else
+        status = complain();
+    free(before.items);
+    return status;
+}
+
 static const struct action actions[] = {
     /* clang-format off */
-    /*         file   json   limit */
-    {"list",   false, true,  false, run_list},
-    {"stat",   false, true,  false, run_stat},
-    {"prune",  false, false, true,  run_prune},
-    {"clear",  false, false, false, run_clear},
-    {"export", true,  false, false, run_export},
-    {"import", true,  false, false, run_import},
+    /*         file   json   limit  program */
+    {"list",   false, true,  false, false, run_list},
+    {"stat",   false, true,  false, false, run_stat},
+    {"prune",  false, false, true,  false, run_prune},
+    {"clear",  false, false, false, false, run_clear},
+    {"export", true,  false, false, false, run_export},
+    {"import", true,  false, false, false, run_import},
+    {"warm",   false, false, false, true,  run_warm},
     /* clang-format on */
 };
 
@@ -212,7 +275,11 @@ static void take_argument(struct request *request, const char *arg, struct argp_
             argp_error(state, "there is no action \"%s\"", arg);
     } else if (request->action->takes_file && !request->file)
         request->file = arg;
-    else
+    else if (request->action->takes_program) {
+        /* What follows the program's name is the program's own. */
+        request->program = state->argv + state->next - 1;
+        state->next = state->argc;
+    } else
         argp_error(state, "\"%s\" is one argument too many", arg);
 }
 
@@ -220,9 +287,12 @@ static void check(const struct request *request, struct argp_state *state)
 {
     const struct action *action = request->action;
     if (!action)
-        argp_error(state, "an action is missing: list, stat, prune, clear, export or import");
+        argp_error(state, "an action is missing: list, stat, prune, clear, export, import "
+                          "or warm");
     else if (action->takes_file && !request->file)
         argp_error(state, "%s needs the name of a file", action->name);
+    else if (action->takes_program && !request->program)
+        argp_error(state, "%s needs a program to run", action->name);
     else if (request->json && !action->takes_json)
         argp_error(state, "%s has no --json", action->name);
     else if (request->limited && !action->takes_limit)
@@ -256,12 +326,14 @@ int kiln__tool_cache(int argc, char **argv)
         "  prune         remove what is of no use, then the least recently used entries\n"
         "  clear         remove all entries\n"
         "  export FILE   write all entries into one file\n"
-        "  import FILE   add those of such a file: machine code, so trust it first";
+        "  import FILE   add those of such a file: machine code, so trust it first\n"
+        "  warm PROGRAM  run a program, and have all its kernels stored when it ends";
     struct argp argp = {.options = options,
                         .parser = parse,
-                        .args_doc = "list|stat|prune|clear\nexport|import FILE",
+                        .args_doc =
+                            "list|stat|prune|clear\nexport|import FILE\nwarm PROGRAM [ARGUMENT...]",
                         .doc = doc};
     struct request request = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);
     return request.action->run(&request);
 }

@@ -8,20 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tool.h"
 
 #define EXIT_USAGE 2
-#define EXIT_NOT_RUNNABLE 126
-#define EXIT_NOT_FOUND 127
 
 struct request {
     const char *output; /* NULL: standard output */
@@ -72,39 +67,6 @@ static int make_file(const struct request *request, char path[PATH_MAX])
     return file;
 }
 
-/* The status that a shell would give. */
-static int status_of(int wait_status)
-{
-    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-}
-
-static int run(char **program)
-{
-    pid_t child;
-    posix_spawnattr_t attributes;
-    sigset_t interrupts;
-    sigemptyset(&interrupts);
-    sigaddset(&interrupts, SIGINT);
-    sigaddset(&interrupts, SIGQUIT);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &interrupts);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    /* An interrupt from the terminal is for the program; this one still has to clean up. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    errno = posix_spawnp(&child, program[0], NULL, &attributes, program, environ);
-    posix_spawnattr_destroy(&attributes);
-    if (errno) {
-        int missing = errno == ENOENT;
-        complain(program[0]);
-        return missing ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
-    }
-    int wait_status = 0;
-    while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR)
-        continue;
-    return status_of(wait_status);
-}
-
 /* Returns the bytes that were shown. */
 static size_t show(const char *path)
 {
@@ -135,10 +97,10 @@ static int explain(const struct request *request)
     if (setenv("KILN_EXPLAIN", path, 1))
         complain("KILN_EXPLAIN");
     else
-        status = run(request->program);
+        status = kiln__tool_run("kiln explain", request->program);
     if (!request->output)
         show(path);
-    if (is_empty(file) && status < EXIT_NOT_RUNNABLE)
+    if (is_empty(file) && status < KILN__EXIT_NOT_RUNNABLE)
         fprintf(stderr, "kiln explain: %s ran no batch of kiln\n", request->program[0]);
     if (!request->output)
         unlink(path);

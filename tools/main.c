@@ -19,13 +19,14 @@ static const struct command {
     {"explain", "kiln explain", kiln__tool_explain},
 };
 
-static const char doc[] = "Look at the devices, the kernel cache and the plans of kiln.\v"
-                          "Commands:\n"
-                          "  info       the OpenCL devices of this machine\n"
-                          "  cache      the kernel cache: list, prune, clear, export, import\n"
-                          "  explain    run a program and show what kiln makes of its batches\n"
-                          "\n"
-                          "`kiln COMMAND --help' says more about each.";
+static const char doc[] =
+    "Look at the devices, the kernel cache and the plans of kiln.\v"
+    "Commands:\n"
+    "  info       the OpenCL devices of this machine\n"
+    "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
+    "  explain    run a program and show what kiln makes of its batches\n"
+    "\n"
+    "`kiln COMMAND --help' says more about each.";
 
 static void print_version(FILE *stream, struct argp_state *state)
 {

@@ -8,4 +8,10 @@ int kiln__tool_info(int argc, char **argv);
 int kiln__tool_cache(int argc, char **argv);
 int kiln__tool_explain(int argc, char **argv);
 
+/* Run a program, found as a shell finds it. Answers the exit status that a shell would give; one
+ * that cannot be run is said as `command`. */
+#define KILN__EXIT_NOT_RUNNABLE 126
+#define KILN__EXIT_NOT_FOUND 127
+int kiln__tool_run(const char *command, char **program);
+
 #endif

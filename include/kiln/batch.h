@@ -116,6 +116,14 @@ KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
  *  Errors: as kiln_batch_execute(); *event is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **event);
 
+/** Make everything for the first run but the run: plan the batch, compile its kernels side by side
+ *  on `threads` threads (0: as many as there are cores), and store them in the disk cache. The
+ * batch is left as it was, and its first run finds its kernels. Where a driver compiles in one
+ * thread at a time (PoCL) further processes compile, if the disk cache can be written. Threads: one
+ * at a time. Errors: the batch's first error, BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
+ * FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads);
+
 /** Called once, from a thread of the OpenCL driver, when a submission has completed or failed. */
 typedef void (*kiln_event_callback)(kiln_status status, void *user);
 

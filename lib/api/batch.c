@@ -380,6 +380,16 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
     return KILN_OK;
 }
 
+kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
+{
+    struct kiln__error error = {0};
+    kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
+    if (status || batch->loan.known)
+        return status;
+    name_replaced(batch);
+    return kiln__plans_prepare(batch->context->plans, &batch->graph, threads, &batch->loan, &error);
+}
+
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
 {
     struct kiln__text text = {0};

@@ -9,6 +9,7 @@
 
 #include "api/explain.h"
 #include "api/stages.h"
+#include "runtime/prepare.h"
 #include "util/environment.h"
 #include "util/hash.h"
 #include "util/log.h"
@@ -170,8 +171,10 @@ static kiln_status add_known(struct kiln__plans *plans, const struct kiln__graph
 
 /* ---- lending ---- */
 
-kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
-                               struct kiln__loan *loan, struct kiln__error *error)
+/* `threads`: see kiln__prepare(); NULL: nothing is prepared. */
+static kiln_status borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
+                          const unsigned *threads, struct kiln__loan *loan,
+                          struct kiln__error *error)
 {
     struct kiln__text key = {0};
     kiln_status status = KILN_OK;
@@ -190,6 +193,8 @@ kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__gra
     else
         status = add_known(plans, graph, hash, &key, &loan->known, error);
     kiln__text_free(&key);
+    if (!status && !loan->ready && threads)
+        status = kiln__prepare(plans->runtime, &loan->known->plan, *threads, error);
     if (!status && !loan->ready)
         status = kiln__ready_create(plans->runtime, &loan->known->plan, &loan->ready, error);
     if (!status)
@@ -197,6 +202,19 @@ kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__gra
     else if (loan->known)
         kiln__plans_return(plans, loan);
     return status;
+}
+
+kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
+                               struct kiln__loan *loan, struct kiln__error *error)
+{
+    return borrow(plans, graph, NULL, loan, error);
+}
+
+kiln_status kiln__plans_prepare(struct kiln__plans *plans, const struct kiln__graph *graph,
+                                unsigned threads, struct kiln__loan *loan,
+                                struct kiln__error *error)
+{
+    return borrow(plans, graph, &threads, loan, error);
 }
 
 void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan)

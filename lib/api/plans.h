@@ -23,6 +23,11 @@ void kiln__plans_destroy(struct kiln__plans *plans);
  * Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
 kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
                                struct kiln__loan *loan, struct kiln__error *error);
+
+/* The same; its programs are compiled side by side and stored first, see kiln__prepare(). */
+kiln_status kiln__plans_prepare(struct kiln__plans *plans, const struct kiln__graph *graph,
+                                unsigned threads, struct kiln__loan *loan,
+                                struct kiln__error *error);
 void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan);
 
 /* Append an explanation of `graph` to `text`. Errors: OUT_OF_HOST_MEMORY. */

@@ -86,17 +86,16 @@ static void store_later(struct kiln__program *program)
     kiln__program_stored(program);
 }
 
-/* As PoCL calls its variants: one for each local size, and for grids below and from 65,535 on. */
-static void name_variant(struct kiln__program *program, unsigned dimensions, const size_t *global,
-                         const size_t *local)
+void kiln__program_variants(unsigned dimensions, const size_t *global, const size_t *local,
+                            char variants[KILN__PROGRAM_VARIANTS])
 {
     size_t sizes[3] = {1, 1, 1}, widest = 1;
     for (unsigned i = 0; i < dimensions && i < 3; i++) {
         sizes[i] = local[i];
         widest = global[i] > widest ? global[i] : widest;
     }
-    snprintf(program->variants, sizeof program->variants, "%zu-%zu-%zu-goffs0%s", sizes[0],
-             sizes[1], sizes[2], widest < USHRT_MAX ? "-smallgrid" : "");
+    snprintf(variants, KILN__PROGRAM_VARIANTS, "%zu-%zu-%zu-goffs0%s", sizes[0], sizes[1], sizes[2],
+             widest < USHRT_MAX ? "-smallgrid" : "");
 }
 
 void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
@@ -106,7 +105,7 @@ void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
     if (atomic_load_explicit(&program->storing, memory_order_relaxed) != wanted ||
         !atomic_compare_exchange_strong(&program->storing, &wanted, KILN__PROGRAM_WAITS))
         return;
-    name_variant(program, dimensions, global, local);
+    kiln__program_variants(dimensions, global, local, program->variants);
     store_later(program);
 }
 
@@ -213,14 +212,19 @@ static kiln_status compile(struct kiln__program *program, const char *options,
     return KILN_OK;
 }
 
+void kiln__program_options(const struct kiln__programs *programs, const char *own,
+                           struct kiln__text *options)
+{
+    const char *of_device = programs->device.traits->build_options;
+    kiln__text_add(options, "%s %s", of_device ? of_device : "", own ? own : "");
+}
+
 kiln_status kiln__program_load(struct kiln__program *program,
                                const struct kiln__program_request *request)
 {
     struct kiln__programs *programs = program->owner;
     struct kiln__text options = {0};
-    const char *of_device = programs->device.traits->build_options;
-    kiln__text_add(&options, "%s %s", of_device ? of_device : "",
-                   request->options ? request->options : "");
+    kiln__program_options(programs, request->options, &options);
     kiln_status status = KILN_OK;
     if (options.failed ||
         !kiln__key_make(&programs->shared_key, options.data, request->source, &program->key))

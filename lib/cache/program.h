@@ -54,6 +54,21 @@ kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name
                                const char *kernel, struct kiln__program **program,
                                struct kiln__error *error);
 
+/* A program that will be asked for, and one launch of it. */
+struct kiln__program_wish {
+    const void *name;
+    size_t name_length;
+    const char *source, *options, *kernel;
+    unsigned dimensions;
+    const size_t *global, *local;
+};
+
+/* Have programs compiled side by side on `threads` threads (0: as many as there are cores) and
+ * stored, before the first launch where that can be. An error comes when the program is got. */
+void kiln__programs_prepare(struct kiln__programs *programs,
+                            const struct kiln__program_wish *wishes, size_t count,
+                            unsigned threads);
+
 /* The OpenCL program, for clCreateKernel. Owner: the programs. */
 cl_program kiln__program_cl(const struct kiln__program *program);
 

@@ -12,6 +12,7 @@
 #include "cache/store.h"
 
 #define KILN__PROGRAM_BUCKETS 1024
+#define KILN__PROGRAM_VARIANTS 96 /* bytes */
 
 struct kiln__storing;
 
@@ -42,7 +43,7 @@ struct kiln__program {
     atomic_int storing; /* enum kiln__program_storing */
     struct kiln__program *next_to_store;
     char *options, *source; /* until it is stored, where another process compiles them again */
-    char variants[96];      /* see cache/errand.h */
+    char variants[KILN__PROGRAM_VARIANTS]; /* see cache/errand.h */
     struct kiln__lock lock;
 };
 
@@ -52,6 +53,7 @@ struct kiln__programs {
     struct kiln__device device;
     struct kiln__text shared_key;
     struct kiln__store *store;
+    uint64_t limit; /* of the store */
     struct kiln__storing *storing;
     atomic_uint_fast64_t compiled, from_disk, from_memory, stored_apart, compile_ns;
     atomic_uint patience_ms;
@@ -79,6 +81,15 @@ kiln_status kiln__program_load(struct kiln__program *program,
 
 /* The memory of a program that was not made. */
 void kiln__program_free(struct kiln__program *program);
+
+/* All options that it is built with: the device's and its own. */
+void kiln__program_options(const struct kiln__programs *programs, const char *own,
+                           struct kiln__text *options);
+
+/* What PoCL calls the variant that a launch takes: there is one for each local size, and for grids
+ * below and from 65,535 on. */
+void kiln__program_variants(unsigned dimensions, const size_t *global, const size_t *local,
+                            char variants[KILN__PROGRAM_VARIANTS]);
 
 /* It is stored, or will not be: what was kept for that goes. */
 void kiln__program_stored(struct kiln__program *program);

@@ -152,9 +152,10 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
     made->device = *device;
     atomic_init(&made->patience_ms, PATIENCE_MS);
     kiln__key_begin(device, &made->shared_key);
+    made->limit = options->limit;
     made->store = kiln__store_open(&of_store);
     made->storing = kiln__storing_create(
-        made, kiln__place_find(options->directory, path, sizeof path) ? path : "", options->limit);
+        made, kiln__place_find(options->directory, path, sizeof path) ? path : "");
     if (made->shared_key.failed || !made->store || !made->storing) {
         kiln__programs_destroy(made);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");

@@ -25,7 +25,6 @@
 struct kiln__storing {
     struct kiln__programs *programs;
     char *directory;
-    uint64_t limit;
     pid_t pid; /* of the process that has the thread */
     pthread_t thread;
     struct kiln__storing *next; /* of all */
@@ -103,7 +102,7 @@ static int start_process(struct kiln__storing *storing, const struct kiln__progr
 {
     const struct kiln__text *shared = &storing->programs->shared_key;
     const struct kiln__errand_head head = {
-        storing->directory, storing->limit, {shared->data, shared->length}, hurry};
+        storing->directory, storing->programs->limit, {shared->data, shared->length}, hurry};
     struct kiln__text errands = {0};
     kiln__errand_write_head(&head, &errands);
     for (; list; list = list->next_to_store) {
@@ -378,8 +377,7 @@ static bool init_locks(struct kiln__storing *storing)
     return made;
 }
 
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory,
-                                           uint64_t limit)
+struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory)
 {
     char path[PATH_MAX]; /* a program may change its folder */
     struct kiln__storing *storing = calloc(1, sizeof *storing);
@@ -390,7 +388,6 @@ struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, cons
     storing->programs = programs;
     storing->directory = realpath(directory, path) ? strdup(path) : NULL;
     storing->no_process = !storing->directory;
-    storing->limit = limit;
     storing->pid = getpid();
     storing->end = &storing->first;
     storing->answers = -1;
@@ -462,6 +459,11 @@ void kiln__storing_sync(struct kiln__storing *storing)
         pthread_cond_wait(&storing->changed, &storing->mutex);
     storing->hurries--;
     pthread_mutex_unlock(&storing->mutex);
+}
+
+const char *kiln__storing_directory(const struct kiln__storing *storing)
+{
+    return storing->directory;
 }
 
 uint64_t kiln__storing_pending(struct kiln__storing *storing)

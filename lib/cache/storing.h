@@ -14,8 +14,7 @@
 struct kiln__storing;
 
 /* `directory` is where the store is. NULL: out of memory. */
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory,
-                                           uint64_t limit);
+struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory);
 
 /* Wait for what is left, a second at most, say what was not stored, and end. In a child of fork,
  * where there is no thread, at once. */
@@ -26,6 +25,9 @@ bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *prog
 
 /* Wait until all that was added is stored, or is known not to be. */
 void kiln__storing_sync(struct kiln__storing *storing);
+
+/* Where the store is, absolute. NULL: nowhere. Owner: the storing. */
+const char *kiln__storing_directory(const struct kiln__storing *storing);
 
 /* How many programs are to be stored still. */
 uint64_t kiln__storing_pending(struct kiln__storing *storing);
