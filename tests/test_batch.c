@@ -119,14 +119,30 @@ Test(batch, without_anything_runs_and_completes)
     kiln_context *context = open_context();
     kiln_batch *batch = kiln_batch_create(context);
     run_batch(batch);
-    record(batch, a, b, out); /* and one that nobody asks anything of */
+    record(batch, a, b, out);
     expect_ok(kiln_batch_reset(batch));
-    kiln_exp(batch, upload(batch, a));
-    kiln_batch_cost cost = cost_of(batch);
-    cr_expect_eq(cost.launches + cost.uploads + cost.downloads, 0u);
     run_batch(batch);
     cr_expect_eq(stats_of(context).launches, 0u);
     cr_expect_eq(stats_of(context).batches, 2u);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* Most likely a read was forgotten. */
+Test(batch, that_records_something_and_asks_for_nothing_is_refused)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor y = kiln_exp(batch, upload(batch, a));
+    kiln_batch_cost cost = cost_of(batch);
+    cr_expect_eq(cost.launches + cost.uploads + cost.downloads, 0u);
+    expect_error(kiln_batch_execute(batch), KILN_INVALID_ARGUMENT,
+                 "kiln_batch_execute: the batch asks for no result; kiln_read() or kiln_export() "
+                 "one");
+    expect_error_part(kiln_batch_submit(batch, NULL), KILN_INVALID_ARGUMENT,
+                      "kiln_batch_submit: the batch asks for no result");
+    expect_ok(kiln_read(batch, y, out, sizeof a));
+    run_batch(batch);
     kiln_batch_release(batch);
     close_context(context);
 }

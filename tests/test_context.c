@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/context.h"
+#include "support/layer.h"
 
 static void skip_without_device(void)
 {
@@ -57,6 +58,20 @@ Test(context, names_the_device_that_it_cannot_find)
                       "no OpenCL device fits \"slide rule\" of $KILN_DEVICE; found: 0: ");
 }
 
+/* A driver that is there and fails is not taken for one that is missing. */
+Test(context, names_the_query_that_left_it_without_a_device)
+{
+    kiln_context *context;
+    skip_without_device();
+    if (!layer_available())
+        cr_skip("the counting layer is not loaded");
+    cr_assert(layer_fail(1, "clGetDeviceIDs", -5, KILN_LAYER_FOREVER, KILN_LAYER_CALL));
+    expect_error_part(kiln_context_create(NULL, &context), KILN_NO_DEVICE,
+                      "no OpenCL device can be used: an OpenCL platform is left out: "
+                      "clGetDeviceIDs answered CL_OUT_OF_RESOURCES (-5)");
+    layer_reset();
+}
+
 Test(context, is_of_the_device_that_was_chosen)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
@@ -77,16 +92,60 @@ Test(context, is_of_the_device_that_was_chosen)
     }
 }
 
-/* An implementation that is none is as if none was named: products still work. */
-Test(context, multiplies_whatever_implementation_is_named)
+/* ---- words ---- */
+
+static void expect_refused(const kiln_context_options *options, kiln_status status,
+                           const char *part)
 {
+    kiln_context *context;
+    expect_error_part(kiln_context_create(options, &context), status, part);
+    cr_expect_null(context);
+}
+
+Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
+{
+    skip_without_device();
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
-    float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, c[4];
     options.matmul = "abacus";
-    kiln_context *context = open_context_with(&options);
-    expect_ok(kiln_now_matmul(context, 2, 2, 2, a, b, c));
-    cr_expect_arr_eq(c, ((float[]){19, 22, 43, 50}), sizeof c);
-    close_context(context);
+    expect_refused(
+        &options, KILN_INVALID_ARGUMENT,
+        "kiln_context_create: matmul is \"abacus\", none of dots, skinny, small, packed, "
+        "clblast, tiled");
+    options.matmul = "";
+    options.cache = (kiln_cache_mode)7;
+    expect_refused(&options, KILN_INVALID_ARGUMENT, "cache is 7, none of KILN_CACHE_DEFAULT, ");
+    options.cache = KILN_CACHE_DEFAULT;
+    options.host_memory = (kiln_host_memory)3;
+    expect_refused(&options, KILN_INVALID_ARGUMENT, "host_memory is 3, none of KILN_HOST_MEMORY_");
+    options.host_memory = KILN_HOST_MEMORY_DEFAULT;
+    options.trace = "/nonexistent/trace.json";
+    expect_refused(&options, KILN_IO_ERROR,
+                   "trace is /nonexistent/trace.json, which cannot be written: No such file");
+}
+
+Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
+{
+    static const struct {
+        const char *variable, *value;
+        kiln_status status;
+        const char *part;
+    } rows[] = {
+        {"KILN_MATMUL", "abacus", KILN_INVALID_ARGUMENT, "KILN_MATMUL is \"abacus\", none of dots"},
+        {"KILN_HOST_MEMORY", "both", KILN_INVALID_ARGUMENT,
+         "KILN_HOST_MEMORY is \"both\", none of shared, separate"},
+        {"KILN_CACHE", "yes", KILN_INVALID_ARGUMENT, "KILN_CACHE is \"yes\", none of on, ro, off"},
+        {"KILN_VALIDATE", "2", KILN_INVALID_ARGUMENT, "KILN_VALIDATE is \"2\""},
+        {"KILN_TRACE", "/nonexistent/x", KILN_IO_ERROR, "KILN_TRACE is /nonexistent/x, which"},
+        {"KILN_EXPLAIN", "/nonexistent/x", KILN_IO_ERROR, "KILN_EXPLAIN is /nonexistent/x, which"},
+    };
+    skip_without_device();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        setenv(rows[i].variable, rows[i].value, 1);
+        expect_refused(NULL, rows[i].status, rows[i].part);
+        unsetenv(rows[i].variable);
+    }
+    setenv("KILN_MATMUL", "", 1); /* as if it were not there */
+    close_context(open_context());
 }
 
 /* ---- lives ---- */

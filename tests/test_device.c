@@ -49,7 +49,7 @@ Test(device, beyond_the_last_is_an_error)
     kiln_device_info info;
     size_t count = device_count();
     cr_assert_eq(kiln_device_describe(count, &info), KILN_INVALID_ARGUMENT);
-    char sentence[80];
+    char sentence[128];
     snprintf(sentence, sizeof sentence, "kiln_device_describe: no device %zu, there are %zu", count,
              count);
     cr_expect_str_eq(kiln_last_error(), sentence);
@@ -208,7 +208,7 @@ static const kiln_device_info machine[] = {
 static int pick(const char *choice, unsigned hidden)
 {
     struct kiln__device devices[MACHINE_DEVICES] = {0};
-    struct kiln__device_list list = {{devices, 0, MACHINE_DEVICES}};
+    struct kiln__device_list list = {.devices = {devices, 0, MACHINE_DEVICES}};
     for (size_t i = 0; i < MACHINE_DEVICES; i++) {
         if (hidden & 1u << i)
             continue;

@@ -100,9 +100,11 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
 /* ---- running ---- */
 
 /** Run the batch and wait until every requested result is in place. May be called again: the
- *  same operations run on the inputs' content of that moment.
- *  Threads: one at a time. Errors: the batch's first error, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
- *  DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
+ *  same operations run on the inputs' content of that moment. A batch in which nothing was recorded
+ *  completes after what came before it; one that records something and asks for no result, most
+ *  likely a forgotten kiln_read(), is INVALID_ARGUMENT.
+ *  Threads: one at a time. Errors: the batch's first error, INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY,
+ *  BUILD_FAILED, DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
  *  not sticky: the batch may be run again, but see kiln_export() about buffers that it updates.
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that
  *  nobody waited for: it was submitted without an event, or its event was released unasked. */

@@ -38,7 +38,9 @@ typedef struct kiln_context_options {
     kiln_cache_mode cache;        /**< what the disk cache may do */
     kiln_host_memory host_memory; /**< whether host memory is used in place */
     const char *matmul;           /**< matmul implementation by name; NULL: $KILN_MATMUL, else the
-                                       heuristic picks for each product */
+                                       heuristic picks for each product, as it does where the named
+                                       one does not fit: dots, skinny, small, packed, clblast or
+                                       tiled; "": none */
     int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
     const char *trace;            /**< write spans here as a Chrome trace when the context is
                                        released; NULL: $KILN_TRACE */
@@ -90,10 +92,13 @@ typedef struct kiln_context_stats {
     double compile_seconds;       /**< time that building programs from source took */
 } kiln_context_stats;
 
-/** Make a context. `options` may be NULL.
+/** Make a context. `options` may be NULL. An option or an environment variable with a value that
+ *  nobody knows is INVALID_ARGUMENT, and the sentence lists the known ones; a trace, or a file for
+ *  $KILN_EXPLAIN, that cannot be written is IO_ERROR. What cannot be written later is logged as an
+ *  error, and runs go on. ($KILN_LOG takes an unknown value for "error", and says so.)
  *  Owner: the caller, until kiln_context_release(). Threads: any; the context itself may be used
  *  by many threads at once. Errors: NO_DEVICE, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
- *  INVALID_ARGUMENT, FORKED in a child of a process that has used a device (drivers do not survive
+ *  INVALID_ARGUMENT, IO_ERROR, FORKED in a child of a process that has used a device (drivers do not survive
  *  a fork); kiln_last_error() has the sentence and *context is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_create(const kiln_context_options *options,
                                                          kiln_context **context);

@@ -189,6 +189,10 @@ static kiln_status run(kiln_batch *batch, const char *call)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    if (batch->graph.nodes.count && !batch->graph.requests.count)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: the batch asks for no result; kiln_read() or kiln_export() one",
+                          call);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
     struct kiln__validation validation = {0};
     struct kiln__run *made = NULL;

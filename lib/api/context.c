@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/context.h"
 #include "api/validate.h"
+#include "api/words.h"
 #include "cache/gate.h"
 #include "runtime/clblast.h"
 #include "util/environment.h"
@@ -45,8 +46,7 @@ static const char *or_environment(const char *option, const char *variable)
 }
 
 /* "mapped" is "shared" on a driver whose wrappers are only current at a map: for tests. */
-static kiln_status choose_host_mode(const char *call, const kiln_context_options *options,
-                                    struct kiln__runtime *runtime)
+static void choose_host_mode(const kiln_context_options *options, struct kiln__runtime *runtime)
 {
     const char *word = runtime->device.info.shares_host_memory ? "shared" : "separate";
     const char *variable = or_environment(NULL, "KILN_HOST_MEMORY");
@@ -59,15 +59,8 @@ static kiln_status choose_host_mode(const char *call, const kiln_context_options
     bool live = runtime->device.traits->live_host_pointers;
     if (!strcmp(word, "separate"))
         runtime->host_mode = KILN__HOST_SEPARATE;
-    else if (!strcmp(word, "mapped") || (!strcmp(word, "shared") && !live))
-        runtime->host_mode = KILN__HOST_MAPPED;
-    else if (!strcmp(word, "shared"))
-        runtime->host_mode = KILN__HOST_LIVE;
     else
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: KILN_HOST_MEMORY is \"%s\", not \"shared\" or \"separate\"", call,
-                          word);
-    return KILN_OK;
+        runtime->host_mode = live && strcmp(word, "mapped") ? KILN__HOST_LIVE : KILN__HOST_MAPPED;
 }
 
 static kiln_status make_queue(struct kiln__runtime *runtime, bool profile)
@@ -145,7 +138,9 @@ static kiln_status complete(const char *call, kiln_context *context,
     bool profile = options->profile || trace;
     atomic_init(&context->references, 1);
     context->runtime.process = getpid();
-    kiln_status status = choose_host_mode(call, options, &context->runtime);
+    kiln_status status = kiln__words_check(call, options);
+    if (!status)
+        choose_host_mode(options, &context->runtime);
     if (!status)
         status = kiln__validate_choose(call, options->validate, &context->validate);
     if (!status && !context->runtime.queue)

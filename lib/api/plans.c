@@ -116,7 +116,9 @@ static void evict(struct kiln__plans *plans)
 
 /* ---- making ---- */
 
-/* $KILN_EXPLAIN names a file that every new plan is explained in; "-" is standard error. */
+/* $KILN_EXPLAIN names a file that every new plan is explained in; "-" is standard error. The
+ * context could write there when it was made: what goes wrong later is logged, and the run goes on.
+ */
 static void explain_new(struct kiln__plans *plans, const struct kiln__graph *graph)
 {
     const char *path = kiln__environment("KILN_EXPLAIN");
@@ -124,12 +126,11 @@ static void explain_new(struct kiln__plans *plans, const struct kiln__graph *gra
     if (!path || kiln__plans_explain(plans, graph, &text, NULL))
         return;
     FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
-    if (file)
-        fprintf(file, "%s\n", text.data ? text.data : "");
-    else
-        KILN__LOG(KILN__LOG_ERROR, "cannot write explanations to %s: %s", path, strerror(errno));
+    bool written = file && fprintf(file, "%s\n", text.data ? text.data : "") >= 0;
     if (file && file != stderr)
-        fclose(file);
+        written = fclose(file) == 0 && written;
+    if (!written)
+        KILN__LOG(KILN__LOG_ERROR, "cannot write explanations to %s: %s", path, strerror(errno));
     kiln__text_free(&text);
 }
 

@@ -90,6 +90,8 @@ const struct kiln__device *kiln__device_pick(const struct kiln__device_list *lis
 static kiln_status no_device(const struct kiln__device_list *list, const char *choice,
                              const char *origin, struct kiln__error *error)
 {
+    if (!list->devices.count && *list->skipped)
+        return kiln__fail(error, KILN_NO_DEVICE, "no OpenCL device can be used: %s", list->skipped);
     if (!list->devices.count)
         return kiln__fail(error, KILN_NO_DEVICE,
                           "no OpenCL device was found: no OpenCL driver is installed, or none "

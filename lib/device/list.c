@@ -3,16 +3,22 @@
 
 #include <CL/cl_ext.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "device/describe.h"
 #include "util/log.h"
 
-static void skip(const char *what, cl_int code)
+static void skip(struct kiln__device_list *list, const char *what, const char *call, cl_int code)
 {
-    KILN__LOG(KILN__LOG_INFO, "%s is left out: it answered %s (%d)", what, kiln__cl_name(code),
-              (int)code);
+    char words[sizeof list->skipped];
+    snprintf(words, sizeof words, "%s is left out: %s answered %s (%d)", what, call,
+             kiln__cl_name(code), (int)code);
+    KILN__LOG(KILN__LOG_INFO, "%s", words);
+    if (!*list->skipped)
+        strcpy(list->skipped, words);
 }
 
 static kiln_status out_of_memory(struct kiln__error *error)
@@ -28,7 +34,7 @@ static kiln_status add_device(struct kiln__device_list *list, cl_platform_id pla
     if (code == CL_OUT_OF_HOST_MEMORY)
         return out_of_memory(error);
     if (code) {
-        skip("an OpenCL device", code);
+        skip(list, "an OpenCL device", "clGetDeviceInfo", code);
         return KILN_OK;
     }
     struct kiln__device *added = kiln__vector_push(&list->devices);
@@ -48,7 +54,7 @@ static kiln_status add_platform(struct kiln__device_list *list, cl_platform_id p
     if (code == CL_DEVICE_NOT_FOUND || (!code && !count))
         return KILN_OK;
     if (code) {
-        skip("an OpenCL platform", code);
+        skip(list, "an OpenCL platform", "clGetDeviceIDs", code);
         return KILN_OK;
     }
     cl_device_id *ids = calloc(count, sizeof *ids);
@@ -57,7 +63,7 @@ static kiln_status add_platform(struct kiln__device_list *list, cl_platform_id p
     kiln_status status = KILN_OK;
     code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids, NULL);
     if (code)
-        skip("an OpenCL platform", code);
+        skip(list, "an OpenCL platform", "clGetDeviceIDs", code);
     for (cl_uint i = 0; i < count && !code && !status; i++)
         status = add_device(list, platform, ids[i], error);
     free(ids);

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Elements of 8 bytes each have to fit an int64, and memory. */
+#define MOST_ELEMENTS ((SIZE_MAX < INT64_MAX ? SIZE_MAX : INT64_MAX) / 8)
+
 bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape)
 {
     struct kiln__shape made = {.rank = (uint32_t)rank}; /* dims may be shape->dims */
@@ -11,12 +14,12 @@ bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape
         *shape = (struct kiln__shape){0};
         return false;
     }
-    size_t count = 1;
+    uint64_t count = 1;
     bool fits = true, empty = false;
     for (size_t i = 0; i < rank; i++) {
         made.dims[i] = dims[i];
         empty |= dims[i] == 0;
-        fits = fits && !__builtin_mul_overflow(count, dims[i], &count) && count <= INT64_MAX / 8;
+        fits = fits && !__builtin_mul_overflow(count, dims[i], &count) && count <= MOST_ELEMENTS;
     }
     *shape = made;
     return fits || empty;

@@ -14,7 +14,8 @@ struct kiln__shape {
     size_t dims[KILN_MAX_RANK]; /* beyond rank: 0, so that equal shapes have equal bytes */
 };
 
-/* False if the rank is too large or the element count, times 8 bytes, does not fit an int64. */
+/* False if the rank is too large or the element count, times 8 bytes, does not fit an int64 or a
+ * size_t. */
 bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape);
 
 size_t kiln__shape_count(const struct kiln__shape *shape);

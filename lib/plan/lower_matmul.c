@@ -11,6 +11,11 @@ static const struct kiln__matmul_row *const rows[] = {
     &kiln__matmul_packed, &kiln__matmul_clblast, &kiln__matmul_tiled,
 };
 
+const char *kiln__matmul_name(size_t number)
+{
+    return number < sizeof rows / sizeof *rows ? rows[number]->name : NULL;
+}
+
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
  * one. */
 static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct kiln__group *group,

@@ -35,6 +35,9 @@ struct kiln__matmul_row {
 extern const struct kiln__matmul_row kiln__matmul_dots, kiln__matmul_skinny, kiln__matmul_small,
     kiln__matmul_packed, kiln__matmul_clblast, kiln__matmul_tiled;
 
+/* Their names in that order: NULL after the last. */
+const char *kiln__matmul_name(size_t number);
+
 /* The arguments of a CLBlast launch, by position: each matrix's memory and offset, the sizes, the
  * leading dimensions, whether operands are transposed, the batch strides. */
 enum kiln__clblast_argument {

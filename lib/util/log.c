@@ -19,6 +19,11 @@ static void read_environment(void)
     for (int level = KILN__LOG_ERROR; value && level <= KILN__LOG_DEBUG; level++)
         if (!strcmp(value, level_names[level]))
             wanted = level;
+    if (!value || wanted)
+        return;
+    wanted = KILN__LOG_ERROR;
+    kiln__log(KILN__LOG_ERROR, "KILN_LOG is \"%s\", not error, info or debug; it counts as error",
+              value);
 }
 
 int kiln__log_wants(enum kiln__log_level level)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kiln says on standard error, and only if $KILN_LOG asks for it: error, info or debug. */
+/* What kiln says on standard error, and only if $KILN_LOG asks for it: error, info or debug.
+ * Of another value it says so, once, and takes it for error. */
 #ifndef KILN_UTIL_LOG_H
 #define KILN_UTIL_LOG_H
 
