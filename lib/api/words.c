@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "plan/matmul.h"
 #include "util/environment.h"
@@ -53,14 +54,18 @@ static kiln_status check_number(const char *call, const char *name, int value, i
                             value, known);
 }
 
-/* What is there already stays as it is. */
+/* What is there already stays as it is, and what is not is not there afterwards. */
 static kiln_status check_file(const char *call, const char *name, const char *path)
 {
     if (!path || !*path)
         return KILN_OK;
+    bool is_new = access(path, F_OK) != 0;
     FILE *file = fopen(path, "a");
-    if (file && !fclose(file))
+    if (file && !fclose(file)) {
+        if (is_new)
+            unlink(path);
         return KILN_OK;
+    }
     return kiln__fail(NULL, KILN_IO_ERROR, "%s: %s is %s, which cannot be written: %s", call, name,
                       path, strerror(errno));
 }
