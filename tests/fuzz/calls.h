@@ -9,7 +9,8 @@
 /* What the process ends with where there is no device. */
 #define FUZZ_NO_DEVICE 77
 
-/* Make the calls that the bytes say. Aborts, after a sentence, if one of them is not in order. */
+/* Make the calls that the bytes say. Ends the process, after a sentence, if one of them is not in
+ * order. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* So far in this process: calls, those that failed, batches that ran, plans made. */
