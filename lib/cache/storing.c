@@ -74,8 +74,7 @@ static void settle(struct kiln__storing *storing, struct kiln__program *program,
                    enum outcome outcome)
 {
     static const char *const words[] = {"stored", "stored by another process",
-                                        "not stored: see above",
-                                        "not stored yet: the context ends"};
+                                        "not stored: see above", "not stored yet"};
     KILN__LOG(KILN__LOG_INFO, "%s is %s", program->kernel, words[outcome]);
     kiln__program_stored(program);
     pthread_mutex_lock(&storing->mutex);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one process asks another to store, as bytes and back; and processes that do not do it. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/errand.h"
+
+static const struct kiln__errand errands[] = {
+    {"-cl-std=CL1.2", "kernel void a() {}", "a", "1-1-1-goffs0-smallgrid"},
+    {"", "", "", ""},
+    {"-w", "kernel void b() {}", "b", "256-1-1-goffs0"},
+};
+
+enum { ERRANDS = sizeof errands / sizeof *errands };
+
+static void write_all(struct kiln__text *text)
+{
+    const struct kiln__errand_head head = {"/a folder", 1234567890123, {"a\0key", 5}, true};
+    kiln__errand_write_head(&head, text);
+    for (int i = 0; i < ERRANDS; i++)
+        kiln__errand_write(&errands[i], text);
+    cr_assert_not(text->failed);
+}
+
+/* How many errands can be read; -1: not even the head. */
+static int read_all(struct kiln__span rest)
+{
+    struct kiln__errand_head head;
+    struct kiln__errand errand;
+    int count = 0;
+    if (!kiln__errand_read_head(&rest, &head))
+        return -1;
+    cr_expect_str_eq(head.directory, "/a folder");
+    cr_expect(head.limit == 1234567890123 && head.hurry);
+    cr_expect(head.shared.length == 5 && !memcmp(head.shared.bytes, "a\0key", 5));
+    for (; kiln__errand_read(&rest, &errand); count++) {
+        cr_assert_lt(count, ERRANDS);
+        cr_expect_str_eq(errand.options, errands[count].options);
+        cr_expect_str_eq(errand.source, errands[count].source);
+        cr_expect_str_eq(errand.kernel, errands[count].kernel);
+        cr_expect_str_eq(errand.variants, errands[count].variants);
+    }
+    return count;
+}
+
+Test(cache_errand, what_is_written_is_read)
+{
+    struct kiln__text text = {0};
+    write_all(&text);
+    cr_expect_eq(read_all((struct kiln__span){text.data, text.length}), ERRANDS);
+    kiln__text_free(&text);
+}
+
+Test(cache_errand, what_is_cut_off_ends_before_that)
+{
+    struct kiln__text text = {0};
+    write_all(&text);
+    for (size_t length = 0; length < text.length; length++) {
+        char *part = malloc(length + 1); /* so that a sanitizer sees its end */
+        memcpy(part, text.data, length);
+        part = realloc(part, length ? length : 1);
+        cr_expect_lt(read_all((struct kiln__span){part, length}), ERRANDS);
+        free(part);
+    }
+    kiln__text_free(&text);
+}
+
+Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
+{
+    struct kiln__text text = {0};
+    char answer;
+    write_all(&text);
+    setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
+    int answers = kiln__errand_start(&text);
+    cr_assert_geq(answers, 0);
+    cr_expect_eq(read(answers, &answer, 1), 0);
+    close(answers);
+    setenv("KILN_STORE_PROGRAM", "/nowhere", 1);
+    cr_expect_eq(kiln__errand_start(&text), -1);
+    kiln__text_free(&text);
+}
