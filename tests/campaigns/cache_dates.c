@@ -25,6 +25,16 @@ static uint64_t seed = 1;
 static struct kiln__key keys[KEYS];
 static int stored, pushed_out, uses, forgotten, beyond, moves, dated;
 
+/* By the linker's --wrap=fsync: nothing here is to outlive a power cut, and thousands of files are
+ * written. */
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int failed = (int)syscall(SYS_clock_gettime, clock, now);

@@ -32,6 +32,16 @@ static void need(bool done, const char *what)
     exit(99);
 }
 
+/* By the linker's --wrap=fsync: nothing here is to outlive a power cut, and thousands of files are
+ * written. */
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
 static size_t below(size_t count)
 {
     return (size_t)(fake_random(&seed) % count);
