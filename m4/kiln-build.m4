@@ -61,6 +61,10 @@ AC_DEFUN([KILN_BUILD_KINDS], [
       [AC_MSG_ERROR([fuzzing needs clang: configure with CC=clang])], [-Werror])])
   AM_CONDITIONAL([FUZZING], [test "$enable_fuzzing" != no])
 
+  # A library does not abort: what it asserts is for those who work on it.
+  AS_IF([test "$enable_debug$enable_sanitizers$enable_fuzzing" = nonono],
+    [KILN_DEFINES="$KILN_DEFINES -DNDEBUG=1"])
+
   AS_IF([test -z "$kiln_user_cflags"], [CFLAGS=$kiln_default_cflags])
   AS_IF([test -z "$kiln_kinds"], [kiln_kinds=optimised])
   AC_SUBST([KILN_DEFINES])

@@ -134,6 +134,18 @@ Test(groups, of_rows_of_one_element_are_right)
     expect_right(&small, "sum", "exp", "");
 }
 
+/* One value that a group uses along two dimensions: as positions along the first, and as it is
+ * along the last. */
+Test(groups, that_use_a_value_along_two_dimensions_are_right)
+{
+    struct small small = begin(imagined_cpu());
+    kiln_tensor where = kiln_cast(
+        small.batch, kiln_abs(small.batch, check_plain(small.batch, DIMS(SAMPLE_SIZE))), KILN_I32);
+    kiln_tensor rows = kiln_gather(small.batch, small.x, where, 0);
+    check_read(small.batch, kiln_add(small.batch, rows, kiln_cast(small.batch, where, KILN_F32)));
+    expect_right(&small, "cast", "gather", "add");
+}
+
 /* KILN_TRIPLES=1 takes all of them. */
 Test(groups, of_some_triples_of_operations_are_right, .timeout = 3600)
 {

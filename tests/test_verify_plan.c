@@ -115,6 +115,8 @@ Test(verify_plan, compares_arguments_with_parameters)
                   ARGUMENT(1, 6).item = 0);
     EXPECT_BROKEN("launch 3 (attention_cpu), argument 1 for k: other memory",
                   swap_arguments(&launch[3], 1, 2));
+    EXPECT_BROKEN("launch 1 (scan_lines), argument 4 for inner: another value",
+                  ARGUMENT(1, 4).integer = 2);
     EXPECT_BROKEN("launch 1 (lines): its text has no such kernel", launch[1].kernel = "lines");
 }
 

@@ -8,6 +8,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/parameters.h"
+#include "graph/attention.h"
 #include "plan/matmul.h"
 
 struct verifier {
@@ -165,6 +166,52 @@ static const char *expect(const struct kiln__argument *argument, int64_t value)
     return argument->integer == value ? NULL : "another value";
 }
 
+/* The sizes that kernels for a single node go by, whatever their launch is made from. */
+struct size {
+    const char *name;
+    size_t value;
+};
+enum { MOST_SIZES = 4 };
+
+static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZES])
+{
+    const struct kiln__graph *graph = &verifier->plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[verifier->group->nodes.items[0]];
+    if (node->kind == KILN__SCAN) {
+        size_t n = node->shape.dims[kiln__scan_axis(node)];
+        sizes[0] = (struct size){"n", n};
+        sizes[1] = (struct size){"lines", n ? kiln__node_count(node) / n : 0};
+        sizes[2] = (struct size){"inner", kiln__scan_stride(node)};
+    } else if (node->kind == KILN__SCATTER_ADD) {
+        size_t inner = 1;
+        for (size_t d = node->axis + 1; d < node->shape.rank; d++)
+            inner *= node->shape.dims[d];
+        uint32_t indices = node->input[KILN__SCATTER_INDICES];
+        sizes[0] = (struct size){"count", kiln__node_count(&graph->nodes.items[indices])};
+        sizes[1] = (struct size){"extent", node->shape.dims[node->axis]};
+        sizes[2] = (struct size){"inner", inner};
+    } else if (node->kind == KILN__ATTENTION) {
+        struct kiln__attention_size size = kiln__attention_size(graph, node);
+        sizes[0] = (struct size){"m", size.m};
+        sizes[1] = (struct size){"n", size.n};
+        sizes[2] = (struct size){"d", size.d};
+        sizes[3] = (struct size){"e", size.e};
+    } else if (node->kind == KILN__MATMUL) {
+        sizes[0] = (struct size){"k", verifier->group->accesses.items[0].inner};
+    }
+}
+
+static const char *check_size(const struct verifier *verifier, const char *name,
+                              const struct kiln__argument *argument)
+{
+    struct size sizes[MOST_SIZES] = {{NULL, 0}};
+    sizes_of(verifier, sizes);
+    for (size_t i = 0; i < MOST_SIZES; i++)
+        if (sizes[i].name && !strcmp(name, sizes[i].name))
+            return expect(argument, (int64_t)sizes[i].value);
+    return NULL;
+}
+
 /* x<k>, y<k>, o<k>, q<k>, s<k>_<d>, u0_<d>, g<k>, e<k>, c<k>, d<d> of a generated kernel. */
 static const char *check_generated(const struct verifier *verifier, const char *name,
                                    const struct kiln__argument *argument)
@@ -226,9 +273,12 @@ static const char *check_name(const struct verifier *verifier,
             inputs[i].access < verifier->group->accesses.count)
             return argument->slot == accessed_slot(verifier, inputs[i].access) ? NULL
                                                                                : "other memory";
+    const char *wrong = NULL;
+    if (verifier->launch->source == KILN__SOURCE_TEMPLATE && !parameter->memory)
+        wrong = check_size(verifier, parameter->name, argument);
     if (verifier->launch->source <= KILN__SOURCE_ROWS || verifier->launch->form.epilogue)
-        return check_generated(verifier, parameter->name, argument);
-    return NULL;
+        wrong = wrong ? wrong : check_generated(verifier, parameter->name, argument);
+    return wrong;
 }
 
 /* ---- launches ---- */

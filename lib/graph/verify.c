@@ -185,6 +185,8 @@ static const struct {
     [KILN__SCATTER_ADD] = {3, check_scatter},
 };
 
+_Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER_ADD + 1, "a row per kind");
+
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)
 {
     const struct kiln__node *node = &graph->nodes.items[index];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group for a root, by the kind of its node. */
+#include <assert.h>
+
 #include "passes/steps.h"
 
 /* A view that goes to memory is loaded through the layout of its input. */
@@ -76,6 +78,7 @@ static bool form_matmul(struct kiln__fuser *fuser, uint32_t index)
         kiln__add_load(&builder, node->input[k], kiln__straight, node->shape.rank);
         if (builder.failed)
             return false;
+        assert(builder.group->accesses.count == k + 1); /* equal operands have one each */
         builder.group->accesses.items[k].inner = shape->dims[shape->rank - 1];
     }
     kiln__note(&builder, index);
@@ -97,6 +100,7 @@ static bool load_inputs(struct kiln__builder *builder, const struct kiln__node *
                        kiln__fuser_node(builder->fuser, node->input[k])->shape.rank);
         if (builder->failed)
             return false;
+        assert(builder->group->accesses.count == k + 1); /* equal inputs have one each */
         struct kiln__access *access = &builder->group->accesses.items[k];
         access->kind = KILN__ACCESS_MEMORY;
         builder->fuser->fusion->stored[access->node] = true;

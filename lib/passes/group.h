@@ -66,6 +66,10 @@ struct kiln__step {
     uint16_t args[3]; /* earlier steps */
 };
 
+/* Compared and hashed as bytes. */
+_Static_assert(sizeof(struct kiln__step) == 4 + 4 * sizeof(uint16_t), "no padding");
+_Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "fit `op`");
+
 /* A step's value stored as a node: row-major over the group, or, in a map group with this store
  * alone, where offset and strides put it in the node's memory. */
 struct kiln__store {

@@ -2,6 +2,7 @@
 /* What each phase of a rows group does. */
 #include "passes/rows.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A value of this cost that several phases use is kept rather than computed again. */
@@ -118,6 +119,7 @@ static void keep_step(const struct kiln__group *group, struct kiln__rows *rows, 
 
 void kiln__rows_of(const struct kiln__group *group, bool keeps, struct kiln__rows *rows)
 {
+    assert(group->steps.count <= KILN__MOST_ROWS_STEPS);
     memset(rows, 0, sizeof *rows);
     for (size_t i = 0; i < group->steps.count; i++)
         place_step(group, rows, i);

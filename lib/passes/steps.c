@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "passes/steps.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Steps that may be used again start here. */
@@ -14,6 +15,7 @@ uint16_t kiln__add_step(struct kiln__builder *builder, struct kiln__step step)
     for (size_t i = first_reusable(builder); i < builder->group->steps.count; i++)
         if (!memcmp(&builder->group->steps.items[i], &step, sizeof step))
             return (uint16_t)i;
+    assert(builder->group->steps.count < KILN__NO_STEP);
     struct kiln__step *place = kiln__vector_push(&builder->group->steps);
     if (!place) {
         builder->failed = true;
@@ -26,6 +28,7 @@ uint16_t kiln__add_step(struct kiln__builder *builder, struct kiln__step step)
 uint32_t kiln__memo_key(const struct kiln__node *node, const uint32_t *at, uint32_t rank)
 {
     uint32_t key = 0;
+    assert(rank >= node->shape.rank);
     for (uint32_t d = rank - node->shape.rank; d < rank; d++)
         key = key * KILN_MAX_RANK + at[d];
     return key;
@@ -75,6 +78,7 @@ struct kiln__access kiln__access_to(const struct kiln__fuser *fuser, uint32_t in
     const struct kiln__node *node = kiln__fuser_node(fuser, index);
     const struct kiln__layout *layout = &fuser->layouts[index];
     struct kiln__access access = {.node = layout->base, .offset = layout->offset};
+    assert(layout->known && rank >= node->shape.rank);
     uint32_t shift = rank - node->shape.rank;
     if (kiln__fuser_node(fuser, layout->base)->kind == KILN__IOTA)
         access.kind = KILN__ACCESS_NUMBER;

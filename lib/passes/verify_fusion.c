@@ -426,6 +426,8 @@ static check *const checks[] = {
     [KILN__GROUP_SCATTER] = check_whole,
 };
 
+_Static_assert(sizeof checks / sizeof *checks == KILN__GROUP_SCATTER + 1, "a row per kind");
+
 static const char *check_limits(const struct verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/launch.h"
 
+#include <assert.h>
+
 static bool add(struct kiln__launch *launch, struct kiln__argument argument)
 {
     struct kiln__argument *place = kiln__vector_push(&launch->arguments);
@@ -11,11 +13,13 @@ static bool add(struct kiln__launch *launch, struct kiln__argument argument)
 
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
 {
+    assert(slot != UINT32_MAX); /* KILN__NO_SLOT */
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
 }
 
 bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item)
 {
+    assert(slot != UINT32_MAX && item > 0 && item <= UINT8_MAX);
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
                                                .slot = slot,
                                                .integer = elements,

@@ -74,6 +74,9 @@ struct kiln__form {
                                              reads; 0: none */
 };
 
+/* Named as bytes (codegen.c). */
+_Static_assert(sizeof(struct kiln__form) == 18 + 2 * KILN__MOST_ACCESSES, "no padding");
+
 struct kiln__launch {
     uint8_t source; /* enum kiln__source */
     uint32_t group;

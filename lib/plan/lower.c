@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/lower.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Kernels for other devices take 32-bit indices where they suffice: 64-bit ones cost registers. */
@@ -105,6 +106,7 @@ static bool launch_access(const struct kiln__plan *plan, const struct kiln__grou
 {
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t slot = plan->slot_of[from->node];
+    assert(from->kind == KILN__ACCESS_NUMBER || slot != KILN__NO_SLOT);
     size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[from->node].type);
     bool done;
     if (from->kind == KILN__ACCESS_NUMBER)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels/attention_*.cl are launched. Each file's head has the recipe. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "graph/attention.h"
@@ -58,6 +59,7 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
     struct attention attention = {.node = node, .group = index, .inputs = node->n_inputs};
     attention.size = kiln__attention_size(graph, node);
     attention.out = plan->slot_of[group->stores.items[0].node];
+    assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == attention.inputs);
     for (uint32_t i = 0; i < attention.inputs; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
         attention.input[i].slot = plan->slot_of[access->node];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/matmul.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "passes/layout.h"
@@ -21,6 +22,7 @@ const char *kiln__matmul_name(size_t number)
 static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct kiln__group *group,
                                      size_t access, int64_t m, int64_t n)
 {
+    assert(access < group->accesses.count);
     const struct kiln__access *from = &group->accesses.items[access];
     uint32_t rank = group->shape.rank;
     struct kiln__matrix matrix = {.slot = plan->slot_of[from->node], .offset = from->offset};
@@ -112,6 +114,7 @@ static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
 bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
+    assert(group->kind == KILN__GROUP_MATMUL);
     if (group->stores.count == 0)
         return true;
     struct kiln__product product = product_of(plan, group);

@@ -5,6 +5,8 @@
  *   kept count, reduced count, [chunk or lanes], segments, segment length, inner kept and inner
  *   reduced dimensions, then per access memory, offset and strides, [partial results: memory and
  *   offset, of an indexed reduction also positions], per store memory and offset, scalars. */
+#include <assert.h>
+
 #include "plan/lower.h"
 
 /* A segment is long enough to hide what combining costs, and depends on nothing but the number of
@@ -16,6 +18,9 @@ static const struct segments chunked_rows = {16384, 16};
 static const struct segments chunked_columns = {1024, 16}; /* wide chunks: long runs of each row */
 static const struct segments grouped_rows = {16384, 8192};
 static const struct segments grouped_columns = {256, 1024}; /* one work-item each */
+
+/* Of a segment's value, whatever accumulator it has, and of a position. */
+#define PARTIAL_BYTES 4
 
 struct cut {
     size_t segments, length;
@@ -132,10 +137,12 @@ static bool add_partials(const struct kiln__group *group, const struct cut *cut,
     if (launch->form.stage == KILN__STAGE_WHOLE)
         return true;
     kiln_type type = kiln__reduce_accumulator(row, (kiln_type)launch->form.value_type);
+    assert(kiln_type_size(type) <= PARTIAL_BYTES);
     bool done = kiln__launch_memory(launch, cut->values) &&
                 kiln__launch_offset(launch, cut->values, 0, kiln_type_size(type));
-    return done && (!row->indexed || (kiln__launch_memory(launch, cut->positions) &&
-                                      kiln__launch_offset(launch, cut->positions, 0, 4)));
+    return done &&
+           (!row->indexed || (kiln__launch_memory(launch, cut->positions) &&
+                              kiln__launch_offset(launch, cut->positions, 0, PARTIAL_BYTES)));
 }
 
 static bool lower_stage(struct kiln__plan *plan, uint32_t index, const struct kiln__space *space,
@@ -187,10 +194,11 @@ bool kiln__lower_reduce(struct kiln__plan *plan, uint32_t index)
     if (cut.segments == 1)
         return lower_stage(plan, index, &space, &cut, KILN__STAGE_WHOLE);
     size_t partials = space.kept_count * cut.segments;
-    cut.values = kiln__plan_scratch(plan, partials * 4);
-    if (kiln__reduce_rows[group->op].indexed)
-        cut.positions = kiln__plan_scratch(plan, partials * 4);
-    if (cut.values == KILN__NO_SLOT)
+    bool indexed = kiln__reduce_rows[group->op].indexed;
+    cut.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+    if (indexed)
+        cut.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+    if (cut.values == KILN__NO_SLOT || (indexed && cut.positions == KILN__NO_SLOT))
         return false;
     return lower_stage(plan, index, &space, &cut, KILN__STAGE_PARTIAL) &&
            lower_stage(plan, index, &space, &cut, KILN__STAGE_FINAL);

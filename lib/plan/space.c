@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/space.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* How many rows of strides there are. Stores that are not placed are row-major. */
@@ -69,6 +70,7 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
     bool reduces = group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS;
     bool multiplies = group->kind == KILN__GROUP_MATMUL;
     size_t rows = count_rows(group);
+    assert(rows <= KILN__MOST_ACCESSES + 1);
     *space = (struct kiln__space){.rank = group->shape.rank};
     space->kept = reduces ? group->kept : multiplies ? space->rank - 1 : space->rank;
     space->kept_count = space->reduced_count = 1;
