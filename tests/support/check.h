@@ -26,9 +26,11 @@ enum check_values {
 };
 
 /* The same context at each call; closed by check_close(), which fails if more than a tenth of what
- * was compared had no bound. */
+ * was compared had no bound, or nearly all results of one operation: random batches, which may have
+ * few of an operation, are closed by check_close_random(). */
 kiln_context *check_context(void);
 void check_close(void);
+void check_close_random(void);
 
 /* What flushing denormals may change: 0 on a device that has them. */
 double check_denormal(void);

@@ -15,6 +15,7 @@
 
 enum {
     DATA_SETS = 3, /* of each batch */
+    MOST_RESULTS = 6,
     PROGRESS_S = 5
 };
 
@@ -27,7 +28,7 @@ static void expect_recorded(const struct pool *pool)
 
 static kiln_tensor act(struct pool *pool)
 {
-    return chance(3) ? random_network(pool) : random_basic(pool);
+    return chance(4) ? random_again(pool) : chance(3) ? random_network(pool) : random_basic(pool);
 }
 
 static struct pool record(kiln_batch *batch, uint64_t seed, uint64_t sizes, size_t operations)
@@ -35,15 +36,17 @@ static struct pool record(kiln_batch *batch, uint64_t seed, uint64_t sizes, size
     struct pool pool = {.batch = batch};
     random_structure(seed);
     check_seed(seed * 1000 + sizes);
-    pool.tensors[pool.count++] = random_upload(&pool);
+    pool.tensors[pool.count++] = pool.focus = random_upload(&pool);
     for (size_t tries = 0; pool.count < operations + 1 && tries < 20 * operations; tries++) {
         kiln_tensor made = act(&pool);
         expect_recorded(&pool);
         if (made.id && pool.count < MOST_TENSORS)
             pool.tensors[pool.count++] = made;
+        if (made.id && chance(8))
+            pool.focus = made;
     }
     check_read(batch, pool.tensors[pool.count - 1]);
-    for (size_t more = choose(3); more > 0; more--)
+    for (size_t more = choose(MOST_RESULTS); more > 0; more--)
         check_read(batch, any_operand(&pool).tensor);
     return pool;
 }
@@ -179,6 +182,8 @@ static void turn_inputs(kiln_batch *batch)
     }
 }
 
+static uint64_t batches; /* structures, in several sizes, with several sets of data */
+
 static bool run_validated(kiln_context *context, uint64_t seed, uint64_t sizes, size_t operations)
 {
     kiln_batch *batch = kiln_batch_create(context);
@@ -195,6 +200,7 @@ static bool run_validated(kiln_context *context, uint64_t seed, uint64_t sizes, 
         status = kiln_batch_execute(batch);
     }
     cr_expect_eq(status, KILN_OK, "%s", kiln_last_error());
+    batches += 2;
     if (status)
         show(batch);
     check_end(batch);
@@ -210,6 +216,7 @@ static bool run_compared(uint64_t seed, uint64_t sizes, size_t operations)
         if (data)
             turn_inputs(batch);
         good = check_run(batch);
+        batches++;
     }
     if (!good)
         show(batch);
@@ -249,8 +256,7 @@ static void show_progress(struct progress *progress, const struct random_range *
             "%zu operations: %llu of %llu structures (%llu batches), %.1f a minute, %.0f minutes "
             "left\n",
             range->operations, (unsigned long long)seeds, (unsigned long long)range->count,
-            (unsigned long long)(seeds * range->variants * DATA_SETS), 60 * rate,
-            (double)(range->count - seeds) / rate / 60);
+            (unsigned long long)batches, 60 * rate, (double)(range->count - seeds) / rate / 60);
     fflush(progress->file);
 }
 

@@ -46,9 +46,11 @@ struct operand describe(const struct pool *pool, kiln_tensor tensor)
     return operand;
 }
 
-/* Recent ones more often: graphs grow deep, not only wide. */
+/* One that many read; recent ones more often than others: graphs grow deep, not only wide. */
 struct operand any_operand(const struct pool *pool)
 {
+    if (chance(4))
+        return describe(pool, pool->focus);
     size_t reach = chance(3) || pool->count < 4 ? pool->count : 3;
     return describe(pool, pool->tensors[pool->count - 1 - choose((uint32_t)reach)]);
 }
@@ -96,6 +98,22 @@ kiln_tensor random_upload(struct pool *pool)
         count *= dims[d];
     }
     return fresh(pool, any_type(), rank, dims);
+}
+
+kiln_tensor turned_around(const struct pool *pool, const struct operand *x)
+{
+    size_t axes[KILN_MAX_RANK], last = x->rank - 1;
+    int64_t start[KILN_MAX_RANK], stop[KILN_MAX_RANK], step[KILN_MAX_RANK];
+    for (size_t d = 0; d < x->rank; d++) {
+        axes[d] = d;
+        start[d] = (int64_t)x->dims[d] - 1;
+        stop[d] = step[d] = -1;
+    }
+    axes[0] = last;
+    axes[last] = 0;
+    if (last && x->dims[0] == x->dims[last])
+        return kiln_transpose(pool->batch, x->tensor, axes);
+    return count_of(x) ? kiln_slice(pool->batch, x->tensor, start, stop, step) : x->tensor;
 }
 
 /* Repeated squares and powers leave what f32 can hold. */

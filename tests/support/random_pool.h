@@ -16,6 +16,7 @@ struct pool {
     kiln_batch *batch;
     kiln_tensor tensors[MOST_TENSORS];
     size_t count;
+    kiln_tensor focus; /* an operand of many */
 };
 
 /* A tensor with what it is. */
@@ -47,6 +48,10 @@ kiln_tensor fresh(const struct pool *pool, kiln_type type, size_t rank, const si
 kiln_tensor numbers(const struct pool *pool, size_t rank, const size_t *dims);
 kiln_tensor smaller(const struct pool *pool, const struct operand *x);
 
+/* x with its first and last dimension exchanged, where they are equal, or from its last element on.
+ */
+kiln_tensor turned_around(const struct pool *pool, const struct operand *x);
+
 /* x within what squares and powers can follow. */
 kiln_tensor tamed(const struct pool *pool, const struct operand *x);
 
@@ -54,5 +59,6 @@ kiln_tensor tamed(const struct pool *pool, const struct operand *x);
 kiln_tensor random_upload(struct pool *pool);
 kiln_tensor random_basic(struct pool *pool);   /* elementwise, reductions, movements */
 kiln_tensor random_network(struct pool *pool); /* products, rows, losses, random numbers */
+kiln_tensor random_again(struct pool *pool);   /* one tensor in several places of an operation */
 
 #endif
