@@ -231,6 +231,22 @@ static void expect_near(double found, double wanted)
     cr_expect(fabs(found - wanted) <= 0.01 * wanted, "%g is not about %g", found, wanted);
 }
 
+/* What is picked or added to by an uncertain position. */
+Test(bounds, say_nothing_where_a_position_is_uncertain)
+{
+    static const float third[] = {1 / 3.0f, 1 / 3.0f, 1 / 3.0f, 1 / 3.0f}, data[] = {1, 2, 3, 4};
+    for (int scatters = 0; scatters < 2; scatters++) {
+        kiln_batch *b = imagined_batch();
+        kiln_tensor x = kiln_upload(b, KILN_F32, DIMS(4), data);
+        kiln_tensor near = kiln_exp(b, kiln_upload(b, KILN_F32, DIMS(4), third));
+        kiln_tensor at = kiln_argmax(b, near, 0, NULL, 1);
+        cr_expect_eq(
+            bound_of(b, scatters ? kiln_scatter_add(b, x, at, kiln_fill(b, KILN_F32, DIMS(1), 2), 0)
+                                 : kiln_gather(b, x, at, 0)),
+            INFINITY);
+    }
+}
+
 Test(bounds, grow_with_what_is_computed)
 {
     static const float third[] = {1 / 3.0f, 1 / 3.0f, 1 / 3.0f, 1 / 3.0f};

@@ -30,6 +30,16 @@ void kiln__bound_place(const struct kiln__bounding *walk, const struct kiln__nod
     }
 }
 
+/* Whether the index that decides about element `number` may be another one on a device. */
+static bool is_index_open(const struct kiln__node *node, const struct kiln__bounded *data,
+                          const struct kiln__bounded *indices, size_t number)
+{
+    size_t inner = 1;
+    for (uint32_t d = (uint32_t)node->axis + 1; d < data->node->shape.rank; d++)
+        inner *= data->node->shape.dims[d];
+    return indices->errors[number / inner % kiln__node_count(indices->node)] > 0;
+}
+
 void kiln__bound_gather(const struct kiln__bounding *walk, const struct kiln__node *node,
                         double *result)
 {
@@ -39,6 +49,8 @@ void kiln__bound_gather(const struct kiln__bounding *walk, const struct kiln__no
         size_t number =
             kiln__gathered_number(node, &data.node->shape, &indices.node->shape, indices.values, i);
         result[i] = number == SIZE_MAX ? 0 : data.errors[number];
+        if (is_index_open(node, &data, &indices, i))
+            result[i] = INFINITY;
     }
 }
 

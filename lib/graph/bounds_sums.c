@@ -135,6 +135,9 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
     struct kiln__bounded indices = kiln__bounded_operand(walk, node, KILN__SCATTER_INDICES);
     struct kiln__bounded base = kiln__bounded_operand(walk, node, KILN__SCATTER_BASE);
     size_t count = kiln__node_count(node);
+    bool open = false; /* a value may come elsewhere */
+    for (size_t i = 0; i < kiln__node_count(indices.node); i++)
+        open = open || indices.errors[i] > 0;
     struct total *totals = calloc(count + 1, sizeof *totals);
     *walk->failed = *walk->failed || !totals;
     for (size_t i = 0; totals && i < count; i++)
@@ -146,8 +149,10 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
             add_up(&totals[number], values.values[i], values.errors[i]);
     }
     for (size_t i = 0; totals && i < count; i++)
-        result[i] = kiln__node_is_floating(node) && totals[i].n > 1 ? summed_error(walk, &totals[i])
-                                                                    : totals[i].error;
+        result[i] = open ? INFINITY
+                    : kiln__node_is_floating(node) && totals[i].n > 1
+                        ? summed_error(walk, &totals[i])
+                        : totals[i].error;
     free(totals);
 }
 
