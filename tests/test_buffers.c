@@ -79,8 +79,9 @@ Test(buffers, that_cannot_be_made)
                  KILN_TOO_LARGE,
                  "kiln_buffer_create: shape [2147483648,2147483648] has too many elements");
     expect_error_part(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){large, 1 << 20}, &buffer),
-                      KILN_TOO_LARGE,
+                      KILN_OUT_OF_DEVICE_MEMORY,
                       "kiln_buffer_create: no 9007199254740992 bytes of device memory");
+    cr_expect(strstr(kiln_last_error(), "; the device has "), "%s", kiln_last_error());
     cr_expect_null(buffer);
     cr_expect_eq(stats_of(context).buffers_live, 0u);
     close_context(context);

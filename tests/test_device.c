@@ -349,7 +349,7 @@ Test(opencl, errors_have_names_and_meanings)
     cr_expect_eq(kiln__cl_status(-4), KILN_OUT_OF_DEVICE_MEMORY);
     cr_expect_eq(kiln__cl_status(-5), KILN_OUT_OF_DEVICE_MEMORY);
     cr_expect_eq(kiln__cl_status(-6), KILN_OUT_OF_HOST_MEMORY);
-    cr_expect_eq(kiln__cl_status(-61), KILN_TOO_LARGE);
+    cr_expect_eq(kiln__cl_status(-61), KILN_OUT_OF_DEVICE_MEMORY);
     cr_expect_eq(kiln__cl_status(-36), KILN_DEVICE_ERROR);
     struct kiln__error error = {0};
     cr_expect_eq(kiln__cl_fail(&error, "clFinish", -36), KILN_DEVICE_ERROR);

@@ -2,6 +2,7 @@
 /* Validation: kernels are broken on their way to the compiler (--wrap), and the run has to say
  * which operation is off; what goes wrong becomes a program that shows it. */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +47,23 @@ static char *replace(const char *text)
     return changed;
 }
 
+/* Uses of memory, in checked kernels, whose index is not looked at. */
+static int unchecked;
+
+static void count_unchecked(const char *text)
+{
+    const char *at = strstr(text, "kiln_wrong") ? strstr(text, "\nvoid kiln_") : NULL;
+    for (; at && *at; at++) {
+        size_t digits = *at == 'x' || *at == 'y' ? strspn(at + 1, "0123456789") : 0;
+        bool is_word = digits && !isalnum((unsigned char)at[-1]) && at[-1] != '_';
+        unchecked += is_word && (at[1 + digits] == '[' || !strncmp(at + 1 + digits, " + ", 3));
+    }
+}
+
 cl_program __wrap_clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
                                             const size_t *lengths, cl_int *code)
 {
+    count_unchecked(texts[0]);
     if (!damage.from || !strstr(texts[0], damage.from) || damage.spared-- > 0 ||
         damage.broken-- <= 0)
         return __real_clCreateProgramWithSource(context, count, texts, lengths, code);
@@ -95,6 +110,7 @@ static void end(kiln_batch *batch, kiln_context *context)
     kiln_batch_release(batch);
     close_context(context);
     break_kernels(NULL, NULL, 0, 0);
+    cr_expect_eq(unchecked, 0, "%d indices are not checked", unchecked);
 }
 
 /* ---- what is off is named ---- */
@@ -103,7 +119,7 @@ Test(validate, names_the_operation)
 {
     kiln_context *context = open_validated(1);
     kiln_batch *batch = record_chain(context);
-    break_kernels(BREAK_SQUARE, 0, 2);
+    break_kernels(BREAK_SQUARE, 0, 3);
     expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
                       "kiln_batch_execute: %2 square, f32[4,10], element [0,");
     cr_expect(strstr(kiln_last_error(), "(from equal operands)"));
@@ -118,7 +134,7 @@ Test(validate, says_both_values_and_the_bound)
     kiln_batch *batch = kiln_batch_create(context);
     kiln_tensor a = kiln_upload(batch, KILN_F32, 0, NULL, &three);
     expect_ok(kiln_read(batch, kiln_square(batch, a), result, sizeof *result));
-    break_kernels("v0 * v0", "v0 * v0 + 0.5f", 0, 1);
+    break_kernels("v0 * v0", "v0 * v0 + 0.5f", 0, 2);
     expect_error(
         kiln_batch_execute(batch), KILN_WRONG_RESULT,
         "kiln_batch_execute: %1 square, f32[], element []: the device has 9.5 and the host "
@@ -134,7 +150,9 @@ Test(validate, names_the_result_of_a_wrong_fusion)
     break_kernels(BREAK_SQUARE, 0, 1);
     expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
                       "kiln_batch_execute: %3 relu, f32[4,10], element [0,");
-    cr_expect(strstr(kiln_last_error(), "(each operation alone is right)"));
+    cr_expect(strstr(kiln_last_error(),
+                     "(each operation alone is right, but not kernel 0 (kiln_map: neg, "
+                     "square, relu), which computes it)"));
     end(batch, context);
 }
 
@@ -148,7 +166,7 @@ Test(validate, finds_what_the_result_hides)
     kiln_tensor b = kiln_square(batch, kiln_neg(batch, a));
     kiln_tensor c = kiln_minimum(batch, b, kiln_constant(batch, KILN_F32, -1));
     expect_ok(kiln_read(batch, c, result, sizeof result));
-    break_kernels(BREAK_SQUARE, 0, 2);
+    break_kernels(BREAK_SQUARE, 0, 3);
     expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT, "%2 square");
     end(batch, context);
 }
@@ -158,10 +176,72 @@ Test(validate, tells_a_submission_at_once)
     kiln_event *event;
     kiln_context *context = open_validated(1);
     kiln_batch *batch = record_chain(context);
-    break_kernels(BREAK_SQUARE, 0, 2);
+    break_kernels(BREAK_SQUARE, 0, 3);
     expect_error_part(kiln_batch_submit(batch, &event), KILN_WRONG_RESULT, "kiln_batch_submit: %2");
     cr_expect_null(event);
     end(batch, context);
+}
+
+/* ---- indices outside of memory ---- */
+
+/* Far enough for a crash, where nobody looks. */
+#define FAR "1900000000"
+
+static kiln_tensor record_map(kiln_batch *batch, kiln_tensor a)
+{
+    return kiln_relu(batch, kiln_square(batch, kiln_neg(batch, a)));
+}
+
+static kiln_tensor record_sum(kiln_batch *batch, kiln_tensor a)
+{
+    return kiln_sum(batch, kiln_exp(batch, a), 1, (int[]){1}, 0);
+}
+
+static kiln_tensor record_rows(kiln_batch *batch, kiln_tensor a)
+{
+    return kiln_softmax(batch, a, 1, (int[]){1});
+}
+
+static kiln_tensor record_gather(kiln_batch *batch, kiln_tensor a)
+{
+    static const int32_t rows[] = {2, 0, 3};
+    return kiln_gather(batch, a, kiln_upload(batch, KILN_I32, 1, (size_t[]){3}, rows), 0);
+}
+
+/* Each with the text of an index, what becomes of it, and what has to be said. */
+static const struct stray {
+    kiln_tensor (*record)(kiln_batch *batch, kiln_tensor a);
+    size_t elements;
+    const char *from, *to, *kernel, *memory;
+} strays[] = {
+    {record_map, N, "b0 = o0", "b0 = o0 + " FAR,
+     "kernel 0 (kiln_map: neg, square, relu) uses element", "of upload, f32[4,10], which has 40"},
+    {record_map, N, "b0 = o0", "b0 = o0 - " FAR,
+     "kernel 0 (kiln_map: neg, square, relu) uses element", "of upload, f32[4,10], which has 40"},
+    {record_map, N, "q0 + p", "q0 + " FAR " + p", "kernel 0 (kiln_map: neg, square, relu)",
+     "of relu, f32[4,10], which has 40"},
+    {record_sum, 4, "h0 = o0", "h0 = o0 + " FAR, "kernel 0 (kiln_reduce: exp, sum)",
+     "which has 40"},
+    {record_sum, 4, "q0 + p", "q0 + p + " FAR, "kernel 0 (kiln_reduce: exp, sum)", "which has 4"},
+    {record_rows, N, "h0 = o0", "h0 = o0 + " FAR, "kernel 0 (kiln_rows", "which has 40"},
+    {record_gather, 3 * N / 4, " * g", " + " FAR " + 0 * g", "kernel 0 (kiln_map: gather",
+     "which has 40"},
+};
+
+Test(validate, an_index_outside_of_memory_is_said_and_takes_nobody_down)
+{
+    for (size_t i = 0; i < sizeof strays / sizeof *strays; i++) {
+        kiln_context *context = open_validated(1);
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(x, N, 1);
+        kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){4, N / 4}, x);
+        kiln_tensor b = strays[i].record(batch, a);
+        expect_ok(kiln_read(batch, b, result, strays[i].elements * sizeof *result));
+        break_kernels(strays[i].from, strays[i].to, 0, 1000);
+        expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT, strays[i].kernel);
+        cr_expect(strstr(kiln_last_error(), strays[i].memory), "%s", kiln_last_error());
+        end(batch, context);
+    }
 }
 
 /* ---- when ---- */
@@ -170,7 +250,7 @@ Test(validate, is_off_unless_asked_for)
 {
     kiln_context *context = open_validated(0);
     kiln_batch *batch = record_chain(context);
-    break_kernels(BREAK_SQUARE, 0, 2);
+    break_kernels(BREAK_SQUARE, 0, 3);
     run_batch(batch);
     cr_expect_eq(stats_of(context).batches, 1);
     end(batch, context);
@@ -181,15 +261,15 @@ Test(validate, is_switched_on_by_the_environment)
     setenv("KILN_VALIDATE", "1", 1);
     kiln_context *context = open_validated(0);
     kiln_batch *batch = record_chain(context);
-    break_kernels(BREAK_SQUARE, 0, 2);
+    break_kernels(BREAK_SQUARE, 0, 3);
     expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT, "%2 square");
     end(batch, context);
 }
 
-/* Of each four runs the first is compared, which runs twice. */
+/* Of each four runs the first is compared, which runs three times. */
 Test(validate, takes_a_share_of_the_runs)
 {
-    static const uint64_t runs[] = {2, 3, 4, 5, 7, 8, 9, 10, 12};
+    static const uint64_t runs[] = {3, 4, 5, 6, 9, 10, 11, 12, 15};
     kiln_context *context = open_validated(0.25);
     kiln_batch *batch = record_chain(context);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {

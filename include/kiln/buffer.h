@@ -13,7 +13,8 @@ extern "C" {
 
 /** Make a buffer for a tensor of this type and shape, row-major; its content is undefined.
  *  Owner: the caller, until kiln_buffer_release(); it holds the context. Threads: any.
- *  Errors: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_DEVICE_MEMORY; *buffer is NULL. */
+ *  Errors: INVALID_ARGUMENT, TOO_LARGE (more elements than can be counted), OUT_OF_DEVICE_MEMORY
+ *  (more than the device has or gives at once); *buffer is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_create(kiln_context *context, kiln_type type,
                                                         size_t rank, const size_t *dims,
                                                         kiln_buffer **buffer);

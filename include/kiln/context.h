@@ -57,17 +57,22 @@ typedef struct kiln_context_options {
 
 /** @page validation Validation
  *  For finding wrong numbers: kiln_context_options::validate, or KILN_VALIDATE=1 in the
- *  environment. A run that is compared waits for its end, also when it is submitted. Its requested
- *  results are compared with the host's evaluation of the batch in double precision, within the
- *  errors that the tables of operations allow. Then the batch runs a second time with every value
- *  kept, and each operation is compared with the host's result from the device's own operands.
+ *  environment. A run that is compared waits for its end, also when it is submitted. First the batch
+ *  runs on copies of its operands, with kernels that check every index into memory: one that is
+ *  outside is told with its kernel and the element, and the batch itself does not run then. (That
+ *  is so of generated kernels; those of matrix products, attention, running sums and scatters are
+ *  not checked.) Then the batch runs as it is, and its requested results are compared with the
+ *  host's evaluation of the batch in double precision, within the errors that the tables of
+ *  operations allow. Then it runs once more with every value kept, and each operation is compared
+ *  with the host's result from the device's own operands.
  *  What is off is reported as WRONG_RESULT by the call that ran the batch: the first such
- *  operation, its element, both values and the bound; in the log too.
+ *  operation, its element, both values and the bound; in the log too. Where each operation alone is
+ *  right, it is the result, and the kernel that computes it with the operations that it fuses.
  *
  *  It takes some 16 bytes of host memory for every element of every value, device memory for all
  *  values at once (where they do not fit into half of it, only the requested results are compared),
  *  and the time of plain loops on one core: a thousand times that of a run, and more. A share such
- *  as 0.01 compares the first of each hundred runs. kiln_context_get_stats() counts the second runs
+ *  as 0.01 compares the first of each hundred runs. kiln_context_get_stats() counts the other runs
  *  too. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */

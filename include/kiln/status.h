@@ -18,7 +18,7 @@ extern "C" {
     X(INVALID_HANDLE, -2, "a handle names nothing in this batch")                                  \
     X(SHAPE_MISMATCH, -3, "shapes do not fit together")                                            \
     X(TYPE_MISMATCH, -4, "data types do not fit together")                                         \
-    X(TOO_LARGE, -5, "a size is beyond what can be addressed or allocated")                        \
+    X(TOO_LARGE, -5, "a size is beyond what can be addressed")                                     \
     X(OUT_OF_HOST_MEMORY, -6, "the host is out of memory")                                         \
     X(OUT_OF_DEVICE_MEMORY, -7, "the device is out of memory")                                     \
     X(NO_DEVICE, -8, "no OpenCL device fits")                                                      \

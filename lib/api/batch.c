@@ -178,7 +178,7 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
     if (batch->loan.known)
         return KILN_OK;
     name_replaced(batch);
-    return kiln__plans_borrow(batch->context->plans, &batch->graph, &batch->loan, error);
+    return kiln__plans_borrow(batch->context->plans, &batch->graph, false, &batch->loan, error);
 }
 
 /* The batch keeps the run as its latest one. */
@@ -199,7 +199,7 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = borrow_plan(batch, &error);
     if (!status)
-        status = kiln__validate_begin(&validation, batch, &error);
+        status = kiln__validate_begin(&validation, batch, call, &error);
     if (!status)
         status = kiln__ready_run(batch->loan.ready, &batch->bindings, &made, &error);
     if (status) {

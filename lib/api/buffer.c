@@ -66,9 +66,10 @@ kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t ran
         return KILN_OK;
     }
     status = kiln__fail(NULL, kiln__cl_status(code),
-                        "kiln_buffer_create: no %zu bytes of device memory (%s); the largest "
-                        "allocation is %llu",
+                        "kiln_buffer_create: no %zu bytes of device memory (%s); the device has "
+                        "%llu, and gives at most %llu at once",
                         buffer->bytes, kiln__cl_name(code),
+                        (unsigned long long)context->runtime.device.info.memory,
                         (unsigned long long)context->runtime.device.info.max_allocation);
     free(buffer);
     *result = NULL;

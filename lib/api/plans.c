@@ -173,20 +173,20 @@ static kiln_status add_known(struct kiln__plans *plans, const struct kiln__graph
 /* ---- lending ---- */
 
 /* `threads`: see kiln__prepare(); NULL: nothing is prepared. */
-static kiln_status borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
+static kiln_status borrow(struct kiln__plans *plans, const struct kiln__graph *graph, bool checked,
                           const unsigned *threads, struct kiln__loan *loan,
                           struct kiln__error *error)
 {
     struct kiln__text key = {0};
     kiln_status status = KILN_OK;
-    *loan = (struct kiln__loan){0};
+    *loan = (struct kiln__loan){.checked = checked};
     make_key(graph, &key);
     if (key.failed)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
     uint64_t hash = kiln__hash64(key.data, key.length);
     pthread_mutex_lock(&plans->lock);
     loan->known = find(plans, hash, &key);
-    if (loan->known && loan->known->idle_count)
+    if (loan->known && loan->known->idle_count && !checked)
         loan->ready = loan->known->idle[--loan->known->idle_count];
     pthread_mutex_unlock(&plans->lock);
     if (loan->known)
@@ -197,7 +197,8 @@ static kiln_status borrow(struct kiln__plans *plans, const struct kiln__graph *g
     if (!status && !loan->ready && threads)
         status = kiln__prepare(plans->runtime, &loan->known->plan, *threads, error);
     if (!status && !loan->ready)
-        status = kiln__ready_create(plans->runtime, &loan->known->plan, &loan->ready, error);
+        status =
+            kiln__ready_create(plans->runtime, &loan->known->plan, checked, &loan->ready, error);
     if (!status)
         loan->plan = &loan->known->plan;
     else if (loan->known)
@@ -206,16 +207,16 @@ static kiln_status borrow(struct kiln__plans *plans, const struct kiln__graph *g
 }
 
 kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
-                               struct kiln__loan *loan, struct kiln__error *error)
+                               bool checked, struct kiln__loan *loan, struct kiln__error *error)
 {
-    return borrow(plans, graph, NULL, loan, error);
+    return borrow(plans, graph, checked, NULL, loan, error);
 }
 
 kiln_status kiln__plans_prepare(struct kiln__plans *plans, const struct kiln__graph *graph,
                                 unsigned threads, struct kiln__loan *loan,
                                 struct kiln__error *error)
 {
-    return borrow(plans, graph, &threads, loan, error);
+    return borrow(plans, graph, false, &threads, loan, error);
 }
 
 void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan)
@@ -226,7 +227,7 @@ void kiln__plans_return(struct kiln__plans *plans, struct kiln__loan *loan)
     if (loan->ready)
         kiln__ready_rest(loan->ready);
     pthread_mutex_lock(&plans->lock);
-    if (loan->ready && known->idle_count < MOST_IDLE) {
+    if (loan->ready && !loan->checked && known->idle_count < MOST_IDLE) {
         known->idle[known->idle_count++] = loan->ready;
         loan->ready = NULL;
     }

@@ -13,16 +13,17 @@ struct kiln__loan {
     struct kiln__known_plan *known;
     const struct kiln__plan *plan;
     struct kiln__ready *ready;
+    bool checked;
 };
 
 /* NULL without memory. */
 struct kiln__plans *kiln__plans_create(struct kiln__runtime *runtime, const char *matmul);
 void kiln__plans_destroy(struct kiln__plans *plans);
 
-/* Find or make the plan of `graph`, and kernels of its own for the borrower.
- * Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
+/* Find or make the plan of `graph`, and kernels of its own for the borrower; `checked`: kernels
+ * that look at every index. Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
 kiln_status kiln__plans_borrow(struct kiln__plans *plans, const struct kiln__graph *graph,
-                               struct kiln__loan *loan, struct kiln__error *error);
+                               bool checked, struct kiln__loan *loan, struct kiln__error *error);
 
 /* The same; its programs are compiled side by side and stored first, see kiln__prepare(). */
 kiln_status kiln__plans_prepare(struct kiln__plans *plans, const struct kiln__graph *graph,

@@ -59,8 +59,129 @@ static kiln_status copy_content(kiln_context *context, const struct kiln__bindin
     return code ? kiln__cl_fail(error, "clEnqueueReadBuffer", code) : KILN_OK;
 }
 
+/* ---- indices ---- */
+
+/* Whether the device can hold every value at once, and something beside. */
+static bool fits(const kiln_batch *batch)
+{
+    const kiln_device_info *device = &batch->context->runtime.device.info;
+    double bytes = 0;
+    bool fits = true;
+    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
+        size_t own = kiln__node_bytes(&batch->graph.nodes.items[i]);
+        fits = fits && own <= device->max_allocation;
+        bytes += (double)own;
+    }
+    if (fits && bytes <= 0.5 * (double)device->memory)
+        return true;
+    KILN__LOG(KILN__LOG_INFO,
+              "indices are not checked, operations not validated one by one: %.0f bytes of values",
+              bytes);
+    return false;
+}
+
+static bool copy_binding(kiln_context *context, const struct kiln__binding *from, void *content,
+                         struct kiln__binding *copy)
+{
+    cl_int code = CL_SUCCESS;
+    *copy = (struct kiln__binding){.bytes = from->bytes, .item = from->item};
+    if (from->host || !from->bytes)
+        copy->host = content ? content : malloc(from->bytes + 1);
+    else
+        copy->memory = clCreateBuffer(context->runtime.context,
+                                      CL_MEM_READ_WRITE | (content ? CL_MEM_COPY_HOST_PTR : 0),
+                                      from->bytes, content, &code);
+    return copy->host || (copy->memory && !code);
+}
+
+/* The input in the same buffer, whose copy stands for both; or NULL. */
+static const struct kiln__binding *same_buffer(const struct kiln__bindings *bindings,
+                                               const struct kiln__bindings *copies, size_t result)
+{
+    cl_mem memory = bindings->results.items[result].memory;
+    for (size_t i = 0; i < bindings->inputs.count && !bindings->results.items[result].host; i++)
+        if (!bindings->inputs.items[i].host && bindings->inputs.items[i].memory == memory)
+            return &copies->inputs.items[i];
+    return NULL;
+}
+
+static bool copy_bindings(const struct kiln__validation *validation, const kiln_batch *batch,
+                          struct kiln__bindings *copies)
+{
+    const struct kiln__bindings *from = &batch->bindings;
+    for (size_t i = 0; i < from->inputs.count; i++) {
+        struct kiln__binding *copy = kiln__vector_push(&copies->inputs);
+        if (!copy ||
+            !copy_binding(batch->context, &from->inputs.items[i], validation->inputs[i], copy))
+            return false;
+    }
+    for (size_t i = 0; i < from->results.count; i++) {
+        struct kiln__binding *copy = kiln__vector_push(&copies->results);
+        const struct kiln__binding *same = copy ? same_buffer(from, copies, i) : NULL;
+        if (!copy)
+            return false;
+        if (same)
+            *copy = *same;
+        else if (!copy_binding(batch->context, &from->results.items[i], NULL, copy))
+            return false;
+    }
+    return true;
+}
+
+static void free_copies(const kiln_batch *batch, struct kiln__bindings *copies, bool lost)
+{
+    for (size_t i = 0; i < copies->results.count; i++) {
+        struct kiln__binding *copy = &copies->results.items[i];
+        void *host = copy->host;
+        if (!host && copy->memory && !same_buffer(&batch->bindings, copies, i))
+            clReleaseMemObject(copy->memory);
+        kiln__bindings_move(copies, copy, NULL);
+        if (!lost)
+            free(host);
+    }
+    for (size_t i = 0; i < copies->inputs.count; i++)
+        if (!copies->inputs.items[i].host && copies->inputs.items[i].memory)
+            clReleaseMemObject(copies->inputs.items[i].memory);
+    kiln__bindings_free(copies);
+}
+
+/* Run with checked kernels. `lost`: the end could not be awaited. */
+static kiln_status run_checked(kiln_context *context, const struct kiln__graph *graph,
+                               struct kiln__bindings *bindings, const char *call, bool *lost,
+                               struct kiln__error *error)
+{
+    struct kiln__loan loan;
+    struct kiln__run *run = NULL;
+    kiln_status status = kiln__plans_borrow(context->plans, graph, true, &loan, error);
+    if (status)
+        return status;
+    status = kiln__ready_run(loan.ready, bindings, &run, error);
+    if (!status)
+        status = kiln__run_await(run, context->runtime.queue, call, error);
+    *lost = status && kiln__cl_finish(context->runtime.queue);
+    if (!status)
+        status = kiln__ready_judge(loan.ready, call, error);
+    if (status == KILN_WRONG_RESULT)
+        KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
+    kiln__run_release(run);
+    kiln__plans_return(context->plans, &loan);
+    return status;
+}
+
+static kiln_status check_indices(struct kiln__validation *validation, const kiln_batch *batch,
+                                 const char *call, struct kiln__error *error)
+{
+    struct kiln__bindings copies = {0};
+    kiln_status status =
+        copy_bindings(validation, batch, &copies)
+            ? run_checked(batch->context, &batch->graph, &copies, call, &validation->lost, error)
+            : no_memory(error);
+    free_copies(batch, &copies, validation->lost);
+    return status;
+}
+
 kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln_batch *batch,
-                                 struct kiln__error *error)
+                                 const char *call, struct kiln__error *error)
 {
     size_t count = batch->bindings.inputs.count;
     *validation = (struct kiln__validation){0};
@@ -75,6 +196,8 @@ kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln
     for (; validation->count < count && !status; validation->count++)
         status = copy_content(batch->context, &batch->bindings.inputs.items[validation->count],
                               &validation->inputs[validation->count], error);
+    if (!status && fits(batch))
+        status = check_indices(validation, batch, call, error);
     if (status)
         kiln__validate_free(validation);
     return status;
@@ -154,6 +277,28 @@ static bool is_overwritten(const struct kiln__bindings *bindings, size_t result)
     return false;
 }
 
+/* What to blame for a result whose operations may each be right alone: the kernel that writes it.
+ */
+static void blame_kernel(const kiln_batch *batch, size_t result, struct kiln__text *text)
+{
+    const struct kiln__plan *plan = batch->loan.plan;
+    uint32_t node = plan->fusion.graph.requests.items[result].node, launch = 0;
+    bool found = false;
+    for (uint32_t i = 0; i < plan->launches.count; i++) {
+        const struct kiln__group *group = &plan->fusion.groups.items[plan->launches.items[i].group];
+        for (size_t k = 0; k < group->stores.count; k++) {
+            found = found || group->stores.items[k].node == node;
+            launch = group->stores.items[k].node == node ? i : launch;
+        }
+    }
+    kiln__text_add(text, "each operation alone is right");
+    if (!found)
+        return;
+    kiln__text_add(text, ", but not ");
+    kiln__ready_name_launch(plan, launch, text);
+    kiln__text_add(text, launch ? ", which computes it, or one before it" : ", which computes it");
+}
+
 static kiln_status compare_result(const kiln_batch *batch, size_t i,
                                   const struct kiln__reference *reference,
                                   const struct kiln__bounds *bounds, const char *call,
@@ -165,9 +310,13 @@ static kiln_status compare_result(const kiln_batch *batch, size_t i,
     kiln_status status =
         copy_content(batch->context, &batch->bindings.results.items[i], &found, error);
     if (!status && differ(&batch->graph.nodes.items[index], found, reference->values[index],
-                          bounds->errors[index], &difference))
+                          bounds->errors[index], &difference)) {
+        struct kiln__text blame = {0};
+        blame_kernel(batch, i, &blame);
         status =
-            wrong(&batch->graph, index, call, "each operation alone is right", &difference, error);
+            wrong(&batch->graph, index, call, blame.data ? blame.data : "", &difference, error);
+        kiln__text_free(&blame);
+    }
     free(found);
     return status;
 }
@@ -266,24 +415,6 @@ static bool make_exposure(const struct kiln__validation *validation, const kiln_
     return done && exposure->given.values && exposure->unknown;
 }
 
-/* `lost`: the end could not be awaited. */
-static kiln_status run_exposure(kiln_context *context, struct exposure *exposure, bool *lost,
-                                struct kiln__error *error)
-{
-    struct kiln__loan loan;
-    struct kiln__run *run = NULL;
-    kiln_status status = kiln__plans_borrow(context->plans, &exposure->graph, &loan, error);
-    if (status)
-        return status;
-    status = kiln__ready_run(loan.ready, &exposure->bindings, &run, error);
-    if (!status)
-        status = kiln__run_await(run, context->runtime.queue, "kiln: validating", error);
-    *lost = status && kiln__cl_finish(context->runtime.queue);
-    kiln__run_release(run);
-    kiln__plans_return(context->plans, &loan);
-    return status;
-}
-
 /* Keeps `allowed` for a node of which some elements have no bound, as beside the part of a place
  * that has nothing beneath; else frees it. */
 static void keep_unknown(struct exposure *exposure, uint32_t index, double *allowed)
@@ -339,7 +470,8 @@ static kiln_status compare_operations(struct kiln__validation *validation, const
     double denormal = denormal_of(&batch->context->runtime);
     kiln_status status = make_exposure(validation, batch, &exposure) ? KILN_OK : no_memory(error);
     if (!status)
-        status = run_exposure(batch->context, &exposure, &validation->lost, error);
+        status = run_checked(batch->context, &exposure.graph, &exposure.bindings, call,
+                             &validation->lost, error);
     for (uint32_t i = 0; i < exposure.graph.nodes.count && !status; i++) {
         const struct kiln__node *node = &exposure.graph.nodes.items[i];
         bool asked =
@@ -353,24 +485,6 @@ static kiln_status compare_operations(struct kiln__validation *validation, const
 }
 
 /* ---- both ---- */
-
-/* Whether the device can hold every value at once, and something beside. */
-static bool fits(const kiln_batch *batch)
-{
-    const kiln_device_info *device = &batch->context->runtime.device.info;
-    double bytes = 0;
-    bool fits = true;
-    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
-        size_t own = kiln__node_bytes(&batch->graph.nodes.items[i]);
-        fits = fits && own <= device->max_allocation;
-        bytes += (double)own;
-    }
-    if (fits && bytes <= 0.5 * (double)device->memory)
-        return true;
-    KILN__LOG(KILN__LOG_INFO, "operations are not validated one by one: %.0f bytes of values",
-              bytes);
-    return false;
-}
 
 kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_batch *batch,
                                const char *call, struct kiln__error *error)

@@ -14,8 +14,8 @@
 /* "CL_OUT_OF_RESOURCES" and so on; "an unknown OpenCL error" for others. */
 const char *kiln__cl_name(cl_int code);
 
-/* The status that an OpenCL error amounts to: OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY,
- * TOO_LARGE (CL_INVALID_BUFFER_SIZE) or DEVICE_ERROR. */
+/* The status that an OpenCL error amounts to: OUT_OF_DEVICE_MEMORY (also for more than the device
+ * gives at once, CL_INVALID_BUFFER_SIZE), OUT_OF_HOST_MEMORY or DEVICE_ERROR. */
 kiln_status kiln__cl_status(cl_int code);
 
 /* clFinish(), but also on Mesa's rusticl, whose clFinish() does not wait for what was flushed. */

@@ -19,6 +19,7 @@ struct kiln__ready {
     uint32_t *first_use;             /* per slot, and one more: where its uses start */
     struct kiln__use *uses;
     bool has_run;
+    cl_mem wrong; /* checked: where kernels note an index that is outside; else NULL */
 };
 
 struct kiln__commands {

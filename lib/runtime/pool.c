@@ -95,7 +95,7 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
 }
 
 /* Some drivers promise any amount and fail at the first use, so what cannot be is refused here. */
-static kiln_status add_block(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
+static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t bytes, cl_mem *memory,
                              struct kiln__error *error)
 {
     cl_int code = CL_INVALID_BUFFER_SIZE;
@@ -104,8 +104,9 @@ static kiln_status add_block(struct kiln__pool *pool, size_t bytes, cl_mem *memo
         *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (code)
         return kiln__fail(error, kiln__cl_status(code),
-                          "kiln: no %zu bytes of device memory (%s); the pool holds %" PRIu64,
-                          bytes, kiln__cl_name(code), kiln__pool_bytes(pool));
+                          "kiln: no %zu bytes of device memory (%s); the device has %" PRIu64
+                          ", the pool holds %" PRIu64,
+                          asked, kiln__cl_name(code), pool->device_memory, kiln__pool_bytes(pool));
     pthread_mutex_lock(&pool->lock);
     struct block *block = kiln__vector_push(&pool->blocks);
     if (block) {
@@ -128,11 +129,11 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     pthread_mutex_lock(&pool->lock);
     *memory = find_idle(pool, bin);
     pthread_mutex_unlock(&pool->lock);
-    if (*memory || !add_block(pool, bin, memory, &first))
+    if (*memory || !add_block(pool, bytes, bin, memory, &first))
         return KILN_OK;
     kiln__cl_finish(pool->queue);
     kiln__pool_trim(pool);
-    return add_block(pool, bin, memory, error);
+    return add_block(pool, bytes, bin, memory, error);
 }
 
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)

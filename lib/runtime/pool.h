@@ -20,7 +20,7 @@ void kiln__pool_destroy(struct kiln__pool *pool);
 
 /* Memory of at least `bytes` bytes. When the device has no more, idle memory is released and the
  * queue is finished before giving up.
- * Errors: OUT_OF_DEVICE_MEMORY, TOO_LARGE, DEVICE_ERROR. */
+ * Errors: OUT_OF_DEVICE_MEMORY, DEVICE_ERROR. */
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error);
 

@@ -9,16 +9,30 @@
 
 /* ---- making it ready ---- */
 
+static void write_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         bool checked, struct kiln__text *source)
+{
+    struct kiln__text plain = {0};
+    kiln__codegen_source(plan, launch, checked ? &plain : source);
+    if (checked && !plain.failed)
+        kiln__codegen_check(plain.data, source);
+    source->failed = source->failed || plain.failed;
+    kiln__text_free(&plain);
+}
+
 static kiln_status find_program(struct kiln__ready *ready, const struct kiln__launch *launch,
                                 struct kiln__program **program, struct kiln__error *error)
 {
     struct kiln__text name = {0}, source = {0};
     kiln_status status = KILN_OK;
+    bool checked = ready->wrong && kiln__codegen_is_checked(launch);
     kiln__codegen_name(ready->plan, launch, &name);
+    if (checked)
+        kiln__text_add(&name, " checked");
     if (!name.failed)
         *program = kiln__programs_find(ready->runtime->programs, name.data, name.length);
     if (!*program) {
-        kiln__codegen_source(ready->plan, launch, &source);
+        write_source(ready->plan, launch, checked, &source);
         if (name.failed || source.failed)
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
         else
@@ -56,6 +70,50 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
     return KILN_OK;
 }
 
+/* Where each memory argument may be used, in bytes. */
+static cl_int set_limits(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         cl_kernel kernel, cl_uint *position)
+{
+    cl_int code = CL_SUCCESS;
+    for (size_t i = 0; i < launch->arguments.count && !code; i++) {
+        if (launch->arguments.items[i].kind != KILN__ARGUMENT_MEMORY)
+            continue;
+        const struct kiln__slot *slot = &plan->slots.items[launch->arguments.items[i].slot];
+        int64_t low = slot->place == KILN__PLACE_ARENA ? (int64_t)slot->offset : 0;
+        code = set_index(kernel, (*position)++, low, true);
+        if (!code)
+            code = set_index(kernel, (*position)++, low + (int64_t)slot->bytes, true);
+    }
+    return code;
+}
+
+static kiln_status set_checks(struct kiln__ready *ready, size_t index, struct kiln__error *error)
+{
+    const struct kiln__launch *launch = &ready->plan->launches.items[index];
+    cl_kernel kernel = ready->kernels[index];
+    cl_uint position = (cl_uint)launch->arguments.count;
+    if (!ready->wrong || !kiln__codegen_is_checked(launch))
+        return KILN_OK;
+    cl_int code = set_limits(ready->plan, launch, kernel, &position);
+    if (!code)
+        code = set_index(kernel, position, (int64_t)index + 1, false);
+    if (!code)
+        code = clSetKernelArg(kernel, position + 1, sizeof ready->wrong, &ready->wrong);
+    return code ? kiln__cl_fail(error, "clSetKernelArg", code) : KILN_OK;
+}
+
+static kiln_status make_wrong(struct kiln__ready *ready, struct kiln__error *error)
+{
+    char zeros[KILN__WRONG_BYTES] = {0};
+    cl_int code;
+    ready->wrong = clCreateBuffer(ready->runtime->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                  sizeof zeros, zeros, &code);
+    if (!code)
+        return KILN_OK;
+    ready->wrong = NULL;
+    return kiln__cl_fail(error, "clCreateBuffer", code);
+}
+
 static kiln_status make_kernels(struct kiln__ready *ready, struct kiln__error *error)
 {
     for (size_t i = 0; i < ready->plan->launches.count; i++) {
@@ -73,6 +131,8 @@ static kiln_status make_kernels(struct kiln__ready *ready, struct kiln__error *e
             return kiln__cl_fail(error, "clCreateKernel", code);
         }
         status = set_constants(launch, ready->kernels[i], error);
+        if (!status)
+            status = set_checks(ready, i, error);
         if (status)
             return status;
     }
@@ -117,7 +177,7 @@ static bool list_uses(struct kiln__ready *ready)
 }
 
 kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                               struct kiln__ready **made, struct kiln__error *error)
+                               bool checked, struct kiln__ready **made, struct kiln__error *error)
 {
     struct kiln__ready *ready = calloc(1, sizeof *ready);
     *made = NULL;
@@ -135,7 +195,9 @@ kiln_status kiln__ready_create(struct kiln__runtime *runtime, const struct kiln_
         kiln__ready_destroy(ready);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the kernels");
     }
-    kiln_status status = make_kernels(ready, error);
+    kiln_status status = checked ? make_wrong(ready, error) : KILN_OK;
+    if (!status)
+        status = make_kernels(ready, error);
     if (status)
         kiln__ready_destroy(ready);
     else
@@ -164,6 +226,8 @@ void kiln__ready_destroy(struct kiln__ready *ready)
         if (ready->kernels[i])
             clReleaseKernel(ready->kernels[i]);
     kiln__ready_rest(ready);
+    if (ready->wrong)
+        clReleaseMemObject(ready->wrong);
     free(ready->uses);
     free(ready->kernels);
     free(ready->programs);
@@ -171,6 +235,73 @@ void kiln__ready_destroy(struct kiln__ready *ready)
     free(ready->bound);
     free(ready->first_use);
     free(ready);
+}
+
+/* ---- checked indices ---- */
+
+/* Operations of a kernel that a sentence names. */
+#define MOST_NAMED 16
+
+void kiln__ready_name_launch(const struct kiln__plan *plan, uint32_t launch,
+                             struct kiln__text *text)
+{
+    const struct kiln__group *group =
+        &plan->fusion.groups.items[plan->launches.items[launch].group];
+    kiln__text_add(text, "kernel %u (%s", launch, plan->launches.items[launch].kernel);
+    for (size_t i = 0; i < group->nodes.count && i < MOST_NAMED; i++)
+        kiln__text_add(text, "%s%s", i ? ", " : ": ",
+                       kiln__node_name(&plan->fusion.graph.nodes.items[group->nodes.items[i]]));
+    if (group->nodes.count > MOST_NAMED)
+        kiln__text_add(text, " and %zu more", group->nodes.count - MOST_NAMED);
+    kiln__text_add(text, ")");
+}
+
+static const struct kiln__slot *memory_of(const struct kiln__plan *plan, uint32_t launch,
+                                          cl_int number)
+{
+    const struct kiln__launch *of = &plan->launches.items[launch];
+    size_t i = 0;
+    for (; i < of->arguments.count; i++)
+        if (of->arguments.items[i].kind == KILN__ARGUMENT_MEMORY && --number == 0)
+            break;
+    return i < of->arguments.count ? &plan->slots.items[of->arguments.items[i].slot] : NULL;
+}
+
+static kiln_status say_wrong(const struct kiln__plan *plan, const cl_int *found, const char *call,
+                             struct kiln__error *error)
+{
+    struct kiln__text text = {0};
+    uint32_t launch = (uint32_t)found[0] - 1;
+    int64_t element = (int64_t)((uint64_t)(uint32_t)found[3] << 32 | (uint32_t)found[2]);
+    const struct kiln__slot *slot = memory_of(plan, launch, found[1]);
+    kiln__ready_name_launch(plan, launch, &text);
+    kiln__text_add(&text, " uses element %lld of ", (long long)element);
+    if (slot && slot->node != KILN__SCRATCH) {
+        const struct kiln__node *node = &plan->fusion.graph.nodes.items[slot->node];
+        kiln__text_add(&text, "%s, %s%s, which has %zu", kiln__node_name(node),
+                       kiln_type_name((kiln_type)node->type), kiln__shape_text(&node->shape).text,
+                       kiln__node_count(node));
+    } else {
+        kiln__text_add(&text, "its working memory of %zu bytes", slot ? slot->bytes : 0);
+    }
+    kiln_status status =
+        kiln__fail(error, KILN_WRONG_RESULT, "%s: %s", call, text.data ? text.data : "");
+    kiln__text_free(&text);
+    return status;
+}
+
+kiln_status kiln__ready_judge(struct kiln__ready *ready, const char *call,
+                              struct kiln__error *error)
+{
+    cl_int found[4] = {0};
+    if (!ready->wrong)
+        return KILN_OK;
+    cl_int code = clEnqueueReadBuffer(ready->runtime->queue, ready->wrong, CL_TRUE, 0, sizeof found,
+                                      found, 0, NULL, NULL);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
+    bool known = found[0] > 0 && (size_t)found[0] <= ready->plan->launches.count;
+    return known ? say_wrong(ready->plan, found, call, error) : KILN_OK;
 }
 
 /* ---- running it ---- */

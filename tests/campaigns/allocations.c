@@ -3,7 +3,7 @@
  * device. Each time an error has to come back with a sentence, or the right result; what was
  * allocated has to be freed; and the context has to run the next batch.
  *
- *     allocations               each one, a sample in the large parts
+ *     allocations               a sample in each part
  *     allocations long          each one everywhere, once and for good
  *     allocations [long] PART   one part
  *
@@ -29,6 +29,8 @@ static atomic_long held; /* blocks */
 static const int deadly[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGALRM};
 static const char *current; /* part */
 
+static struct budget budget;
+static unsigned long in_work; /* allocations */
 static int cases, errors, results, wrong, speechless, misnamed, unusable, leaks;
 
 /* ---- in place of the library's ---- */
@@ -110,8 +112,7 @@ static void finding(int *count, bool found, const char *what, const struct work 
            for_good ? "and all later ones" : "once", kiln_last_error());
 }
 
-/* False: there were fewer allocations. */
-static bool run_case(const struct work *work, const char *folder, unsigned long number)
+static void run_case(const struct work *work, const char *folder, unsigned long number)
 {
     struct trial trial = {.work = work, .folder = folder};
     long before = held;
@@ -120,6 +121,7 @@ static bool run_case(const struct work *work, const char *folder, unsigned long 
         exit(NOT_RUN);
     arm(number);
     work->act(&trial);
+    in_work = number ? in_work : made;
     bool reached = hit;
     arm(0);
     struct trial after = trial;
@@ -135,7 +137,6 @@ static bool run_case(const struct work *work, const char *folder, unsigned long 
             kiln_status_name(trial.status), work, number);
     finding(&unusable, after.failed || after.wrong, "unusable afterwards", work, number);
     finding(&leaks, held != before, "not freed", work, number);
-    return reached;
 }
 
 /* Name the case of a crash or a hang, then end as it would have ended. */
@@ -162,10 +163,14 @@ static void run_work(const struct work *work)
     current = work->name;
     alarm(PATIENCE_COLD_S); /* every kernel is compiled */
     run_case(work, folder, 0);
-    alarm(PATIENCE_S);
-    for (unsigned long number = 1; run_case(work, folder, number);
-         number = work_next(work, number, is_long))
+    budget_note(&budget);
+    run_case(work, folder, 0); /* as many allocations as the cases have, and as much time */
+    unsigned long count = budget_share(&budget, in_work, budget_note(&budget));
+    for (unsigned long i = 0; i < count && !budget_is_spent(&budget, i); i++) {
         alarm(PATIENCE_S);
+        run_case(work, folder, budget_sample(i, count, in_work, 0.5));
+        budget_note(&budget);
+    }
 }
 
 int main(int argc, char **argv)
@@ -184,17 +189,19 @@ int main(int argc, char **argv)
         signal(deadly[i], give_name);
     setvbuf(stdout, NULL, _IOLBF, 0);
     is_long = campaign_is_long(argc, argv);
+    budget_begin(&budget, is_long || argc > 1, work_count);
     for (int i = 0; i < work_count; i++)
         for (int mode = 0; mode < (is_long ? 2 : 1); mode++) {
             for_good = mode;
             if (is_asked_for(&works[i], argc, argv))
                 run_work(&works[i]);
         }
-    printf("%d allocations failed: %d errors returned, %d right results without them; %d wrong "
+    printf("%d allocations failed, of %lu: %d errors returned, %d right results without them; %d "
+           "wrong "
            "results, %d errors without a sentence, %d that are not OUT_OF_HOST_MEMORY, %d contexts "
            "of no use "
            "afterwards, %d leaks\n",
-           cases, errors, results, wrong, speechless, misnamed, unusable, leaks);
+           cases, budget.possible, errors, results, wrong, speechless, misnamed, unusable, leaks);
     fake_end();
     return wrong || speechless || misnamed || unusable || leaks || !cases;
 }

@@ -2,9 +2,10 @@
 /* Every OpenCL call fails in turn: instead of being made, after it was made, or in the event that
  * it hands out; with three codes; once or for good. Each time an error has to come back with a
  * sentence, or the right result; all objects have to be released; and the context has to run the
- * next batch. A child does the work, so that a crash or a hang is a finding and not the end.
+ * next batch. A command whose event fails is not done, so that a result cannot be right by chance.
+ * A child does the work, so that a crash or a hang is a finding and not the end.
  *
- *     opencl_failures        each call in each place with one code
+ *     opencl_failures        a sample of the calls, in each place with one code
  *     opencl_failures long   with all codes, once and for good; also through CLBlast
  *     opencl_failures CASE   one case as findings name it, such as shared/call/once/-5/17 */
 #include <signal.h>
@@ -22,33 +23,34 @@
 
 enum { NOT_RUN = 77, PATIENCE_S = 10, PATIENCE_SLOW_S = 120, NAMES = 64 };
 
-/* Failures that may go by without a word, because the result is right without the call. */
+/* Failures that may go by without a word, because the result is right without the call; that it is
+ * right is looked at in each case. */
 static const struct {
     const char *work, *call; /* NULL: in any part */
-    int where;               /* 0: anywhere */
+    bool in_event;           /* also in its event */
     const char *reason;
 } spared[] = {
-    {NULL, "clCreateProgramWithBinary", 0, "the program is compiled from source"},
-    {NULL, "clBuildProgram", 0, "of a binary: the program is compiled from source"},
-    {NULL, "clCreateBuffer", 0, "the pool tries again; transfers do without staging memory"},
-    {NULL, "clEnqueueMapBuffer", 0, "of staging memory: transfers do without"},
-    {NULL, "clRetainMemObject", 0, "the argument is set again next time"},
-    {NULL, "clGetPlatformIDs", 0, "the device of a foreign context has no number"},
-    {NULL, "clGetPlatformInfo", 0, "the device is left out, or has another key in the cache"},
-    {NULL, "clGetDeviceIDs", 0, "the platform is left out"},
-    {NULL, "clGetDeviceInfo", 0, "the device is left out, or has another key in the cache"},
-    {NULL, "clEnqueueMarkerWithWaitList", 0, "of a finish, and clFinish follows"},
-    {NULL, "clRetainEvent", 0, "the program is not stored on disk; a span is missing"},
-    {"compile", "clWaitForEvents", 0, "the program is not stored on disk"},
-    {"compile", "clGetEventInfo", 0, "the same"},
-    {"compile", "clGetProgramInfo", 0, "the same"},
-    {"compile", "clRetainCommandQueue", 0, "the same"},
-    {"compile", "clFinish", 0, "the same"},
-    {"create", "clFinish", 0, "of a release"},
-    {"interop", "clFinish", 0, "of a release"},
-    {"create", "clWaitForEvents", 0, "of a finish, and clFinish follows"},
-    {"interop", "clWaitForEvents", 0, "the same"},
-    {"empty", "clWaitForEvents", 0, "the same"},
+    {NULL, "clCreateProgramWithBinary", false, "the program is compiled from source"},
+    {NULL, "clBuildProgram", false, "of a binary: the program is compiled from source"},
+    {NULL, "clCreateBuffer", false, "the pool tries again; transfers do without staging memory"},
+    {NULL, "clEnqueueMapBuffer", false, "of staging memory: transfers do without"},
+    {NULL, "clRetainMemObject", false, "the argument is set again next time"},
+    {NULL, "clGetPlatformIDs", false, "the device of a foreign context has no number"},
+    {NULL, "clGetPlatformInfo", false, "the device is left out, or has another key in the cache"},
+    {NULL, "clGetDeviceIDs", false, "the platform is left out"},
+    {NULL, "clGetDeviceInfo", false, "the device is left out, or has another key in the cache"},
+    {NULL, "clEnqueueMarkerWithWaitList", true, "of a finish, and clFinish follows"},
+    {NULL, "clRetainEvent", false, "the program is not stored on disk; a span is missing"},
+    {"compile", "clWaitForEvents", false, "the program is not stored on disk"},
+    {"compile", "clGetEventInfo", false, "the same"},
+    {"compile", "clGetProgramInfo", false, "the same"},
+    {"compile", "clRetainCommandQueue", false, "the same"},
+    {"compile", "clFinish", false, "the same"},
+    {"create", "clFinish", false, "of a release"},
+    {"interop", "clFinish", false, "of a release"},
+    {"create", "clWaitForEvents", false, "of a finish, and clFinish follows"},
+    {"interop", "clWaitForEvents", false, "the same"},
+    {"empty", "clWaitForEvents", false, "the same"},
 };
 
 struct way {
@@ -62,6 +64,9 @@ static struct shared {
     /* the case under way */
     int way, work;
     unsigned long call;
+    unsigned long calls, events, sample; /* of the work under way; the sample's place */
+    struct budget budget;
+    double each; /* of it, that one case of the work takes */
     bool done;
     int cases, errors, results, wrong, speechless, swallowed, unusable, leaks, crashes, hangs;
     struct {
@@ -132,7 +137,7 @@ static bool is_spared(const char *work, const char *call)
     for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
         if (!strcmp(spared[i].call, call) &&
             (!spared[i].work || !strcmp(spared[i].work, work) || anywhere) &&
-            (!spared[i].where || spared[i].where == (int)way->where))
+            (way->where != KILN_LAYER_EVENT || spared[i].in_event))
             return true;
     return false;
 }
@@ -161,8 +166,7 @@ static void judge(const struct trial *trial, const char *call)
         note_quiet(call);
 }
 
-/* False: the call was not reached, so that there was nothing to fail. */
-static bool run_case(struct trial *trial)
+static void run_case(struct trial *trial)
 {
     const struct way *way = &ways[shared->way];
     char call[48];
@@ -178,6 +182,8 @@ static bool run_case(struct trial *trial)
     bool hit = layer_failures() > 0;
     failed_call(call, sizeof call);
     layer_reset();
+    if (trial->context && !trial->work->silent) /* a failure that nobody waited for is told now */
+        trial_good(trial, kiln_context_finish(trial->context));
     if (hit)
         judge(trial, call);
     struct trial after = *trial;
@@ -187,39 +193,49 @@ static bool run_case(struct trial *trial)
     work_end(&after);
     finding(&shared->leaks, layer_count("alive") != 0, "left alive", call);
     shared->cases += hit;
-    return hit;
 }
 
-/* Once without a failure, so that every kernel is in the caches of kiln and of the driver. */
+/* Twice without a failure: first, so that every kernel is in the caches of kiln and of the driver,
+ * then to count the calls. */
 static void warm_up(const struct work *work, const char *folder)
 {
-    struct trial trial = {.work = work, .folder = folder};
-    alarm(PATIENCE_SLOW_S);
-    work_begin(&trial);
-    work->act(&trial);
-    work_verify(&trial);
-    work_end(&trial);
+    for (int round = 0; round < 2; round++) {
+        struct trial trial = {.work = work, .folder = folder};
+        alarm(PATIENCE_SLOW_S);
+        work_begin(&trial);
+        layer_reset();
+        work->act(&trial);
+        shared->calls = layer_count("eligible");
+        shared->events = layer_count("eligible.event");
+        work_verify(&trial);
+        work_end(&trial);
+        shared->each = budget_note(&shared->budget);
+    }
 }
 
-static void run_work(void)
+/* One work failing in one way. */
+static void run_way(const struct work *work, const char *folder)
 {
-    const struct work *work = &works[shared->work];
-    char folder[300];
-    snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->cold ? "cold" : "warm");
-    warm_up(work, folder);
-    for (bool hit = true; hit; shared->call = work_next(work, shared->call, is_long)) {
+    const struct way *way = &ways[shared->way];
+    unsigned long calls = way->where == KILN_LAYER_EVENT ? shared->events : shared->calls;
+    unsigned long count = is_single ? 1 : budget_share(&shared->budget, calls, shared->each);
+    for (; shared->sample < count && !budget_is_spent(&shared->budget, shared->sample);
+         shared->sample++) {
         struct trial trial = {
-            .work = work, .folder = folder, .returns = ways[shared->way].where == KILN_LAYER_AFTER};
+            .work = work, .folder = folder, .returns = way->where == KILN_LAYER_AFTER};
+        if (!is_single)
+            shared->call =
+                budget_sample(shared->sample, count, calls, shared->way / (double)way_count);
         alarm(work->slow ? PATIENCE_SLOW_S : PATIENCE_S);
-        hit = run_case(&trial);
+        run_case(&trial);
         alarm(0);
-        if (layer_count("alive") == 0 && !is_single)
+        budget_note(&shared->budget);
+        if (layer_count("alive") == 0 || is_single)
             continue;
-        shared->work += !hit; /* the next case starts from nothing, in another child */
-        shared->call = hit ? shared->call : 0;
-        fflush(stdout);
+        fflush(stdout); /* what is left alive would be found again: another child goes on */
         _exit(0);
     }
+    shared->sample = 0;
 }
 
 /* A slow part is left to the long form, and even there fails in one way only. */
@@ -235,10 +251,23 @@ static void run_all(void)
 {
     if (!layer_available())
         _exit(NOT_RUN);
-    for (; shared->way < way_count; shared->way++, shared->work = 0, shared->call = 1)
-        for (; shared->work < work_count; shared->work++, shared->call = 1)
-            if (is_due(&works[shared->work]))
-                run_work();
+    budget_resume(&shared->budget);
+    for (; shared->work < work_count; shared->work++, shared->way = 0) {
+        char folder[300];
+        const struct work *work = &works[shared->work];
+        bool warm = false;
+        snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->cold ? "cold" : "warm");
+        for (; shared->way < way_count; shared->way++) {
+            if (!is_due(work))
+                continue;
+            if (!warm)
+                warm_up(work, folder);
+            warm = true;
+            run_way(work, folder);
+        }
+        if (is_single)
+            break;
+    }
     shared->done = true;
 }
 
@@ -289,7 +318,6 @@ static void prepare(void)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         exit(99);
-    shared->call = 1;
     if (layer)
         setenv("OPENCL_LAYERS", layer, 0);
     snprintf(pocl, sizeof pocl, "%s/pocl", fake_folder());
@@ -302,11 +330,13 @@ static int report(void)
     for (int i = 0; is_long && i < NAMES && *shared->quiet[i].name; i++)
         printf("went by, with the right result: %s, %d times\n", shared->quiet[i].name,
                shared->quiet[i].count);
-    printf("%d calls failed: %d errors returned, %d right results without them; %d wrong results, "
+    printf("%d calls failed, of %lu: %d errors returned, %d right results without them; %d wrong "
+           "results, "
            "%d errors without a sentence, %d failures swallowed, %d contexts of no use afterwards, "
            "%d leaks, %d crashes, %d hangs\n",
-           shared->cases, shared->errors, shared->results, shared->wrong, shared->speechless,
-           shared->swallowed, shared->unusable, shared->leaks, shared->crashes, shared->hangs);
+           shared->cases, shared->budget.possible, shared->errors, shared->results, shared->wrong,
+           shared->speechless, shared->swallowed, shared->unusable, shared->leaks, shared->crashes,
+           shared->hangs);
     return shared->wrong || shared->speechless || shared->swallowed || shared->unusable ||
            shared->leaks || shared->crashes || shared->hangs || (!is_single && !shared->cases);
 }
@@ -318,9 +348,10 @@ int main(int argc, char **argv)
     prepare();
     if (argc < 2 || is_long || !read_case(argv[1]))
         list_ways();
+    budget_begin(&shared->budget, is_long, work_count * way_count);
     do {
         status = run_child();
-        shared->call++;
+        shared->sample++; /* a case that crashed or hung is not tried again */
     } while (!shared->done && !is_single && !status);
     if (status == NOT_RUN)
         puts("the OpenCL layer is not there: set KILN_TEST_LAYER");

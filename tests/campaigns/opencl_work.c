@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "opencl_work.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <kiln/opencl.h>
 
@@ -297,9 +300,21 @@ static void act_interop(struct trial *trial)
 
 /* ---- events ---- */
 
+static atomic_int notes, bad_notes;
+
 static void noted(kiln_status status, void *user)
 {
-    (void)status, (void)user;
+    (void)user;
+    bad_notes += status != KILN_OK;
+    notes++;
+}
+
+/* A callback that is still to come may hold what is looked for afterwards. */
+static void await_note(struct trial *trial, int before)
+{
+    for (int tries = 0; tries < 2000 && notes == before; tries++)
+        usleep(1000);
+    trial->failed |= bad_notes > 0;
 }
 
 static void act_events(struct trial *trial)
@@ -313,10 +328,15 @@ static void act_events(struct trial *trial)
         kiln_status state = kiln_event_poll(event);
         if (state != KILN_NOT_READY)
             trial_good(trial, state);
-        if (!trial->returns) /* nobody can take back a callback that was registered */
-            trial_good(trial, kiln_event_notify(event, noted, NULL));
+        int before = notes;
+        bad_notes = 0;
+        /* Nobody can take back a callback that was registered. */
+        bool registered =
+            !trial->returns && trial_good(trial, kiln_event_notify(event, noted, NULL));
         if (trial_good(trial, kiln_event_wait(event)))
             trial_expect(trial, mixed_fits(x, y));
+        if (registered)
+            await_note(trial, before);
         kiln_event_release(event);
     }
     trial_good(trial, kiln_batch_reset(batch));
@@ -398,12 +418,6 @@ void work_begin(struct trial *trial)
         trial->work->prepare(trial);
 }
 
-/* Early ones each: what is small is soon over. */
-unsigned long work_next(const struct work *work, unsigned long number, bool is_long)
-{
-    return number + (is_long || number < work->stride || !work->stride ? 1 : work->stride);
-}
-
 void work_verify(struct trial *trial)
 {
     if (trial->work->inspect) {
@@ -431,9 +445,6 @@ void work_end(struct trial *trial)
     trial->context = NULL;
 }
 
-/* Primes, so that it is not always the same call of a loop. */
-enum { STRIDE = 13, STRIDE_LARGE = 61 };
-
 const struct work works[] = {
     {.name = "devices", .no_device = true, .act = act_devices},
     {.name = "create", .no_device = true, .act = act_create},
@@ -449,22 +460,88 @@ const struct work works[] = {
     {.name = "buffers", .host_memory = "shared", .act = act_buffers},
     {.name = "interop", .host_memory = "separate", .act = act_interop},
     {.name = "events", .host_memory = "shared", .act = act_events},
+    {.name = "events-separate", .host_memory = "separate", .act = act_events},
     {.name = "profile", .host_memory = "separate", .profile = true, .act = act_mixed},
+    {.name = "profile-shared", .host_memory = "shared", .profile = true, .act = act_mixed},
+    {.name = "profile-mapped", .host_memory = "mapped", .profile = true, .act = act_mixed},
     {.name = "validate", .host_memory = "separate", .validate = true, .act = act_mixed},
     {.name = "ask", .host_memory = "shared", .act = act_ask},
     {"release", "separate", .profile = true, .silent = true, .prepare = prepare_release,
      .act = work_end},
     {"store", "shared", .cold = true, .silent = true, .prepare = prepare_store, .act = work_end},
-    {"layer", "shared", .stride = STRIDE, .prepare = training_prepare_layer,
+    {"layer", "shared", .prepare = training_prepare_layer, .act = training_act_layer,
+     .inspect = training_inspect},
+    {"layer-validate", "separate", .validate = true, .prepare = training_prepare_layer,
      .act = training_act_layer, .inspect = training_inspect},
-    {"layer-validate", "separate", .validate = true, .stride = STRIDE_LARGE,
-     .prepare = training_prepare_layer, .act = training_act_layer, .inspect = training_inspect},
-    {"network", "shared", .stride = STRIDE_LARGE, .prepare = training_prepare_network,
-     .act = training_act_network, .inspect = training_inspect},
-    {"moves", "shared", .stride = STRIDE, .prepare = training_prepare_moves,
+    {"network", "shared", .prepare = training_prepare_network, .act = training_act_network,
+     .inspect = training_inspect},
+    {"moves", "shared", .prepare = training_prepare_moves, .act = training_act_moves,
+     .inspect = training_inspect},
+    {"moves-validate", "shared", .validate = true, .prepare = training_prepare_moves,
      .act = training_act_moves, .inspect = training_inspect},
-    {"moves-validate", "shared", .validate = true, .stride = STRIDE_LARGE,
-     .prepare = training_prepare_moves, .act = training_act_moves, .inspect = training_inspect},
     {.name = "clblast", .host_memory = "separate", .slow = true, .act = act_mixed},
 };
 const int work_count = sizeof works / sizeof *works;
+
+/* ---- how many failures there is time for ---- */
+
+/* Seconds of the short form, of all cores together and on the wall. */
+#define BUDGET_CPU 8
+#define BUDGET_WALL 60
+
+/* Of each part, however little time is left. */
+enum { LEAST_CASES = 2 };
+
+static double seconds(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void budget_begin(struct budget *budget, bool is_long, int parts)
+{
+    *budget = (struct budget){.is_long = is_long, .parts = parts};
+    budget_resume(budget);
+}
+
+void budget_resume(struct budget *budget)
+{
+    budget->cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    budget->wall = seconds(CLOCK_MONOTONIC);
+}
+
+double budget_note(struct budget *budget)
+{
+    double cpu = (seconds(CLOCK_PROCESS_CPUTIME_ID) - budget->cpu) / BUDGET_CPU;
+    double wall = (seconds(CLOCK_MONOTONIC) - budget->wall) / BUDGET_WALL;
+    double used = cpu > wall ? cpu : wall;
+    budget->used += used;
+    budget_resume(budget);
+    return used;
+}
+
+unsigned long budget_share(struct budget *budget, unsigned long failures, double each)
+{
+    double left = budget->used < 1 ? (1 - budget->used) / budget->parts : 0;
+    double count = left / each > LEAST_CASES ? left / each : LEAST_CASES;
+    budget->until = budget->used + left;
+    budget->parts--;
+    budget->possible += failures;
+    return budget->is_long || count >= (double)failures ? failures : (unsigned long)count;
+}
+
+bool budget_is_spent(const struct budget *budget, unsigned long done)
+{
+    return !budget->is_long && done >= LEAST_CASES && budget->used > budget->until;
+}
+
+/* Steps of the golden ratio are spread evenly wherever they end. */
+unsigned long budget_sample(unsigned long i, unsigned long count, unsigned long failures,
+                            double phase)
+{
+    double share = phase + (double)i * 0.618033988749895;
+    if (count == failures)
+        return 1 + i;
+    return 1 + (unsigned long)((share - (double)(unsigned long)share) * (double)failures);
+}

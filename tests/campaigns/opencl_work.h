@@ -27,12 +27,11 @@ struct work {
     const char *name;
     const char *host_memory; /* as $KILN_HOST_MEMORY */
     bool profile;
-    bool validate;         /* each run is compared with the host */
-    bool cold;             /* nothing is in the kernel cache; otherwise everything is */
-    bool no_device;        /* the part makes and releases its own context */
-    bool silent;           /* the part is releases, which report nothing */
-    bool slow;             /* only in the long form */
-    unsigned short stride; /* the short form fails every so many; 0: each */
+    bool validate;  /* each run is compared with the host */
+    bool cold;      /* nothing is in the kernel cache; otherwise everything is */
+    bool no_device; /* the part makes and releases its own context */
+    bool silent;    /* the part is releases, which report nothing */
+    bool slow;      /* only in the long form */
     void (*prepare)(struct trial *trial); /* before calls fail; may be NULL */
     void (*act)(struct trial *trial);     /* while calls fail */
     void (*inspect)(struct trial *trial); /* afterwards; may be NULL */
@@ -44,8 +43,36 @@ enum { WORK_BUFFER_ROWS = 8, WORK_BUFFER_COLUMNS = 4 };
 extern const struct work works[];
 extern const int work_count;
 
-/* The failure to take on after `number`. */
-unsigned long work_next(const struct work *work, unsigned long number, bool is_long);
+/* ---- how many failures there is time for ---- */
+
+/* A campaign's time, spread over its parts. A part of many failures takes on a sample of them,
+ * evenly spaced; devices on which a context takes long to make do fewer. */
+struct budget {
+    bool is_long; /* no limit */
+    int parts;    /* still to come */
+    double used;  /* of the whole time, from 0 to 1 */
+    double until; /* where the part under way should end */
+    double cpu, wall;
+    unsigned long possible;
+};
+
+void budget_begin(struct budget *budget, bool is_long, int parts);
+
+/* At a process's start: its times begin anew. */
+void budget_resume(struct budget *budget);
+
+/* How many of the next part's `failures` to take on, if one takes `each` of the whole time. */
+unsigned long budget_share(struct budget *budget, unsigned long failures, double each);
+
+/* Whether the part has had its time, after `done` cases. */
+bool budget_is_spent(const struct budget *budget, unsigned long done);
+
+/* After something that took time: how much of the whole. */
+double budget_note(struct budget *budget);
+
+/* Number `i` of a sample of `count` among `failures`, from 1; `phase` from 0 to 1 shifts it. */
+unsigned long budget_sample(unsigned long i, unsigned long count, unsigned long failures,
+                            double phase);
 
 /* Make the context and whatever else the part starts from. */
 void work_begin(struct trial *trial);
