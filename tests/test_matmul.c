@@ -2,6 +2,7 @@
 /* Matrix products: every implementation over edge sizes, transposes, batches, views; the bound is
  * gamma_k * sum |a||b|, and products of whole numbers are exact. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,11 +221,34 @@ static void neighbours(void)
     }
 }
 
+/* A wish falls back where it cannot be met: here it can, so that what follows tests what it says.
+ */
+static void expect_chosen(const char *name, size_t m, int transposes)
+{
+    char part[64];
+    snprintf(part, sizeof part, ", a product by %s\n", name);
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(m, 40), CHECK_FEW);
+    bool turned = transposes & 2;
+    kiln_tensor y = check_input(b, KILN_F32, DIMS(turned ? 70 : 40, turned ? 40 : 70), CHECK_FEW);
+    check_read(b, kiln_matmul_transposed(b, x, 0, y, turned));
+    cr_expect(explains(b, part), "another implementation is launched, not %s", name);
+    check_run(b);
+    check_end(b);
+}
+
+static bool fits_few_rows(const char *name)
+{
+    return !strcmp(name, "skinny") || !strcmp(name, "dots");
+}
+
 static void everything_with(const char *name, bool of_cpus)
 {
     prefer(name);
     if (of_cpus && !check_context()->runtime.device.traits->chunked)
         cr_skip("not for this device");
+    if (*name)
+        expect_chosen(name, fits_few_rows(name) ? 3 : 37, !strcmp(name, "dots") ? 2 : 0);
     edge_sizes();
     batches();
     views();
@@ -257,10 +281,26 @@ Test(matmul, tiled)
     everything_with("tiled", false);
 }
 
+/* What a wish cannot be met for is done by another one, which an explanation says. */
+Test(matmul, says_where_a_wish_is_not_met)
+{
+    prefer("skinny");
+    if (!check_context()->runtime.device.traits->chunked)
+        cr_skip("not for this device");
+    kiln_batch *b = check_begin();
+    check_read(b, kiln_matmul(b, check_plain(b, DIMS(70, 40)), check_plain(b, DIMS(40, 90))));
+    cr_expect(explains(b, ": the wanted implementation cannot do it\n"));
+    check_end(b);
+    check_close();
+}
+
 /* It compiles for seconds where a cache has nothing yet. */
 Test(matmul, clblast)
 {
     prefer("clblast");
+#ifdef HAVE_CLBLAST
+    expect_chosen("clblast", 37, 0);
+#endif
     multiply(33, 18, 50, 0, CHECK_FEW);
     multiply(17, 40, 9, 3, CHECK_FEW);
     multiply(3, 5, 0, 0, CHECK_FEW);

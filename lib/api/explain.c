@@ -54,6 +54,9 @@ static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct
                    index, launch->kernel, launch->group, launch->global[0],
                    launch->dimensions > 1 ? launch->global[1] : 1,
                    launch->dimensions > 2 ? launch->global[2] : 1, launch->local[0]);
+    if (launch->matmul)
+        kiln__text_add(text, ", a product by %s%s", launch->matmul,
+                       launch->substitute ? ": the wanted implementation cannot do it" : "");
     kiln__text_add(text, "\n");
 }
 

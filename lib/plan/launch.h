@@ -84,6 +84,8 @@ struct kiln__launch {
     const char *file;       /* template: name in kernels/, static */
     char options[256];      /* template: build options */
     const char *kernel;     /* name of the kernel, static */
+    const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
+    bool substitute;        /* another implementation was wanted, which cannot do this product */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
     size_t global[3], local[3];

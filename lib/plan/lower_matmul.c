@@ -125,7 +125,14 @@ bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     const struct kiln__matmul_row *row = choose(plan, group, &product);
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
               (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
-    return row->lower(plan, index, &product);
+    size_t first = plan->launches.count;
+    bool done = row->lower(plan, index, &product);
+    for (size_t i = first; i < plan->launches.count; i++) {
+        const char *wanted = plan->options.matmul;
+        plan->launches.items[i].matmul = row->name;
+        plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
+    }
+    return done;
 }
 
 /* ---- for implementations ---- */

@@ -78,6 +78,15 @@ kiln_batch_cost cost_of(kiln_batch *batch)
     return cost;
 }
 
+bool explains(kiln_batch *batch, const char *part)
+{
+    char *text;
+    expect_ok(kiln_batch_explain(batch, &text));
+    bool found = strstr(text, part);
+    kiln_free(text);
+    return found;
+}
+
 kiln_buffer *make_buffer(kiln_context *context, size_t n, const float *content)
 {
     kiln_buffer *buffer;

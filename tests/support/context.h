@@ -3,6 +3,8 @@
 #ifndef KILN_TESTS_SUPPORT_CONTEXT_H
 #define KILN_TESTS_SUPPORT_CONTEXT_H
 
+#include <stdbool.h>
+
 #include <kiln/kiln.h>
 
 /* Skips the test where there is no device. */
@@ -27,6 +29,9 @@ void fill(float *values, size_t count, unsigned seed);
 
 kiln_context_stats stats_of(const kiln_context *context);
 kiln_batch_cost cost_of(kiln_batch *batch);
+
+/* Whether the batch's explanation has this part. */
+bool explains(kiln_batch *batch, const char *part);
 
 /* A buffer with a content, and the content of one. */
 kiln_buffer *make_buffer(kiln_context *context, size_t n, const float *content);
