@@ -9,6 +9,7 @@
 
 #include <kiln/opencl.h>
 
+#include "api/context.h"
 #include "support/context.h"
 #include "support/layer.h"
 
@@ -324,6 +325,14 @@ static void expect_failure(const struct failing *row, kiln_context *context, kil
     expect_ok(kiln_context_finish(context)); /* told already */
 }
 
+/* A launch has an event where spans are kept, or as a run's last command: where a map follows it,
+ * it is neither. */
+static bool has_event(const struct failing *row, const kiln_context *context)
+{
+    bool launch = !strcmp(row->call, "clEnqueueNDRangeKernel");
+    return !launch || row->profile || context->runtime.device.traits->live_host_pointers;
+}
+
 Test(events, tell_of_a_failed_command_that_is_not_the_last)
 {
     for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
@@ -331,7 +340,8 @@ Test(events, tell_of_a_failed_command_that_is_not_the_last)
         kiln_context *context = open_failing(row->memory, row->profile);
         kiln_batch *batch = record_sum(context, row->count);
         run_batch(batch);
-        expect_failure(row, context, batch);
+        if (has_event(row, context))
+            expect_failure(row, context, batch);
         layer_reset();
         run_batch(batch);
         for (size_t k = 0; k < row->count; k++)

@@ -81,6 +81,44 @@ Test(ops, integers_wrap_around_under_comparisons_too)
     check_close();
 }
 
+/* Chains of the smaller and the larger of values that are negated, or become so when a compiler is
+ * through with them. */
+static void compare_chains(kiln_batch *batch, kiln_tensor x, kiln_tensor y, int axis)
+{
+    const kiln_tensor minus = kiln_neg(batch, x), other = kiln_neg(batch, y);
+    const kiln_tensor values[] = {minus,
+                                  kiln_sub(batch, x, y),
+                                  kiln_sub(batch, minus, x),
+                                  kiln_sub(batch, minus, y),
+                                  kiln_abs(batch, minus),
+                                  kiln_sign(batch, x),
+                                  kiln_neg(batch, kiln_abs(batch, x)),
+                                  kiln_div(batch, x, kiln_constant(batch, KILN_I32, -1)),
+                                  kiln_mul(batch, x, kiln_constant(batch, KILN_I32, -1)),
+                                  kiln_where(batch, kiln_less(batch, x, y), minus, y)};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        check_read(batch, kiln_min(batch, values[i], 1, &axis, 0));
+        check_read(batch, kiln_max(batch, values[i], 1, &axis, 0));
+    }
+    check_read(batch,
+               kiln_minimum(batch, kiln_minimum(batch, minus, other), kiln_neg(batch, minus)));
+    check_read(batch, kiln_maximum(batch, kiln_maximum(batch, y, minus), other));
+    check_read(batch, kiln_clamp(batch, kiln_minimum(batch, y, minus), -70, 60));
+}
+
+/* Down columns an item's loop is unrolled, and compilers put its steps together. */
+Test(ops, integers_keep_their_signs_in_chains)
+{
+    for (int axis = 0; axis < 2; axis++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, KILN_I32, DIMS(64, 65), CHECK_PLAIN);
+        compare_chains(batch, x, check_input(batch, KILN_I32, DIMS(64, 65), CHECK_PLAIN), axis);
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 /* A type that a row does not take is refused in words. */
 Test(ops, types_are_checked)
 {

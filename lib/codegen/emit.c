@@ -83,7 +83,7 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
         snprintf(wrapping[k], sizeof wrapping[k], "as_u%s(%s)", name.text, given[k]);
         operands[k] = wrapping[k];
     }
-    kiln__text_add(emit->text, "as_%s(", name.text);
+    kiln__text_add(emit->text, "as_%s(%s", name.text, *expression == '-' ? KILN__EMIT_ZERO : "");
     emit_words(emit, expression, operands, type, width);
     kiln__text_add(emit->text, ")");
 }

@@ -71,6 +71,11 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
 /* Whether step `step` is among the accesses that steps `from` to `to` - 1 load. */
 bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to);
 
+/* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
+ * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
+ * loses the sign of b. kiln's launches have no offset. */
+#define KILN__EMIT_ZERO "(uint)get_global_offset(0) "
+
 /* An expression of a table with its operands put in. */
 void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
                            const char *b, const char *c, kiln_type type, unsigned width);

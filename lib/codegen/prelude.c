@@ -24,7 +24,9 @@ static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned 
                    "    %s q = a / d;\n",
                    t, t, t, t, t, pick, t, is_signed ? " | (b == -1)" : "", t, t);
     if (is_signed)
-        kiln__text_add(emit->text, "    q = %s(b == -1, as_%s(-as_u%s(a)), q);\n", pick, t, t);
+        kiln__text_add(emit->text,
+                       "    q = %s(b == -1, as_%s(" KILN__EMIT_ZERO "- as_u%s(a)), q);\n", pick, t,
+                       t);
     kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
 }
 
