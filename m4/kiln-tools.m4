@@ -3,6 +3,7 @@
 
 AC_DEFUN([KILN_TOOLS], [
   AC_CHECK_PROGS([CLANG_FORMAT], [clang-format-14 clang-format], [clang-format])
+  AC_CHECK_PROGS([CLANG], [clang clang-14], [clang])
   AC_CHECK_PROGS([CLANG_TIDY], [clang-tidy-14 clang-tidy], [clang-tidy])
   AC_CHECK_PROGS([CPPCHECK], [cppcheck], [cppcheck])
   AC_CHECK_PROGS([DOXYGEN], [doxygen], [doxygen])

@@ -69,12 +69,10 @@ static const char *end_of(const char *at, const char *end)
 {
     int depth = 0;
     for (; at < end; at++) {
-        if (*at == '(' || *at == '[')
-            depth++;
-        else if ((*at == ')' || *at == ']') && depth-- == 0)
+        bool ends = strchr(")],;", *at) && depth == 0;
+        if (ends)
             return at;
-        else if ((*at == ',' || *at == ';') && depth == 0)
-            return at;
+        depth += (*at == '(' || *at == '[') - (*at == ')' || *at == ']');
     }
     return end;
 }

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "device/describe.h"
@@ -13,12 +12,11 @@
 
 static void skip(struct kiln__device_list *list, const char *what, const char *call, cl_int code)
 {
-    char words[sizeof list->skipped];
-    snprintf(words, sizeof words, "%s is left out: %s answered %s (%d)", what, call,
-             kiln__cl_name(code), (int)code);
-    KILN__LOG(KILN__LOG_INFO, "%s", words);
+    const char *name = kiln__cl_name(code);
+    KILN__LOG(KILN__LOG_INFO, "%s is left out: %s answered %s (%d)", what, call, name, (int)code);
     if (!*list->skipped)
-        strcpy(list->skipped, words);
+        snprintf(list->skipped, sizeof list->skipped, "%s is left out: %s answered %s (%d)", what,
+                 call, name, (int)code);
 }
 
 static kiln_status out_of_memory(struct kiln__error *error)

@@ -95,13 +95,13 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
 }
 
 /* Some drivers promise any amount and fail at the first use, so what cannot be is refused here. */
-static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t bytes, cl_mem *memory,
+static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
                              struct kiln__error *error)
 {
     cl_int code = CL_INVALID_BUFFER_SIZE;
     *memory = NULL;
-    if (bytes <= pool->device_memory)
-        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (rounded <= pool->device_memory)
+        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
     if (code)
         return kiln__fail(error, kiln__cl_status(code),
                           "kiln: no %zu bytes of device memory (%s); the device has %" PRIu64
@@ -110,8 +110,8 @@ static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t bytes
     pthread_mutex_lock(&pool->lock);
     struct block *block = kiln__vector_push(&pool->blocks);
     if (block) {
-        *block = (struct block){.memory = *memory, .bytes = bytes};
-        pool->bytes += bytes;
+        *block = (struct block){.memory = *memory, .bytes = rounded};
+        pool->bytes += rounded;
     }
     pthread_mutex_unlock(&pool->lock);
     if (block)

@@ -12,6 +12,7 @@
 
 #include "api/context.h"
 #include "training_work.h"
+#include "util/verify.h"
 
 enum { M = 4, K = WORK_BUFFER_ROWS, N = WORK_BUFFER_COLUMNS };
 
@@ -395,6 +396,7 @@ void work_begin(struct trial *trial)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     size_t dims[] = {K, N};
+    kiln__verifies = true;
     fill(x, M * K, 1);
     fill(other_x, M * K, 2);
     fill(weights, K * N, 3);
