@@ -146,6 +146,27 @@ Test(groups, that_use_a_value_along_two_dimensions_are_right)
     expect_right(&small, "cast", "gather", "add");
 }
 
+/* A gather is no company for the kernel that puts its data into memory, which work-item after
+ * work-item reads elsewhere. */
+Test(groups, of_gathers_from_constants_are_right)
+{
+    struct small small = begin(imagined_cpu());
+    kiln_tensor data = kiln_reshape(small.batch, kiln_constant(small.batch, KILN_F32, 3), DIMS(1));
+    check_read(small.batch, kiln_gather(small.batch, data, kiln_iota(small.batch, DIMS(1), 0), 0));
+    expect_right(&small, "constant", "iota", "gather");
+}
+
+/* An offset into nothing may be any. */
+Test(groups, of_no_elements_are_right)
+{
+    struct small small = begin(imagined_cpu());
+    kiln_tensor none = check_plain(small.batch, DIMS(4, 0, 64));
+    kiln_tensor part =
+        kiln_slice(small.batch, none, (int64_t[]){0, 0, 21}, (int64_t[]){4, 0, 64}, NULL);
+    check_read(small.batch, kiln_mean(small.batch, kiln_exp(small.batch, part), 0, NULL, 0));
+    expect_right(&small, "slice", "exp", "mean");
+}
+
 /* KILN_TRIPLES=1 takes all of them. */
 Test(groups, of_some_triples_of_operations_are_right, .timeout = 3600)
 {

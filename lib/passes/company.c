@@ -33,14 +33,15 @@ static bool loads_too(const struct kiln__fuser *fuser, const struct kiln__group 
     return false;
 }
 
-/* A value that is read in other places than the group's element must be there before. */
+/* A value that is read in other places than the group's element must be there before; a constant
+ * too, if it is in memory. */
 static void inspect_moved(const struct kiln__fuser *fuser, uint32_t index, struct company *company)
 {
     const struct kiln__node *node = kiln__fuser_node(fuser, index);
     if (kiln__node_is_computed(node) && !fuser->layouts[index].known) {
         for (unsigned k = 0; k < node->n_inputs; k++)
             inspect_moved(fuser, node->input[k], company);
-    } else if (node->kind != KILN__CONSTANT) {
+    } else if (node->kind != KILN__CONSTANT || fuser->layouts[index].known) {
         uint32_t maker = fuser->fusion->group_of[fuser->layouts[index].base];
         company->possible =
             company->possible && (maker == KILN__NO_GROUP || maker < company->group);

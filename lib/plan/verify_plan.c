@@ -143,6 +143,8 @@ static const char *check_argument(const struct verifier *verifier,
     if (!offset)
         return NULL;
     const struct kiln__slot *slot = &plan->slots.items[argument->slot];
+    if (!slot->bytes) /* of nothing nothing is read */
+        return NULL;
     int64_t at = argument->integer * argument->item - (int64_t)slot->offset;
     return at < 0 || at > (int64_t)slot->bytes ? "an offset that is outside of its slot" : NULL;
 }
