@@ -370,6 +370,19 @@ Test(validate, takes_empty_tensors_and_infinities)
     end(batch, context);
 }
 
+/* A copy of no bytes stands for what is read from the buffer and for what is put there. */
+Test(validate, takes_empty_buffers_that_are_updated)
+{
+    kiln_context *context = open_validated(1);
+    kiln_buffer *buffer = make_buffer(context, 0, NULL);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor old = kiln_import(batch, buffer);
+    expect_ok(kiln_export(batch, kiln_add(batch, old, kiln_exp(batch, old)), buffer));
+    run_batch(batch);
+    kiln_buffer_release(buffer);
+    end(batch, context);
+}
+
 Test(validate, has_nothing_to_say_about_an_empty_batch)
 {
     kiln_context *context = open_validated(1);

@@ -133,10 +133,11 @@ static void free_copies(const kiln_batch *batch, struct kiln__bindings *copies, 
     for (size_t i = 0; i < copies->results.count; i++) {
         struct kiln__binding *copy = &copies->results.items[i];
         void *host = copy->host;
-        if (!host && copy->memory && !same_buffer(&batch->bindings, copies, i))
+        bool own = !same_buffer(&batch->bindings, copies, i);
+        if (!host && copy->memory && own)
             clReleaseMemObject(copy->memory);
         kiln__bindings_move(copies, copy, NULL);
-        if (!lost)
+        if (!lost && own)
             free(host);
     }
     for (size_t i = 0; i < copies->inputs.count; i++)
