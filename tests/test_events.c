@@ -325,6 +325,13 @@ static void expect_failure(const struct failing *row, kiln_context *context, kil
     expect_ok(kiln_context_finish(context)); /* told already */
 }
 
+/* Mesa's rusticl cannot unmap what is not mapped yet, as the mapped mode does, nor map again what a
+ * failed unmap has left. */
+static bool can_unmap(const kiln_context *context)
+{
+    return strcmp(context->runtime.device.info.platform, "rusticl") != 0;
+}
+
 /* A launch has an event where spans are kept, or as a run's last command: where a map follows it,
  * it is neither. */
 static bool has_event(const struct failing *row, const kiln_context *context)
@@ -338,6 +345,10 @@ Test(events, tell_of_a_failed_command_that_is_not_the_last)
     for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
         const struct failing *row = &failing[i];
         kiln_context *context = open_failing(row->memory, row->profile);
+        if (!strcmp(row->memory, "mapped") && !can_unmap(context)) {
+            close_context(context);
+            continue;
+        }
         kiln_batch *batch = record_sum(context, row->count);
         run_batch(batch);
         if (has_event(row, context))
@@ -374,9 +385,14 @@ Test(events, that_nobody_waits_for_are_told_of_by_the_next_call_that_waits)
         expect_ok(kiln_context_finish(context));
     }
     expect_ok(kiln_buffer_map(buffer, &mapping));
-    layer_fail_next("clEnqueueUnmapMemObject", -5, KILN_LAYER_EVENT);
-    expect_ok(kiln_buffer_unmap(buffer));
-    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR, "unmap of a buffer of 16");
+    if (can_unmap(context)) {
+        layer_fail_next("clEnqueueUnmapMemObject", -5, KILN_LAYER_EVENT);
+        expect_ok(kiln_buffer_unmap(buffer));
+        expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR,
+                          "unmap of a buffer of 16");
+    } else {
+        expect_ok(kiln_buffer_unmap(buffer));
+    }
     kiln_buffer_release(buffer);
     kiln_batch_release(next);
     kiln_batch_release(batch);

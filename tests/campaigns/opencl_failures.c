@@ -188,6 +188,7 @@ static void run_case(struct trial *trial)
         judge(trial, call);
     struct trial after = *trial;
     after.failed = after.wrong = after.speechless = false;
+    after.late = trial->failed && strstr(kiln_last_error(), "in an earlier run");
     work_verify(&after);
     finding(&shared->unusable, after.failed || after.wrong, "unusable afterwards", call);
     work_end(&after);

@@ -84,7 +84,7 @@ void training_inspect(struct trial *trial)
 {
     const struct course *course = course_of(trial);
     read_parameters(trial);
-    for (int i = 0; i < PARAMETERS; i++)
+    for (int i = 0; i < PARAMETERS && !trial->late; i++)
         trial_expect(trial, !memcmp(found[i], course->start[i], sizeof found[i]) ||
                                 !memcmp(found[i], course->end[i], sizeof found[i]));
 }
