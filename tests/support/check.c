@@ -10,10 +10,11 @@
 #include "api/operations.h"
 #include "graph/bounds.h"
 
-#define MOST_UNKNOWN 0.1        /* of what a program compares */
-#define MOST_UNKNOWN_OF_ONE 0.9 /* of the results of one operation */
-#define GUARD 64                /* bytes before and after a result */
-#define GARBAGE 0xa5            /* in results before a run, and around them */
+#define MOST_UNKNOWN 0.1           /* of what a program compares */
+#define MOST_UNKNOWN_AT_RANDOM 0.3 /* of random batches: chains of 40 operations lose bounds */
+#define MOST_UNKNOWN_OF_ONE 0.9    /* of the results of one operation */
+#define GUARD 64                   /* bytes before and after a result */
+#define GARBAGE 0xa5               /* in results before a run, and around them */
 
 /* Elements of the results of an operation, and those of them without a bound. */
 struct share {
@@ -55,7 +56,7 @@ static bool is_known(const struct share *share, double most)
 }
 
 /* Few of all; `each` operation, which may follow others that have no bounds, some. */
-static void expect_known(bool each)
+static void expect_known(bool each, double most)
 {
     struct share all = {0};
     for (size_t i = 0; i < check.shares.count; i++) {
@@ -66,8 +67,7 @@ static void expect_known(bool each)
                   "%s: %g of %g elements had no bound", share->operation, share->unknown,
                   share->compared);
     }
-    cr_expect(is_known(&all, MOST_UNKNOWN), "%g of %g elements had no bound", all.unknown,
-              all.compared);
+    cr_expect(is_known(&all, most), "%g of %g elements had no bound", all.unknown, all.compared);
     kiln__vector_free(&check.shares);
 }
 
@@ -80,13 +80,13 @@ static void close_checked(void)
 
 void check_close(void)
 {
-    expect_known(true);
+    expect_known(true, MOST_UNKNOWN);
     close_checked();
 }
 
 void check_close_random(void)
 {
-    expect_known(false);
+    expect_known(false, MOST_UNKNOWN_AT_RANDOM);
     close_checked();
 }
 
