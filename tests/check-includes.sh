@@ -11,14 +11,16 @@ util:
 ops: util
 device: util
 graph: util ops
-passes: util ops graph
-plan: util ops graph passes device
-codegen: util ops graph passes device plan
+rewrite: util ops graph
+fuse: util ops graph
+plan: util ops graph fuse device
+codegen: util ops graph fuse device plan
 cache: util device
-runtime: util ops graph passes device plan codegen cache
-tune: util ops graph passes device plan codegen cache runtime
+runtime: util ops graph fuse device plan codegen cache
+record: util ops graph device runtime
+grad: util ops graph record
 executor:
-api: util ops graph passes device plan codegen cache runtime tune executor
+session: util ops graph rewrite fuse device plan codegen cache runtime record
 '
 
 status=0

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makefile.am's lists are kept by hand: names every file that is in none of them, and would thus be
-# missing from the library, from `make check` or from `make dist`. $srcdir is the source tree.
+# The lists of Makefile.am and its fragments are kept by hand: names every file that is in none of
+# them, and would thus be missing from the library, from `make check` or from `make dist`. $srcdir is the source tree.
 set -u
 cd "${srcdir:-.}" || exit 99
 
-# Whether a path stands in Makefile.am as a whole word.
+# Whether a path stands in a list as a whole word.
 listed() {
-  grep -qE "(^|[[:space:]])$(printf %s "$1" | sed 's/[.]/[.]/g')([[:space:]]|\$)" Makefile.am
+  grep -qE "(^|[[:space:]])$(printf %s "$1" | sed 's/[.]/[.]/g')([[:space:]]|\$)" Makefile.am ./*/*.mk
 }
 
 missing=$(find lib kernels include tests tools examples bench doc -type f ! -name '.*' \
@@ -16,6 +16,7 @@ missing=$(find lib kernels include tests tools examples bench doc -type f ! -nam
     case $file in
       lib/kernels.c | include/kiln/elementwise.h | include/kiln/reductions.h) ;; # made by make
       include/kiln/version.h* | doc/Doxyfile*) ;; # made by configure
+      *.mk) grep -q "^include $file" Makefile.am || echo "$file" ;;
       # A program's only source is named by the program.
       *.c) listed "$file" || listed "${file%.c}" || echo "$file" ;;
       # A folder of data may be listed as a whole.

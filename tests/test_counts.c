@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/context.h"
+#include "session/context.h"
 #include "support/context.h"
 #include "support/layer.h"
 

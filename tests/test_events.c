@@ -9,7 +9,7 @@
 
 #include <kiln/opencl.h>
 
-#include "api/context.h"
+#include "session/context.h"
 #include "support/context.h"
 #include "support/layer.h"
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "api/stages.h"
+#include "session/compile.h"
+#include "session/context.h"
 #include "support/graph.h"
 #include "support/grown.h"
 #include "util/index.h"
@@ -46,7 +47,7 @@ static double plan_seconds(kiln_batch *batch)
     struct kiln__plan_options options = {.device = &batch->context->runtime.device};
     struct kiln__plan plan;
     double start = seconds();
-    cr_assert_eq(kiln__stages_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK);
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK);
     double spent = seconds() - start;
     kiln__plan_free(&plan);
     return spent;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/batch.h"
+#include "session/context.h"
 #include "support/check.h"
 
 /* ---- known answers ---- */

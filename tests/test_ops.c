@@ -3,8 +3,8 @@
  * kinds, and what is refused. */
 #include <criterion/criterion.h>
 
-#include "api/batch.h"
 #include "ops/ops.h"
+#include "session/context.h"
 #include "support/check.h"
 
 static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};

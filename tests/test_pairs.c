@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/batch.h"
+#include "record/batch.h"
 #include "support/check.h"
 #include "support/samples.h"
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/passes.h"
-#include "passes/rewrite.h"
+#include "rewrite/passes.h"
+#include "rewrite/rewrite.h"
 #include "support/context.h"
 #include "support/graph.h"
 

@@ -7,7 +7,7 @@
 #define KILN_CODEGEN_ROWS_H
 
 #include "codegen/emit.h"
-#include "passes/rows.h"
+#include "fuse/rows.h"
 
 struct kiln__rows_emit {
     const struct kiln__emit *emit;

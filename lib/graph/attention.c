@@ -257,3 +257,22 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
     free(weights.relative);
     return done;
 }
+
+/* ---- what its kernels need ---- */
+
+size_t kiln__attention_room(size_t columns)
+{
+    size_t room = 32;
+    while (room < columns)
+        room *= 2;
+    return room;
+}
+
+uint64_t kiln__attention_local(size_t d, size_t e)
+{
+    const size_t most = (size_t)1 << 30;
+    if (d > most || e > most)
+        return UINT64_MAX;
+    uint64_t lines = kiln__attention_room(d) + kiln__attention_room(e) + KILN__ATTENTION_KEYS;
+    return lines * 4 * sizeof(float);
+}

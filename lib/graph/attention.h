@@ -35,4 +35,14 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
                            double *const *values, double *const *errors, double denormal,
                            double *result);
 
+/* Keys that a chunked device's kernel takes at a time. */
+#define KILN__ATTENTION_KEYS 64
+
+/* Room for `columns` in steps that few kernels serve. */
+size_t kiln__attention_room(size_t columns);
+
+/* Bytes of local memory that every device needs for these columns of q and v, or UINT64_MAX: that
+ * of the narrowest form of kernels/attention_cpu.cl, which is there where no other fits. */
+uint64_t kiln__attention_local(size_t d, size_t e);
+
 #endif

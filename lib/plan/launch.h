@@ -3,7 +3,7 @@
 #ifndef KILN_PLAN_LAUNCH_H
 #define KILN_PLAN_LAUNCH_H
 
-#include "passes/group.h"
+#include "fuse/group.h"
 
 enum kiln__argument_kind {
     KILN__ARGUMENT_MEMORY, /* the cl_mem of `slot` */

@@ -47,7 +47,4 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
 /* Append the launch and its step, or release it if it could not be completed. */
 bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete);
 
-/* Whether the device's local memory holds what attention over d columns of q and e of v takes. */
-bool kiln__attention_fits(const kiln_device_info *device, size_t d, size_t e);
-
 #endif

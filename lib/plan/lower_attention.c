@@ -148,17 +148,7 @@ static int mask_kind(const struct attention *attention)
 
 /* ---- chunked devices ---- */
 
-#define BLOCK_KEYS 64
 #define TILE 4
-
-/* Room for `columns` in steps that few kernels serve. */
-static size_t room_for(size_t columns)
-{
-    size_t room = 32;
-    while (room < columns)
-        room *= 2;
-    return room;
-}
 
 /* Vectors of rows for an item: four use the registers best; fewer where there are few rows, few
  * items for the device's units, or little local memory. */
@@ -167,7 +157,9 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
 {
     const struct kiln__attention_size *size = &attention->size;
     const kiln_device_info *device = &plan->options.device->info;
-    size_t lines = room_for(size->d) + room_for(size->e) + BLOCK_KEYS, vectors = 4;
+    size_t lines =
+               kiln__attention_room(size->d) + kiln__attention_room(size->e) + KILN__ATTENTION_KEYS,
+           vectors = 4;
     for (; vectors > 1; vectors /= 2) {
         bool many_rows = size->m * 2 > vectors * vector;
         bool many_items =
@@ -179,33 +171,22 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     return vectors;
 }
 
-/* Local memory of the narrowest form for these columns of q and v. */
-static uint64_t least_local(size_t d, size_t e)
-{
-    return (uint64_t)(room_for(d) + room_for(e) + BLOCK_KEYS) * 4 * sizeof(float);
-}
-
-bool kiln__attention_fits(const kiln_device_info *device, size_t d, size_t e)
-{
-    const size_t most = (size_t)1 << 30;
-    return d <= most && e <= most && least_local(d, e) <= device->local_memory;
-}
-
 static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__attention_size *size = &attention->size;
     size_t vector = plan->options.device->traits->vector;
     vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
-    while (vector > 4 &&
-           least_local(size->d, size->e) / 4 * vector > plan->options.device->info.local_memory)
+    while (vector > 4 && kiln__attention_local(size->d, size->e) / 4 * vector >
+                             plan->options.device->info.local_memory)
         vector /= 2;
     size_t vectors = choose_row_vectors(plan, attention, vector);
     struct kiln__launch launch = launch_of(plan, attention, "attention_cpu");
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
-             (int)vector, (int)vectors, TILE, TILE, BLOCK_KEYS, (int)room_for(size->d),
-             (int)room_for(size->e), mask_kind(attention), (int)attention->runs);
+             (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
+             (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
+             mask_kind(attention), (int)attention->runs);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "passes/layout.h"
+#include "fuse/layout.h"
 #include "util/log.h"
 
 static const struct kiln__matmul_row *const rows[] = {

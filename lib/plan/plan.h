@@ -5,7 +5,7 @@
 #define KILN_PLAN_PLAN_H
 
 #include "device/device.h"
-#include "passes/group.h"
+#include "fuse/group.h"
 #include "plan/launch.h"
 
 /* Where a value lives while the plan runs. */

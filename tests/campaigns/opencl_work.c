@@ -10,7 +10,7 @@
 
 #include <kiln/opencl.h>
 
-#include "api/context.h"
+#include "session/context.h"
 #include "training_work.h"
 #include "util/verify.h"
 

@@ -2,6 +2,7 @@
 /* Sequences of public calls, chosen by bytes: each picks a row of calls.def and its arguments.
  * After every call its answer has to be in order, and at the end nothing may be left. */
 #include "fuzz/calls.h"
+#include "session/context.h"
 
 #include <stdio.h>
 #include <stdlib.h>

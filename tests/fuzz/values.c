@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz/values.h"
+#include "session/context.h"
 
 #include <limits.h>
 #include <math.h>

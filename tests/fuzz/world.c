@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz/world.h"
+#include "session/context.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #ifndef KILN_TESTS_FUZZ_WORLD_H
 #define KILN_TESTS_FUZZ_WORLD_H
 
-#include "api/batch.h"
 #include "fuzz/values.h"
+#include "record/batch.h"
 
 enum { CONTEXTS = 3, BATCHES = 3, BUFFERS = 6, EVENTS = 2, OPTIMIZERS = 2, RECENT = 16 };
 enum { LASTING = 2 }; /* of the contexts */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
+#include "session/context.h"
 
 #include <criterion/criterion.h>
 #include <float.h>
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/operations.h"
 #include "graph/bounds.h"
+#include "record/operations.h"
 
 #define MOST_UNKNOWN 0.1           /* of what a program compares */
 #define MOST_UNKNOWN_AT_RANDOM 0.3 /* of random batches: chains of 40 operations lose bounds */

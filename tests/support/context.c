@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/context.h"
+#include "session/context.h"
 #include "util/verify.h"
 
 kiln_context *open_context_with(const kiln_context_options *options)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/context.h"
-#include "api/stages.h"
+#include "session/compile.h"
+#include "session/context.h"
 
 /* ---- contexts ---- */
 
@@ -97,7 +97,7 @@ static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__tex
 {
     struct kiln__graph graph;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__stages_rewrite(&batch->graph, log, &graph, NULL), KILN_OK, "%s",
+    cr_assert_eq(kiln__compile_rewrite(&batch->graph, log, &graph, NULL), KILN_OK, "%s",
                  kiln_last_error());
     return graph;
 }
@@ -113,7 +113,7 @@ struct kiln__fusion fusion_of(const kiln_batch *batch)
 {
     struct kiln__fusion fusion;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__stages_fuse(&batch->graph, NULL, &fusion, NULL), KILN_OK, "%s",
+    cr_assert_eq(kiln__compile_fuse(&batch->graph, NULL, &fusion, NULL), KILN_OK, "%s",
                  kiln_last_error());
     return fusion;
 }
@@ -142,7 +142,7 @@ struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
                                          .shared = shared};
     struct kiln__plan plan;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__stages_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
                  kiln_last_error());
     return plan;
 }

@@ -7,8 +7,8 @@
 
 #include <kiln/kiln.h>
 
-#include "api/batch.h"
 #include "plan/plan.h"
+#include "record/batch.h"
 
 /* A context whose batches can be recorded but not run: of a CPU (16-wide vectors, long chunks) or
  * of a GPU. It allocates at most IMAGINED_LARGEST bytes at once. Static, nothing is to be freed. */

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/context.h"
-#include "api/stages.h"
 #include "graph/bounds.h"
+#include "session/compile.h"
+#include "session/context.h"
 
 /* Where a node is: `step` cells per element, as many as it has bytes where memory is shared. */
 struct memory {
@@ -657,7 +657,7 @@ static bool check_plan(const struct expectation *expected, const void *const *in
 {
     struct kiln__plan_options options = {.device = device, .shared = shared};
     struct kiln__plan plan;
-    if (kiln__stages_plan(expected->graph, &options, NULL, &plan, NULL)) {
+    if (kiln__compile_plan(expected->graph, &options, NULL, &plan, NULL)) {
         struct kiln__text text = {0};
         kiln__graph_dump(expected->graph, &text);
         cr_log_warn("%s\n%s", kiln_last_error(), text.length < 12000 ? text.data : "");

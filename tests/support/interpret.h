@@ -6,8 +6,8 @@
 #ifndef KILN_TESTS_SUPPORT_INTERPRET_H
 #define KILN_TESTS_SUPPORT_INTERPRET_H
 
-#include "api/batch.h"
 #include "plan/plan.h"
+#include "record/batch.h"
 
 /* Whether what a batch asks for comes out right: of its groups alone, and of the plan for its
  * context's device with transfers and with shared memory, elements visited forwards and backwards.

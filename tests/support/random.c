@@ -9,8 +9,8 @@
 
 #include <kiln/gradient.h>
 
-#include "api/batch.h"
 #include "random_pool.h"
+#include "record/batch.h"
 #include "reproduce.h"
 
 enum {

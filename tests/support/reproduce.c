@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reproduce.h"
+#include "session/context.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

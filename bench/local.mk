@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- benchmarks ----
+
+# A program measures kiln beside its peers; what the programs share is a library of its own, since
+# neither is built unless asked for.
+bench_programs = \
+	bench/attention \
+	bench/chain \
+	bench/growth \
+	bench/libraries \
+	bench/layer \
+	bench/matmul \
+	bench/reduce \
+	bench/rerun \
+	bench/rows \
+	bench/start \
+	bench/transpose
+libbench_la_SOURCES = \
+	bench/bench.c \
+	bench/bench.h \
+	bench/measure.c \
+	bench/report.c
+libpeers_la_SOURCES = \
+	bench/peer_attention.c \
+	bench/peer_attention.h \
+	bench/peer_chain.c \
+	bench/peer_chain.h \
+	bench/peer_layer.c \
+	bench/peer_layer.h \
+	bench/peer_matmul.c \
+	bench/peer_matmul.h \
+	bench/peer_reduce.c \
+	bench/peer_reduce.h \
+	bench/peer_rows.c \
+	bench/peer_rows.h \
+	bench/peer_transpose.c \
+	bench/peer_transpose.h
+# Peers that are programs of their own: ViennaCL's headers are C++.
+bench_libraries_SOURCES = \
+	bench/libraries.c \
+	bench/process.c \
+	bench/process.h \
+	bench/reference.c \
+	bench/reference.h
+bench/peer_viennacl: bench/peer_viennacl.cpp
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)$(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -DVIENNACL_WITH_OPENMP \
+	    -o $@ $(srcdir)/bench/peer_viennacl.cpp || echo 'no ViennaCL: it is left out'
+BENCH_CXX = c++
+bench_growth_SOURCES = \
+	bench/growth.c \
+	tests/support/grown.c \
+	tests/support/grown.h
+bench_rerun_SOURCES = \
+	bench/rerun.c \
+	tests/support/layer.c \
+	tests/support/layer.h
+bench_attention_CFLAGS = $(bench_cflags)
+bench_attention_LDADD = $(bench_libs)
+bench_chain_CFLAGS = $(bench_cflags)
+bench_chain_LDADD = $(bench_libs)
+bench_growth_CFLAGS = $(bench_cflags)
+bench_growth_LDADD = $(bench_libs)
+bench_libraries_CFLAGS = $(bench_cflags) -DBENCH_FOLDER='"$(abs_srcdir)/bench"'
+bench_libraries_LDADD = $(bench_libs)
+bench_layer_CFLAGS = $(bench_cflags)
+bench_layer_LDADD = $(bench_libs)
+bench_matmul_CFLAGS = $(bench_cflags)
+bench_matmul_LDADD = $(bench_libs)
+bench_reduce_CFLAGS = $(bench_cflags)
+bench_reduce_LDADD = $(bench_libs)
+bench_rerun_CFLAGS = $(bench_cflags)
+bench_rerun_LDADD = $(bench_libs)
+bench_rows_CFLAGS = $(bench_cflags)
+bench_rows_LDADD = $(bench_libs)
+bench_start_CFLAGS = $(bench_cflags)
+bench_start_LDADD = $(bench_libs)
+bench_transpose_CFLAGS = $(bench_cflags)
+bench_transpose_LDADD = $(bench_libs)
+bench_cflags = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(OPENBLAS_CFLAGS) $(BENCH_CFLAGS)
+bench_libs = libbench.la libpeers.la libkiln.la $(CLBLAST_LIBS) $(OPENCL_LIBS) $(OPENBLAS_LIBS) $(JANSSON_LIBS)
+BENCH_CFLAGS = -O3 -march=native
+EXTRA_LTLIBRARIES = libbench.la libpeers.la
+libbench_la_CFLAGS = $(bench_cflags)
+libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
+EXTRA_PROGRAMS = $(bench_programs)
+
+bench: all
+	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/peer_viennacl
+	for program in $(bench_programs); do \
+	    POCL_AFFINITY=1 ./$$program $(BENCH_ARGUMENTS) || exit 1; \
+	done
+CLEANFILES += $(bench_programs) bench/peer_viennacl libbench.la libpeers.la

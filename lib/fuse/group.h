@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A group: the operations that one kernel computes, as a small program.
+ *
+ * A map group visits every element of its shape: it loads, computes and stores there.
+ * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
+ * before the REDUCED step run for every element, steps after it once for each kept element.
+ * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
+ * several REDUCED steps and stores of whole rows (rows.h).
+ * A matmul group multiplies its first two accesses, which steps 0 and 1 load: step 2 is a PRODUCT.
+ * Further steps run once for each of its elements, before the stores. What comes before a product
+ * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
+ * An attention group has an access for each input of its one node. A scan group
+ * adds up along its one access, which is dense. A scatter group adds its first access, at the rows
+ * that its second says, to what the group before it stores. */
+#ifndef KILN_FUSE_GROUP_H
+#define KILN_FUSE_GROUP_H
+
+#include "graph/graph.h"
+#include "util/verify.h"
+
+enum kiln__group_kind {
+    KILN__GROUP_MAP,
+    KILN__GROUP_REDUCE,
+    KILN__GROUP_ROWS,
+    KILN__GROUP_MATMUL,
+    KILN__GROUP_ATTENTION,
+    KILN__GROUP_SCAN,
+    KILN__GROUP_SCATTER
+};
+
+enum kiln__access_kind {
+    KILN__ACCESS_MEMORY,
+    KILN__ACCESS_NUMBER, /* of an iota: the position is the value */
+    KILN__ACCESS_GATHER  /* the value of a step, times `jump`, is added to the position */
+};
+
+/* Where a group finds elements of a node in memory: offset and strides in elements, a stride per
+ * dimension of the group. */
+struct kiln__access {
+    uint32_t node;
+    uint8_t kind;  /* enum kiln__access_kind */
+    int64_t jump;  /* GATHER: stride along the axis; in elements */
+    size_t extent; /* GATHER: what the index must be below */
+    int64_t offset;
+    int64_t stride[KILN_MAX_RANK];
+    size_t inner; /* matmul: extent of the operand's last dimension */
+};
+
+enum kiln__step_kind {
+    KILN__STEP_LOAD,    /* access `index` at the current element */
+    KILN__STEP_SCALAR,  /* scalar `index` */
+    KILN__STEP_APPLY,   /* elementwise row `op` over args */
+    KILN__STEP_CONVERT, /* args[0] to `type` */
+    KILN__STEP_NUMBER,  /* position of access `index` */
+    KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; NaN or 0 if none */
+    KILN__STEP_REDUCED, /* args[0] reduced by the reduction `op` */
+    KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */
+};
+
+struct kiln__step {
+    uint8_t kind; /* enum kiln__step_kind */
+    uint8_t op;
+    uint8_t type; /* kiln_type of the step's value */
+    uint8_t n_args;
+    uint16_t index;
+    uint16_t args[3]; /* earlier steps */
+};
+
+/* Compared and hashed as bytes. */
+_Static_assert(sizeof(struct kiln__step) == 4 + 4 * sizeof(uint16_t), "no padding");
+_Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "fit `op`");
+
+/* A step's value stored as a node: row-major over the group, or, in a map group with this store
+ * alone, where offset and strides put it in the node's memory. */
+struct kiln__store {
+    uint32_t node;
+    uint16_t step;
+    bool full; /* rows: of every element of a row, not one per row */
+    bool placed;
+    int64_t offset; /* placed; in elements, as the strides */
+    int64_t stride[KILN_MAX_RANK];
+};
+
+struct kiln__group {
+    uint8_t kind;          /* enum kiln__group_kind */
+    uint8_t op;            /* reduce: enum kiln__reduction */
+    bool over;             /* its placed store goes over what the group before it stores */
+    uint32_t kept;         /* reduce, rows: dimensions before the reduced ones */
+    uint16_t reduced_step; /* reduce: the REDUCED step */
+    struct kiln__shape shape;
+    KILN__VECTOR(struct kiln__step) steps;
+    KILN__VECTOR(struct kiln__access) accesses;
+    KILN__VECTOR(double) scalars;
+    KILN__VECTOR(struct kiln__store) stores;
+    KILN__VECTOR(uint32_t) nodes; /* every node that it computes, for explanations */
+};
+
+/* Accesses of a group; launches and forms have room for as many. */
+#define KILN__MOST_ACCESSES 32
+
+/* Of a matmul group. */
+#define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
+#define KILN__PRODUCT_STEP 2 /* the PRODUCT */
+
+/* Why a value is in memory. */
+enum kiln__why {
+    KILN__INLINE, /* it is not */
+    KILN__BECAUSE_INPUT,
+    KILN__BECAUSE_ASKED,
+    KILN__BECAUSE_REDUCTION,
+    KILN__BECAUSE_PRODUCT,
+    KILN__BECAUSE_OPERAND,
+    KILN__BECAUSE_ATTENTION,
+    KILN__BECAUSE_SCAN,
+    KILN__BECAUSE_SHARED,
+    KILN__BECAUSE_REPEATED,
+    KILN__BECAUSE_MOVED,
+    KILN__BECAUSE_LARGE,
+    KILN__BECAUSE_PLACED,
+    KILN__BECAUSE_GATHERED,
+    KILN__BECAUSE_SCATTERED
+};
+const char *kiln__why_text(enum kiln__why why);
+
+struct kiln__fusion {
+    struct kiln__graph graph; /* after the passes; requests name materialized nodes */
+    uint8_t *why;             /* per node: enum kiln__why */
+    bool *stored;             /* per node: some kernel writes it to memory */
+    uint32_t *group_of;       /* per node: group that completes it as a root */
+    uint32_t *heir;           /* per node: the place that takes over its memory; or KILN__NO_HEIR */
+    KILN__VECTOR(struct kiln__group) groups; /* in the order in which they run */
+    uint64_t saved_bytes;                    /* memory traffic of values that were never stored */
+};
+
+#define KILN__NO_HEIR UINT32_MAX
+
+/* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */
+bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
+
+void kiln__fusion_free(struct kiln__fusion *fusion);
+
+/* Check what plan and codegen rely on (verify_fusion.c). Returns NULL, or says what is wrong with
+ * which group in `text`. */
+const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG]);
+
+/* Whether further values may join it: others have a kernel of kernels/ for a single node. */
+bool kiln__group_is_of_steps(const struct kiln__group *group);
+
+/* Whether a matmul group does more than to multiply. */
+bool kiln__group_has_epilogue(const struct kiln__group *group);
+
+/* "map", "reduce", ... */
+const char *kiln__group_kind_text(enum kiln__group_kind kind);
+
+/* A group as text: its kind, its steps, its stores. */
+void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/layout.h"
+
+static struct kiln__layout layout_of_view(const struct kiln__node *node,
+                                          const struct kiln__node *input,
+                                          const struct kiln__layout *below)
+{
+    struct kiln__layout layout = {.known = true, .base = below->base, .offset = below->offset};
+    for (uint32_t d = 0; d < input->shape.rank; d++)
+        layout.offset += node->view.start[d] * below->stride[d];
+    for (uint32_t k = 0; k < node->shape.rank; k++)
+        if (node->view.source[k] >= 0)
+            layout.stride[k] = node->view.step[k] * below->stride[node->view.source[k]];
+    return layout;
+}
+
+struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t index,
+                                    const struct kiln__layout *layouts, bool in_memory)
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    bool found = in_memory || node->kind == KILN__IOTA;
+    struct kiln__layout layout = {.known = found, .base = index};
+    if (found) {
+        kiln__shape_strides(&node->shape, layout.stride);
+        return layout;
+    }
+    if (!kiln__node_is_movement(node) || !layouts[node->input[0]].known)
+        return layout;
+    const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+    const struct kiln__layout *below = &layouts[node->input[0]];
+    if (node->kind == KILN__VIEW)
+        return layout_of_view(node, input, below);
+    layout = (struct kiln__layout){.base = below->base, .offset = below->offset};
+    layout.known = kiln__shape_restride(&input->shape, below->stride, &node->shape, layout.stride);
+    return layout;
+}
+
+bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
+                               uint32_t inner, int64_t *result)
+{
+    int64_t run = 0;
+    bool found = false;
+    *result = 0;
+    for (uint32_t d = shape->rank - inner; d-- > 0;) {
+        if (shape->dims[d] == 1)
+            continue;
+        if (!found)
+            *result = stride[d];
+        else if (stride[d] != run)
+            return false;
+        found = true;
+        run = stride[d] * (int64_t)shape->dims[d];
+    }
+    return true;
+}
+
+bool kiln__layout_suits_matmul(const struct kiln__layout *layout, const struct kiln__shape *shape)
+{
+    uint32_t rank = shape->rank;
+    size_t rows = shape->dims[rank - 2], columns = shape->dims[rank - 1];
+    int64_t row = layout->stride[rank - 2], column = layout->stride[rank - 1], batch;
+    bool normal = (column == 1 || columns == 1) && (row >= (int64_t)columns || rows == 1);
+    bool transposed = (row == 1 || rows == 1) && (column >= (int64_t)rows || columns == 1);
+    return layout->known && (normal || transposed) && row >= 0 && column >= 0 &&
+           kiln__layout_batch_stride(layout->stride, shape, 2, &batch) && batch >= 0;
+}

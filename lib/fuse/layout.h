@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the elements of a node are found: a base in memory, and strides through its movements. */
+#ifndef KILN_FUSE_LAYOUT_H
+#define KILN_FUSE_LAYOUT_H
+
+#include "graph/graph.h"
+
+struct kiln__layout {
+    bool known;                    /* false: computed in registers, or no strides can say it */
+    uint32_t base;                 /* node whose memory is read, or an iota */
+    int64_t offset;                /* in elements, as the strides */
+    int64_t stride[KILN_MAX_RANK]; /* per dimension of the node */
+};
+
+/* The layout of node `index`, given those of its inputs in `layouts`; `in_memory` if it is
+ * materialized itself. */
+struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t index,
+                                    const struct kiln__layout *layouts, bool in_memory);
+
+/* Whether a matrix product can read this layout in place: one of the last two dimensions is
+ * contiguous and the leading ones are one run. */
+bool kiln__layout_suits_matmul(const struct kiln__layout *layout, const struct kiln__shape *shape);
+
+/* The one stride of all leading dimensions but the last `inner`; false if no single one does. */
+bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
+                               uint32_t inner, int64_t *result);
+
+#endif

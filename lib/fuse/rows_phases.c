@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each phase of a rows group does. */
+#include "fuse/rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A value of this cost that several phases use is kept rather than computed again. */
+#define COSTLY 8
+
+static bool moves_along_row(const struct kiln__group *group, const struct kiln__access *access)
+{
+    for (uint32_t d = group->kept; d < group->shape.rank; d++)
+        if (access->stride[d] && group->shape.dims[d] != 1)
+            return true;
+    return false;
+}
+
+/* Where a step stands, from where its operands do. */
+static void place_step(const struct kiln__group *group, struct kiln__rows *rows, size_t i)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    uint8_t after = 0;
+    bool full = false;
+    for (unsigned k = 0; k < step->n_args; k++) {
+        uint16_t arg = step->args[k];
+        bool reduced = group->steps.items[arg].kind == KILN__STEP_REDUCED;
+        uint8_t ready = (uint8_t)(rows->phase[arg] + reduced);
+        after = ready > after ? ready : after;
+        full = full || rows->full[arg];
+    }
+    if (step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER)
+        full = moves_along_row(group, &group->accesses.items[step->index]);
+    rows->full[i] = full && step->kind != KILN__STEP_REDUCED;
+    rows->phase[i] = after;
+}
+
+static unsigned count_phases(const struct kiln__group *group, const struct kiln__rows *rows)
+{
+    unsigned phases = 0;
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED && rows->phase[i] >= phases)
+            phases = rows->phase[i] + 1u;
+    for (size_t k = 0; k < group->stores.count; k++) {
+        unsigned phase = kiln__rows_store_phase(group, rows, k);
+        if (group->stores.items[k].full && phase >= phases)
+            phases = phase + 1;
+    }
+    return phases;
+}
+
+unsigned kiln__rows_store_phase(const struct kiln__group *group, const struct kiln__rows *rows,
+                                size_t store)
+{
+    uint16_t step = group->stores.items[store].step;
+    return rows->phase[step] + (group->steps.items[step].kind == KILN__STEP_REDUCED);
+}
+
+void kiln__rows_needs(const struct kiln__group *group, const struct kiln__rows *rows,
+                      unsigned phase, bool needed[KILN__MOST_ROWS_STEPS])
+{
+    memset(needed, 0, KILN__MOST_ROWS_STEPS * sizeof *needed);
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED && rows->phase[i] == phase)
+            needed[group->steps.items[i].args[0]] = true;
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (group->stores.items[k].full && kiln__rows_store_phase(group, rows, k) == phase)
+            needed[group->stores.items[k].step] = true;
+    for (size_t i = group->steps.count; i-- > 0;) {
+        const struct kiln__step *step = &group->steps.items[i];
+        bool kept = rows->keeper[i] && rows->phase[i] < phase;
+        for (unsigned k = 0; needed[i] && rows->full[i] && !kept && k < step->n_args; k++)
+            needed[step->args[k]] = true;
+    }
+}
+
+static bool is_costly(const struct kiln__group *group, const struct kiln__rows *rows, size_t i)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    return rows->full[i] && step->kind == KILN__STEP_APPLY &&
+           kiln__elementwise_rows[step->op].cost >= COSTLY;
+}
+
+/* A store of the same type that is not written before phase `last`, nor keeps another value. */
+static uint8_t find_keeper(const struct kiln__group *group, const struct kiln__rows *rows, size_t i,
+                           unsigned last)
+{
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        bool own = store->step == i;
+        bool taken = false;
+        for (size_t other = 0; other < i; other++)
+            taken = taken || rows->keeper[other] == k + 1;
+        if (store->full && !taken && (own || kiln__rows_store_phase(group, rows, k) >= last) &&
+            group->steps.items[store->step].type == group->steps.items[i].type)
+            return (uint8_t)(k + 1);
+    }
+    return 0;
+}
+
+/* A costly value that several phases need is kept from the first of them on. */
+static void keep_step(const struct kiln__group *group, struct kiln__rows *rows, size_t i)
+{
+    bool needed[KILN__MOST_ROWS_STEPS], used = false;
+    unsigned first = 0, last = 0;
+    for (unsigned phase = rows->phase[i]; phase < rows->phases; phase++) {
+        kiln__rows_needs(group, rows, phase, needed);
+        if (!needed[i])
+            continue;
+        first = used ? first : phase;
+        last = phase;
+        used = true;
+    }
+    if (first == last)
+        return;
+    rows->phase[i] = (uint8_t)first;
+    rows->keeper[i] = find_keeper(group, rows, i, last);
+}
+
+void kiln__rows_of(const struct kiln__group *group, bool keeps, struct kiln__rows *rows)
+{
+    assert(group->steps.count <= KILN__MOST_ROWS_STEPS);
+    memset(rows, 0, sizeof *rows);
+    for (size_t i = 0; i < group->steps.count; i++)
+        place_step(group, rows, i);
+    rows->phases = count_phases(group, rows);
+    for (size_t i = 0; keeps && i < group->steps.count; i++)
+        if (is_costly(group, rows, i))
+            keep_step(group, rows, i);
+}

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What plan and codegen rely on in groups. Each rule is stated from the group and the graph alone,
+ * not from how the groups were formed. */
+#include <stdio.h>
+
+#include "fuse/rows.h"
+#include "util/verify.h"
+
+/* Beyond any limit of those that form groups: numbers of steps have to fit what holds them. */
+#define MOST_STEPS KILN__MOST_ROWS_STEPS
+#define MOST_STORES (UINT8_MAX - 1) /* forms count them from 1, in a byte */
+
+struct verifier {
+    const struct kiln__fusion *fusion;
+    const struct kiln__group *group;
+    uint32_t number; /* of the group */
+    char *text;
+};
+
+static const struct kiln__node *node_at(const struct verifier *verifier, uint32_t index)
+{
+    return &verifier->fusion->graph.nodes.items[index];
+}
+
+static const char *say(const struct verifier *verifier, const char *part, size_t index,
+                       const char *wrong)
+{
+    snprintf(verifier->text, KILN__WRONG, "group %u (%s), %s %zu: %s", verifier->number,
+             kiln__group_kind_text((enum kiln__group_kind)verifier->group->kind), part, index,
+             wrong);
+    return verifier->text;
+}
+
+static const char *say_whole(const struct verifier *verifier, const char *wrong)
+{
+    snprintf(verifier->text, KILN__WRONG, "group %u (%s): %s", verifier->number,
+             kiln__group_kind_text((enum kiln__group_kind)verifier->group->kind), wrong);
+    return verifier->text;
+}
+
+/* ---- steps ---- */
+
+static bool reads(const struct kiln__step *step)
+{
+    return step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
+           step->kind == KILN__STEP_GATHER;
+}
+
+static const char *check_read(const struct verifier *verifier, const struct kiln__step *step)
+{
+    static const uint8_t kinds[] = {[KILN__STEP_LOAD] = KILN__ACCESS_MEMORY,
+                                    [KILN__STEP_NUMBER] = KILN__ACCESS_NUMBER,
+                                    [KILN__STEP_GATHER] = KILN__ACCESS_GATHER};
+    if (step->index >= verifier->group->accesses.count)
+        return "no such access";
+    const struct kiln__access *access = &verifier->group->accesses.items[step->index];
+    if (access->node >= verifier->fusion->graph.nodes.count)
+        return "its access is of no node";
+    if (step->type != node_at(verifier, access->node)->type)
+        return "not of the type of what it reads";
+    if (kiln__group_is_of_steps(verifier->group) && access->kind != kinds[step->kind])
+        return "its access is of another kind";
+    if (step->n_args != (step->kind == KILN__STEP_GATHER))
+        return "wrong number of operands";
+    return NULL;
+}
+
+static uint8_t operand_type(const struct verifier *verifier, const struct kiln__step *step,
+                            unsigned k)
+{
+    return verifier->group->steps.items[step->args[k]].type;
+}
+
+static const char *check_apply(const struct verifier *verifier, const struct kiln__step *step)
+{
+    if (step->op >= KILN__OP_COUNT)
+        return "no such operation";
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[step->op];
+    if (step->n_args != row->arity)
+        return "wrong number of operands";
+    enum kiln__types types = (enum kiln__types)row->types;
+    kiln_type type = (kiln_type)operand_type(verifier, step, step->n_args - 1u);
+    bool right =
+        kiln__types_accept(types, type) && step->type == (uint8_t)kiln__types_result(types, type);
+    for (unsigned k = 0; k < step->n_args; k++)
+        right = right &&
+                operand_type(verifier, step, k) == (uint8_t)kiln__types_operand(types, k, type);
+    return right ? NULL : "wrong types";
+}
+
+static const char *check_reduced(const struct verifier *verifier, const struct kiln__step *step)
+{
+    uint8_t kind = verifier->group->kind;
+    if (kind != KILN__GROUP_REDUCE && kind != KILN__GROUP_ROWS)
+        return "a reduction in a group that has no reduced dimensions";
+    if (step->op >= KILN__REDUCE_COUNT || step->n_args != 1)
+        return "no such reduction";
+    kiln_type type = kiln__reduce_result(&kiln__reduce_rows[step->op],
+                                         (kiln_type)operand_type(verifier, step, 0));
+    return step->type == (uint8_t)type ? NULL : "wrong types";
+}
+
+static const char *check_own(const struct verifier *verifier, const struct kiln__step *step)
+{
+    switch ((enum kiln__step_kind)step->kind) {
+    case KILN__STEP_LOAD:
+    case KILN__STEP_NUMBER:
+    case KILN__STEP_GATHER: return check_read(verifier, step);
+    case KILN__STEP_SCALAR:
+        return step->index < verifier->group->scalars.count ? NULL : "no such scalar";
+    case KILN__STEP_APPLY: return check_apply(verifier, step);
+    case KILN__STEP_CONVERT: return step->n_args == 1 ? NULL : "wrong number of operands";
+    case KILN__STEP_REDUCED: return check_reduced(verifier, step);
+    case KILN__STEP_PRODUCT:
+        return verifier->group->kind == KILN__GROUP_MATMUL ? NULL : "a product in another group";
+    }
+    return "no such kind";
+}
+
+/* What comes once per result does not use what comes once per element before. */
+static size_t first_visible(const struct kiln__group *group, size_t step)
+{
+    if (group->kind == KILN__GROUP_REDUCE && step > group->reduced_step)
+        return group->reduced_step;
+    if (group->kind == KILN__GROUP_MATMUL && step > KILN__PRODUCT_STEP)
+        return KILN__PRODUCT_STEP;
+    return 0;
+}
+
+static const char *check_steps(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        for (unsigned k = 0; k < step->n_args; k++) {
+            if (k >= 3 || step->args[k] >= i)
+                return say(verifier, "step", i, "an operand that is no earlier step");
+            if (step->args[k] < first_visible(group, i))
+                return say(verifier, "step", i, "an operand that is gone once there is a result");
+        }
+        if (!kiln__type_row((kiln_type)step->type))
+            return say(verifier, "step", i, "no such type");
+        const char *wrong = check_own(verifier, step);
+        if (wrong)
+            return say(verifier, "step", i, wrong);
+    }
+    return NULL;
+}
+
+/* ---- accesses ---- */
+
+/* The dimensions that an access walks: the group's, or those of the input that a kernel for a
+ * single node, or a product, takes as it is. */
+static const struct kiln__shape *walked(const struct verifier *verifier, size_t access)
+{
+    const struct kiln__group *group = verifier->group;
+    bool operand = group->kind == KILN__GROUP_MATMUL && access < KILN__OPERANDS;
+    if (!operand && kiln__group_is_of_steps(group))
+        return &group->shape;
+    const struct kiln__node *node = node_at(verifier, group->nodes.items[0]);
+    return &node_at(verifier, node->input[access])->shape;
+}
+
+/* Whether offset and strides stay among `count` elements, all over `shape`. */
+static bool stays_within(const struct kiln__shape *shape, int64_t offset, const int64_t *stride,
+                         int64_t jumps, size_t count)
+{
+    int64_t low = offset, high = offset;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        int64_t reach = stride[d] * ((int64_t)shape->dims[d] - 1);
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    *(jumps < 0 ? &low : &high) += jumps;
+    return low >= 0 && high < (int64_t)count;
+}
+
+static bool has_store(const struct kiln__group *group, uint32_t node)
+{
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (group->stores.items[i].node == node)
+            return true;
+    return false;
+}
+
+/* Whether what it reads is in memory by then. */
+static const char *check_source(const struct verifier *verifier, uint32_t index)
+{
+    const struct kiln__fusion *fusion = verifier->fusion;
+    if (!fusion->stored[index])
+        return "reads what nobody stores";
+    if (kiln__node_is_input(node_at(verifier, index)))
+        return NULL;
+    uint32_t maker = fusion->group_of[index];
+    if (maker >= verifier->number)
+        return "reads what no earlier group has made";
+    if (!has_store(&fusion->groups.items[maker], index))
+        return "reads what its group does not store";
+    uint32_t heir = fusion->heir[index];
+    if (heir != KILN__NO_HEIR && verifier->number > fusion->group_of[heir])
+        return "reads what has been overwritten";
+    return NULL;
+}
+
+static const char *check_access(const struct verifier *verifier, size_t index)
+{
+    const struct kiln__access *access = &verifier->group->accesses.items[index];
+    if (access->node >= verifier->fusion->graph.nodes.count || access->kind > KILN__ACCESS_GATHER)
+        return "of no node";
+    const struct kiln__node *node = node_at(verifier, access->node);
+    const struct kiln__shape *shape = walked(verifier, index);
+    bool gathers = access->kind == KILN__ACCESS_GATHER,
+         number = access->kind == KILN__ACCESS_NUMBER;
+    if (number && node->kind != KILN__IOTA)
+        return "the number of what is no iota";
+    const char *wrong = number ? NULL : check_source(verifier, access->node);
+    if (wrong)
+        return wrong;
+    if (kiln__shape_count(shape) == 0 || (gathers && access->extent == 0))
+        return NULL;
+    int64_t jumps = gathers ? access->jump * (int64_t)(access->extent - 1) : 0;
+    return stays_within(shape, access->offset, access->stride, jumps, kiln__node_count(node))
+               ? NULL
+               : "reaches beyond what it reads";
+}
+
+/* What is read once per result stands still along what is reduced. */
+static const char *check_late_reads(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        for (uint32_t d = group->kept; reads(step) && d < group->shape.rank; d++)
+            if (group->shape.dims[d] != 1 && group->accesses.items[step->index].stride[d])
+                return say(verifier, "step", i, "moves along what is reduced before it");
+    }
+    return NULL;
+}
+
+static const char *check_accesses(const struct verifier *verifier)
+{
+    for (size_t i = 0; i < verifier->group->accesses.count; i++) {
+        const char *wrong = check_access(verifier, i);
+        if (wrong)
+            return say(verifier, "access", i, wrong);
+    }
+    return verifier->group->kind == KILN__GROUP_REDUCE ? check_late_reads(verifier) : NULL;
+}
+
+/* ---- stores ---- */
+
+/* Whether a value of `shape` is row-major over the first `rank` dimensions of the group: equal but
+ * for dimensions of 1. */
+static bool is_over(const struct kiln__shape *shape, const struct kiln__group *group, uint32_t rank)
+{
+    uint32_t d = 0;
+    for (uint32_t own = 0; own < shape->rank; own++) {
+        if (shape->dims[own] == 1)
+            continue;
+        while (d < rank && group->shape.dims[d] == 1)
+            d++;
+        if (d == rank || group->shape.dims[d++] != shape->dims[own])
+            return false;
+    }
+    while (d < rank && group->shape.dims[d] == 1)
+        d++;
+    return d == rank;
+}
+
+static const char *check_placed(const struct verifier *verifier, const struct kiln__store *store)
+{
+    const struct kiln__group *group = verifier->group;
+    if (group->kind != KILN__GROUP_MAP || group->stores.count != 1)
+        return "placed beside other stores, or not by a map";
+    if (kiln__shape_count(&group->shape) == 0)
+        return NULL;
+    return stays_within(&group->shape, store->offset, store->stride, 0,
+                        kiln__node_count(node_at(verifier, store->node)))
+               ? NULL
+               : "reaches beyond what it stores";
+}
+
+static const char *check_result(const struct verifier *verifier, const struct kiln__store *store)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__node *node = node_at(verifier, store->node);
+    bool reduces =
+        group->kind == KILN__GROUP_REDUCE || (group->kind == KILN__GROUP_ROWS && !store->full);
+    if (store->step >= group->steps.count)
+        return "of no step";
+    if (group->steps.items[store->step].type != node->type)
+        return "not of its node's type";
+    if (store->step < first_visible(group, group->steps.count))
+        return "of a step that is gone once there is a result";
+    if (store->full && group->kind != KILN__GROUP_ROWS)
+        return "of whole rows, where there are none";
+    if (store->placed)
+        return check_placed(verifier, store);
+    return is_over(&node->shape, group, reduces ? group->kept : group->shape.rank)
+               ? NULL
+               : "not of its node's shape";
+}
+
+static const char *check_store(const struct verifier *verifier, size_t index)
+{
+    const struct kiln__fusion *fusion = verifier->fusion;
+    const struct kiln__store *store = &verifier->group->stores.items[index];
+    uint32_t own = verifier->number;
+    if (store->node >= fusion->graph.nodes.count ||
+        kiln__node_is_input(node_at(verifier, store->node)))
+        return "of no node";
+    uint32_t completed = fusion->group_of[store->node];
+    bool below = completed == own + 1 && completed < fusion->groups.count &&
+                 fusion->groups.items[completed].over;
+    if (completed != own && !below)
+        return "of a node that another group completes";
+    if (!fusion->stored[store->node])
+        return "of a node that is not in memory";
+    for (size_t i = 0; i < index; i++)
+        if (verifier->group->stores.items[i].node == store->node)
+            return "of a node that is stored already";
+    return kiln__group_is_of_steps(verifier->group) ? check_result(verifier, store) : NULL;
+}
+
+static const char *check_stores(const struct verifier *verifier)
+{
+    for (size_t i = 0; i < verifier->group->stores.count; i++) {
+        const char *wrong = check_store(verifier, i);
+        if (wrong)
+            return say(verifier, "store", i, wrong);
+    }
+    return NULL;
+}
+
+/* ---- each kind's own ---- */
+
+static const char *check_reduce(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    size_t reductions = 0;
+    for (size_t i = 0; i < group->steps.count; i++)
+        reductions += group->steps.items[i].kind == KILN__STEP_REDUCED;
+    if (group->kept > group->shape.rank || reductions != 1 ||
+        group->reduced_step >= group->steps.count ||
+        group->steps.items[group->reduced_step].kind != KILN__STEP_REDUCED)
+        return say_whole(verifier, "not one reduction, where it says");
+    if (group->steps.items[group->reduced_step].op != group->op)
+        return say_whole(verifier, "its reduction is another one");
+    return NULL;
+}
+
+static const char *check_rows(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    struct kiln__rows rows;
+    if (group->kept >= group->shape.rank)
+        return say_whole(verifier, "its rows have no dimension");
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_GATHER)
+            return say(verifier, "step", i, "a gather among rows");
+    kiln__rows_of(group, false, &rows);
+    if (rows.phases == 0 && group->stores.count)
+        return say_whole(verifier, "no phase");
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        if (store->step < group->steps.count && !store->full && rows.full[store->step])
+            return say(verifier, "store", i, "one for each row of what each element has");
+    }
+    return NULL;
+}
+
+static const char *check_operand(const struct verifier *verifier, unsigned k)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__step *load = &group->steps.items[k];
+    const struct kiln__shape *shape = walked(verifier, k);
+    return load->kind != KILN__STEP_LOAD || load->index != k || shape->rank != group->shape.rank ||
+                   group->accesses.items[k].inner != shape->dims[shape->rank - 1]
+               ? "not its own access, of its own extent"
+               : NULL;
+}
+
+static const char *check_matmul(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    if (group->accesses.count < KILN__OPERANDS || group->steps.count <= KILN__PRODUCT_STEP ||
+        group->shape.rank < 2)
+        return say_whole(verifier, "not two operands, each with an access of its own");
+    const struct kiln__step *product = &group->steps.items[KILN__PRODUCT_STEP];
+    if (product->kind != KILN__STEP_PRODUCT || product->n_args != KILN__OPERANDS ||
+        product->args[0] != 0 || product->args[1] != 1)
+        return say_whole(verifier, "its third step is not the product of the first two");
+    for (unsigned k = 0; k < KILN__OPERANDS; k++) {
+        const char *wrong = check_operand(verifier, k);
+        if (wrong)
+            return say(verifier, "operand", k, wrong);
+    }
+    return NULL;
+}
+
+/* One access for each input that its kernel reads, equal ones too. */
+static const char *check_whole(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__node *node = node_at(verifier, group->nodes.items[0]);
+    size_t inputs =
+        group->kind == KILN__GROUP_SCATTER ? (size_t)KILN__SCATTER_BASE : node->n_inputs;
+    if (group->nodes.count != 1 || group->stores.count > 1)
+        return say_whole(verifier, "more than one node");
+    if (group->accesses.count != inputs)
+        return say_whole(verifier, "not one access for each input");
+    for (size_t i = 0; i < group->accesses.count; i++)
+        if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY)
+            return say(verifier, "access", i, "not of memory");
+    return NULL;
+}
+
+typedef const char *check(const struct verifier *verifier);
+
+static check *const checks[] = {
+    [KILN__GROUP_MAP] = NULL,
+    [KILN__GROUP_REDUCE] = check_reduce,
+    [KILN__GROUP_ROWS] = check_rows,
+    [KILN__GROUP_MATMUL] = check_matmul,
+    [KILN__GROUP_ATTENTION] = check_whole,
+    [KILN__GROUP_SCAN] = check_whole,
+    [KILN__GROUP_SCATTER] = check_whole,
+};
+
+_Static_assert(sizeof checks / sizeof *checks == KILN__GROUP_SCATTER + 1, "a row per kind");
+
+static const char *check_limits(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    if (group->accesses.count > KILN__MOST_ACCESSES)
+        return say_whole(verifier, "too many accesses");
+    if (group->steps.count > MOST_STEPS)
+        return say_whole(verifier, "too many steps");
+    if (group->stores.count > MOST_STORES)
+        return say_whole(verifier, "too many stores");
+    if (group->shape.rank > KILN_MAX_RANK)
+        return say_whole(verifier, "too many dimensions");
+    bool named = group->kind != KILN__GROUP_MAP && group->kind != KILN__GROUP_ROWS;
+    if (named && group->nodes.count == 0)
+        return say_whole(verifier, "no node that it computes");
+    for (size_t i = 0; i < group->nodes.count; i++)
+        if (group->nodes.items[i] >= verifier->fusion->graph.nodes.count)
+            return say(verifier, "node", i, "not in the graph");
+    return NULL;
+}
+
+/* Its own kind first: the others ask what holds for that. */
+static const char *check_group(const struct verifier *verifier)
+{
+    check *own = checks[verifier->group->kind];
+    const char *wrong = check_limits(verifier);
+    if (!wrong && verifier->group->kind == KILN__GROUP_ROWS)
+        wrong = check_steps(verifier);
+    if (!wrong && own)
+        wrong = own(verifier);
+    if (!wrong)
+        wrong = check_steps(verifier);
+    if (!wrong)
+        wrong = check_accesses(verifier);
+    return wrong ? wrong : check_stores(verifier);
+}
+
+/* ---- nodes ---- */
+
+/* What is put over a base finds it there: copied by the group before, or taken over. */
+static const char *check_base(const struct kiln__fusion *fusion, uint32_t index)
+{
+    uint32_t base = kiln__node_base(&fusion->graph.nodes.items[index]);
+    uint32_t own = fusion->group_of[index];
+    if (!fusion->groups.items[own].over)
+        return base == UINT32_MAX ? NULL : "nothing below what is put over it";
+    if (base == UINT32_MAX || own == 0)
+        return "over something that it does not have";
+    bool copied = has_store(&fusion->groups.items[own - 1], index);
+    return copied == (fusion->heir[base] == index) ? "its base is neither copied nor taken over"
+                                                   : NULL;
+}
+
+static const char *check_heir(const struct kiln__fusion *fusion, uint32_t index)
+{
+    uint32_t heir = fusion->heir[index];
+    if (heir == KILN__NO_HEIR)
+        return NULL;
+    if (heir >= fusion->graph.nodes.count ||
+        kiln__node_base(&fusion->graph.nodes.items[heir]) != index)
+        return "its heir is not put over it";
+    if (kiln__node_is_input(&fusion->graph.nodes.items[index]) ||
+        fusion->why[index] == KILN__BECAUSE_ASKED || !fusion->stored[index])
+        return "taken over, though others know its memory";
+    return NULL;
+}
+
+static const char *check_node(const struct kiln__fusion *fusion, uint32_t index)
+{
+    const struct kiln__node *node = &fusion->graph.nodes.items[index];
+    const char *wrong = check_heir(fusion, index);
+    uint32_t group = fusion->group_of[index];
+    bool root = fusion->why[index] > KILN__BECAUSE_INPUT;
+    if (wrong || kiln__node_is_input(node))
+        return wrong;
+    if (root != (group != KILN__NO_GROUP) || (root && group >= fusion->groups.count))
+        return "in memory, and in no group, or the reverse";
+    if (!fusion->stored[index])
+        return NULL;
+    if (!root || !has_store(&fusion->groups.items[group], index))
+        return "needed in memory, but its group does not store it";
+    bool laid = node->kind == KILN__PLACE || node->kind == KILN__SCATTER_ADD;
+    return laid ? check_base(fusion, index) : NULL;
+}
+
+static const char *check_request(const struct kiln__fusion *fusion, size_t index)
+{
+    uint32_t node = fusion->graph.requests.items[index].node;
+    return node >= fusion->graph.nodes.count ? "names no node"
+           : !fusion->stored[node]           ? "is never stored"
+                                             : NULL;
+}
+
+const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG])
+{
+    for (uint32_t g = 0; g < fusion->groups.count; g++) {
+        const struct verifier verifier = {fusion, &fusion->groups.items[g], g, text};
+        if (verifier.group->kind >= sizeof checks / sizeof *checks) {
+            snprintf(text, KILN__WRONG, "group %u: no such kind", g);
+            return text;
+        }
+        const char *wrong = check_group(&verifier);
+        if (wrong)
+            return wrong;
+    }
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+        const char *wrong = check_node(fusion, i);
+        if (wrong) {
+            snprintf(text, KILN__WRONG, "node %%%u (%s): %s", i,
+                     kiln__node_name(&fusion->graph.nodes.items[i]), wrong);
+            return text;
+        }
+    }
+    for (size_t i = 0; i < fusion->graph.requests.count; i++) {
+        const char *wrong = check_request(fusion, i);
+        if (wrong) {
+            snprintf(text, KILN__WRONG, "result #%zu %s", i, wrong);
+            return text;
+        }
+    }
+    return NULL;
+}

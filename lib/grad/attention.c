@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The adjoint of attention: scores and weights are computed again, a block of query rows at a time,
+ * so that what is in memory of the m by n matrices is bounded. */
+#include <math.h>
+
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
+#include <kiln/operations.h>
+#include <kiln/product.h>
+#include <kiln/reductions.h>
+
+#include "grad/gradient.h"
+#include "graph/attention.h"
+
+/* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. */
+#define BLOCK_SCORES ((size_t)4 << 20)
+#define MOST_BLOCKS 32
+#define LEAST_ROWS 64
+
+struct adjoint {
+    struct kiln__gradient *walk;
+    kiln_batch *batch;
+    const struct kiln__node *node;
+    struct kiln__attention_size size;
+    kiln_tensor q, k, v, mask; /* mask: empty if there is none */
+    kiln_tensor g;             /* of the result */
+    kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
+};
+
+/* What has been found so far. */
+struct found {
+    kiln_tensor q[MOST_BLOCKS], mask[MOST_BLOCKS]; /* per block of rows */
+    kiln_tensor k, v;                              /* sums over blocks */
+    size_t blocks;
+};
+
+/* Rows `first` to `end` of a [.., m, x] tensor. */
+static kiln_tensor rows_of(const struct adjoint *a, kiln_tensor x, size_t first, size_t end)
+{
+    struct kiln__shape shape = kiln__gradient_shape(a->walk, x);
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < shape.rank; d++)
+        stop[d] = (int64_t)shape.dims[d];
+    if (!x.id || shape.rank < 2)
+        return x;
+    start[shape.rank - 2] = (int64_t)first;
+    stop[shape.rank - 2] = (int64_t)end;
+    return kiln_slice(a->batch, x, start, stop, NULL);
+}
+
+static kiln_tensor real(const struct adjoint *a, double value)
+{
+    return kiln_constant(a->batch, KILN_F32, value);
+}
+
+/* Where rows from `first` on see keys by their position: [rows, n]. */
+static kiln_tensor seen_by_position(const struct adjoint *a, size_t first, size_t rows)
+{
+    const size_t dims[2] = {rows, a->size.n};
+    int64_t least = -(int64_t)(first + rows), most = (int64_t)a->size.n;
+    int64_t diagonal = a->node->attention.diagonal;
+    diagonal = diagonal < least ? least : diagonal > most ? most : diagonal;
+    kiln_tensor row = kiln_iota(a->batch, 2, dims, 0), key = kiln_iota(a->batch, 2, dims, 1);
+    kiln_tensor last = kiln_constant(a->batch, KILN_I32, (double)((int64_t)first + diagonal));
+    return kiln_less_equal(a->batch, key, kiln_add(a->batch, row, last));
+}
+
+/* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
+ * if they see no key. */
+static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t first, size_t end)
+{
+    kiln_batch *b = a->batch;
+    const int axis = -1;
+    kiln_tensor score =
+        kiln_matmul_transposed(b, kiln_scale(b, q, a->node->attention.scale), 0, a->k, 1);
+    kiln_tensor hidden = real(a, -INFINITY), mask = rows_of(a, a->mask, first, end);
+    bool masked =
+        mask.id && a->walk->batch->graph.nodes.items[a->node->input[KILN__MASK]].type == KILN_U8;
+    if (masked)
+        score = kiln_where(b, mask, score, hidden);
+    else if (mask.id)
+        score = kiln_where(b, kiln_equal(b, mask, hidden), hidden, kiln_add(b, score, mask));
+    if (a->node->attention.causal)
+        score = kiln_where(b, seen_by_position(a, first, end - first), score, hidden);
+    kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
+    peak = kiln_where(b, kiln_equal(b, peak, hidden), real(a, 0), peak);
+    kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
+    kiln_tensor total = kiln_sum(b, weight, 1, &axis, 1);
+    total = kiln_where(b, kiln_equal(b, total, real(a, 0)), real(a, 1), total);
+    return kiln_div(b, weight, total);
+}
+
+static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
+{
+    *sum = sum->id ? kiln_add(a->batch, *sum, part) : part;
+}
+
+/* With p the weights, s the scores and D the shift: v' = p^T g, p' = g v^T, s' = p (p' - D),
+ * q' = scale s' k, k' = scale s'^T q (Dao et al. 2022, appendix B.2). */
+static void walk_block(const struct adjoint *a, size_t first, size_t end, struct found *found)
+{
+    kiln_batch *b = a->batch;
+    double scale = a->node->attention.scale;
+    kiln_tensor q = rows_of(a, a->q, first, end), g = rows_of(a, a->g, first, end);
+    kiln_tensor p = weights_of(a, q, first, end);
+    if (kiln__gradient_wants(a->walk, a->node->input[KILN__VALUE]))
+        add_to(a, &found->v, kiln_matmul_transposed(b, p, 1, g, 0));
+    kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
+    kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
+    found->mask[found->blocks] = of_s;
+    kiln_tensor scaled = kiln_scale(b, of_s, scale);
+    found->q[found->blocks++] = kiln_matmul(b, scaled, a->k);
+    if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
+        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
+}
+
+static size_t rows_per_block(const struct kiln__attention_size *size)
+{
+    size_t scores = size->batches * size->n, rows = scores ? BLOCK_SCORES / scores : size->m;
+    size_t least = (size->m + MOST_BLOCKS - 1) / MOST_BLOCKS;
+    rows = rows < least ? least : rows;
+    return rows < LEAST_ROWS ? LEAST_ROWS : rows;
+}
+
+static void give_found(const struct adjoint *a, const struct found *found)
+{
+    const uint32_t *to = a->node->input;
+    if (kiln__gradient_wants(a->walk, to[KILN__QUERY]))
+        kiln__gradient_give(a->walk, to[KILN__QUERY],
+                            kiln_concat(a->batch, found->blocks, found->q, -2));
+    kiln__gradient_give(a->walk, to[KILN__KEY], found->k);
+    kiln__gradient_give(a->walk, to[KILN__VALUE], found->v);
+    if (a->mask.id && kiln__gradient_wants(a->walk, to[KILN__MASK]))
+        kiln__gradient_give(a->walk, to[KILN__MASK],
+                            kiln_concat(a->batch, found->blocks, found->mask, -2));
+}
+
+void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
+                             kiln_tensor y, kiln_tensor g)
+{
+    struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node, .g = g};
+    struct found found = {.blocks = 0};
+    const int axis = -1;
+    a.size = kiln__attention_size(&walk->batch->graph, node);
+    if (kiln__node_count(node) == 0 || a.size.n == 0)
+        return; /* nothing depends on anything */
+    a.q = kiln__gradient_operand(walk, node, KILN__QUERY);
+    a.k = kiln__gradient_operand(walk, node, KILN__KEY);
+    a.v = kiln__gradient_operand(walk, node, KILN__VALUE);
+    if (node->n_inputs > KILN__MASK)
+        a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
+    a.shift = kiln_sum(a.batch, kiln_mul(a.batch, g, y), 1, &axis, 1);
+    size_t rows = rows_per_block(&a.size);
+    for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
+        walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
+    if (!a.batch->error.status)
+        give_found(&a, &found);
+}

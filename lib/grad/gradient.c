@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grad/gradient.h"
+
+#include <kiln/elementwise.h>
+#include <kiln/gradient.h>
+#include <kiln/movement.h>
+#include <kiln/reductions.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static kiln__adjoint *const adjoints[] = {
+    [KILN__ELEMENTWISE] = kiln__adjoint_elementwise,
+    [KILN__CAST] = kiln__adjoint_cast,
+    [KILN__REDUCE] = kiln__adjoint_reduce,
+    [KILN__VIEW] = kiln__adjoint_view,
+    [KILN__RESHAPE] = kiln__adjoint_reshape,
+    [KILN__MATMUL] = kiln__adjoint_matmul,
+    [KILN__SCAN] = kiln__adjoint_scan,
+    [KILN__PLACE] = kiln__adjoint_place,
+    [KILN__ATTENTION] = kiln__adjoint_attention,
+    [KILN__GATHER] = kiln__adjoint_gather,
+    [KILN__SCATTER_ADD] = kiln__adjoint_scatter,
+};
+
+/* NULL where there is none. */
+static kiln__adjoint *adjoint_of(const struct kiln__node *node)
+{
+    return node->kind < sizeof adjoints / sizeof *adjoints ? adjoints[node->kind] : NULL;
+}
+
+static const struct kiln__node *node_at(const struct kiln__gradient *walk, uint32_t index)
+{
+    return &walk->batch->graph.nodes.items[index];
+}
+
+/* ---- what adjoints use ---- */
+
+bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to)
+{
+    return walk->wanted[to];
+}
+
+bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node)
+{
+    return walk->asked[node];
+}
+
+kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
+                                   unsigned k)
+{
+    return kiln__batch_tensor(walk->batch, node->input[k]);
+}
+
+struct kiln__shape kiln__gradient_shape(const struct kiln__gradient *walk, kiln_tensor tensor)
+{
+    return tensor.id ? node_at(walk, kiln__tensor_index(tensor))->shape : (struct kiln__shape){0};
+}
+
+/* The sum over what broadcasting `to` to the shape of `part` repeated. */
+static kiln_tensor sum_to(kiln_batch *batch, kiln_tensor part, const struct kiln__shape *from,
+                          const struct kiln__shape *to)
+{
+    int axes[KILN_MAX_RANK];
+    size_t count = 0;
+    uint32_t shift = from->rank - to->rank;
+    for (uint32_t d = 0; d < from->rank; d++)
+        if (d < shift || (to->dims[d - shift] == 1 && from->dims[d] != 1))
+            axes[count++] = (int)d;
+    kiln_tensor sum = count ? kiln_sum(batch, part, count, axes, 0) : part;
+    return kiln_reshape(batch, sum, to->rank, to->dims);
+}
+
+static kiln_tensor fit(struct kiln__gradient *walk, kiln_tensor part, const struct kiln__shape *to)
+{
+    struct kiln__shape from = kiln__gradient_shape(walk, part), both;
+    if (kiln__shape_equal(&from, to))
+        return part;
+    if (kiln__shape_broadcast(&from, to, &both) && kiln__shape_equal(&both, to))
+        return kiln_broadcast(walk->batch, part, to->rank, to->dims);
+    return sum_to(walk->batch, part, &from, to);
+}
+
+void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part)
+{
+    kiln_tensor *sum = &walk->gradient[to];
+    struct kiln__shape shape = node_at(walk, to)->shape; /* recording moves nodes */
+    if (!part.id || !walk->wanted[to])
+        return;
+    part = fit(walk, part, &shape);
+    *sum = sum->id ? kiln_add(walk->batch, *sum, part) : part;
+}
+
+/* ---- the walk ---- */
+
+static bool carries_gradient(const struct kiln__node *node)
+{
+    return kiln__node_is_floating(node) && !(node->kind == KILN__CAST && node->op == KILN__DETACH);
+}
+
+/* Inputs are marked; what is computed from them in f32 is wanted too. */
+static void mark_wanted(struct kiln__gradient *walk)
+{
+    for (uint32_t i = 0; i < walk->count; i++) {
+        const struct kiln__node *node = node_at(walk, i);
+        for (unsigned k = 0; k < node->n_inputs && carries_gradient(node); k++)
+            walk->wanted[i] |= walk->wanted[node->input[k]];
+    }
+}
+
+/* From the last node back: when a node's turn comes, all its users have given. */
+static void walk_back(struct kiln__gradient *walk)
+{
+    kiln_batch *batch = walk->batch;
+    for (uint32_t i = (uint32_t)walk->count; i-- > 0 && !batch->error.status;) {
+        struct kiln__node node = *node_at(walk, i);
+        bool computed = false;
+        for (unsigned k = 0; k < node.n_inputs; k++)
+            computed |= walk->wanted[node.input[k]];
+        if (!computed || !carries_gradient(&node) || !walk->gradient[i].id)
+            continue;
+        kiln__adjoint *adjoint = adjoint_of(&node);
+        if (adjoint)
+            adjoint(walk, &node, kiln__batch_tensor(batch, i), walk->gradient[i]);
+        else
+            kiln__fail(&batch->error, KILN_UNSUPPORTED,
+                       "%s: the loss depends on an input through %s, which has no derivative",
+                       walk->call, kiln__node_name(&node));
+    }
+}
+
+static kiln_tensor filled(kiln_batch *batch, const struct kiln__shape *shape, double value)
+{
+    return kiln_fill(batch, KILN_F32, shape->rank, shape->dims, value);
+}
+
+/* The loss grows by 1 with itself. */
+static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor *out)
+{
+    for (size_t i = 0; i < walk->n_inputs; i++)
+        walk->wanted[kiln__tensor_index(walk->inputs[i])] =
+            walk->asked[kiln__tensor_index(walk->inputs[i])] = true;
+    mark_wanted(walk);
+    struct kiln__shape shape = kiln__gradient_shape(walk, loss);
+    kiln__gradient_give(walk, kiln__tensor_index(loss), filled(walk->batch, &shape, 1));
+    walk_back(walk);
+    for (size_t i = 0; i < walk->n_inputs; i++) {
+        shape = kiln__gradient_shape(walk, walk->inputs[i]);
+        kiln_tensor found = walk->gradient[kiln__tensor_index(walk->inputs[i])];
+        out[i] = found.id ? found : filled(walk->batch, &shape, 0);
+    }
+}
+
+/* ---- the calls ---- */
+
+kiln_tensor kiln_detach(kiln_batch *batch, kiln_tensor x)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    if (!input)
+        return (kiln_tensor){0};
+    struct kiln__node node = {.kind = KILN__CAST, .op = KILN__DETACH, .n_inputs = 1};
+    node.type = input->type;
+    node.shape = input->shape;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}
+
+static bool check_loss(kiln_batch *batch, const char *call, kiln_tensor loss)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, loss, call, "loss");
+    if (!node)
+        return false;
+    if (!kiln__node_is_floating(node))
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: loss is %s, and only f32 has a gradient",
+                   call, kiln_type_name((kiln_type)node->type));
+    else if (kiln__node_count(node) != 1)
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: loss has shape %s, and a gradient is one of a single element; sum it", call,
+                   kiln__shape_text(&node->shape).text);
+    return !batch->error.status;
+}
+
+static bool check_inputs(kiln_batch *batch, const char *call, const kiln_tensor *inputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "inputs[%zu]", i);
+        const struct kiln__node *node = kiln__batch_node(batch, inputs[i], call, name);
+        if (!node)
+            return false;
+        if (!kiln__node_is_floating(node)) {
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: %s is %s, and only f32 has a gradient", call, name,
+                       kiln_type_name((kiln_type)node->type));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_arguments(kiln_batch *batch, const char *call, kiln_tensor loss,
+                            const kiln_tensor *inputs, size_t n, const kiln_tensor *out)
+{
+    if (!check_loss(batch, call, loss))
+        return false;
+    if (n && (!inputs || !out)) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                   inputs ? "out" : "inputs");
+        return false;
+    }
+    return check_inputs(batch, call, inputs, n);
+}
+
+kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *inputs, size_t n,
+                      kiln_tensor *out)
+{
+    if (check_arguments(batch, __func__, loss, inputs, n, out)) {
+        struct kiln__gradient walk = {.batch = batch,
+                                      .call = __func__,
+                                      .inputs = inputs,
+                                      .n_inputs = n,
+                                      .count = batch->graph.nodes.count};
+        walk.asked = calloc(walk.count, sizeof *walk.asked);
+        walk.wanted = calloc(walk.count, sizeof *walk.wanted);
+        walk.gradient = calloc(walk.count, sizeof *walk.gradient);
+        if (walk.asked && walk.wanted && walk.gradient)
+            run_walk(&walk, loss, out);
+        else
+            kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
+        free(walk.asked);
+        free(walk.wanted);
+        free(walk.gradient);
+    }
+    kiln_status status = batch ? batch->error.status : KILN_INVALID_ARGUMENT;
+    for (size_t i = 0; status && out && i < n; i++)
+        out[i] = (kiln_tensor){0};
+    return status;
+}

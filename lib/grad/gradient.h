@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The walk from a loss back to its inputs, and the adjoints: how each kind of node hands the
+ * gradient of its result on to its operands. */
+#ifndef KILN_GRAD_GRADIENT_H
+#define KILN_GRAD_GRADIENT_H
+
+#include "record/batch.h"
+
+struct kiln__gradient {
+    kiln_batch *batch;
+    const char *call; /* for sentences */
+    const kiln_tensor *inputs;
+    size_t n_inputs;
+    size_t count;          /* nodes that were recorded before the walk */
+    bool *asked;           /* per node: one of `inputs` */
+    bool *wanted;          /* per node: an input, or computed from one in f32 all the way */
+    kiln_tensor *gradient; /* per node: what has flowed to it so far; empty: nothing */
+};
+
+/* Record what flows on to the operands of `node`, whose result is y, when g flows to y. g has y's
+ * shape. Called when all of g is there; errors are the batch's. `node` is a copy. */
+typedef void kiln__adjoint(struct kiln__gradient *walk, const struct kiln__node *node,
+                           kiln_tensor y, kiln_tensor g);
+
+/* One per kind that has operands. */
+kiln__adjoint kiln__adjoint_elementwise, kiln__adjoint_cast, kiln__adjoint_reduce;
+kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
+kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention;
+kiln__adjoint kiln__adjoint_scan;
+
+kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter;
+
+/* Whether a gradient for node number `to` would be used: what is not wanted need not be recorded.
+ */
+bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to);
+
+/* Whether the caller asked for the gradient of this very node: it must not be bypassed. */
+bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node);
+
+/* Let `part` flow to node number `to`, in addition to what has flowed there. Where `part` has that
+ * node's shape repeated, it is summed; where it is repeated in that shape, it is repeated. The
+ * empty tensor, and what is not wanted, does nothing. */
+void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
+
+/* The tensor of operand k. */
+kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
+                                   unsigned k);
+
+/* The shape of a tensor of the batch; of the empty tensor, which errors leave: rank 0. */
+struct kiln__shape kiln__gradient_shape(const struct kiln__gradient *walk, kiln_tensor tensor);
+
+#endif

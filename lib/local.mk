@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- the library, a list per stage in the order in which data flows ----
+
+util_sources = \
+	lib/util/environment.c \
+	lib/util/environment.h \
+	lib/util/error.c \
+	lib/util/error.h \
+	lib/util/hash.c \
+	lib/util/hash.h \
+	lib/util/index.c \
+	lib/util/index.h \
+	lib/util/kernels.h \
+	lib/util/log.c \
+	lib/util/log.h \
+	lib/util/text.c \
+	lib/util/text.h \
+	lib/util/vector.c \
+	lib/util/vector.h \
+	lib/util/verify.c \
+	lib/util/verify.h
+
+ops_sources = \
+	lib/ops/elementwise.def \
+	lib/ops/ops.c \
+	lib/ops/ops.h \
+	lib/ops/reduce.def \
+	lib/ops/philox.c \
+	lib/ops/philox.h \
+	lib/ops/types.c
+
+device_sources = \
+	lib/device/choose.c \
+	lib/device/choose.h \
+	lib/device/describe.c \
+	lib/device/describe.h \
+	lib/device/device.h \
+	lib/device/list.c \
+	lib/device/list.h \
+	lib/device/opencl.c \
+	lib/device/opencl.h \
+	lib/device/traits.c \
+	lib/device/traits.h
+
+graph_sources = \
+	lib/graph/attention.c \
+	lib/graph/attention.h \
+	lib/graph/bounds.c \
+	lib/graph/bounds.h \
+	lib/graph/bounds_elementwise.c \
+	lib/graph/bounds_movement.c \
+	lib/graph/bounds_rules.h \
+	lib/graph/bounds_sums.c \
+	lib/graph/dump.c \
+	lib/graph/graph.c \
+	lib/graph/graph.h \
+	lib/graph/reference.c \
+	lib/graph/reference.h \
+	lib/graph/shape.c \
+	lib/graph/shape.h \
+	lib/graph/verify.c
+
+rewrite_sources = \
+	lib/rewrite/chain.c \
+	lib/rewrite/common.c \
+	lib/rewrite/fold.c \
+	lib/rewrite/passes.c \
+	lib/rewrite/passes.h \
+	lib/rewrite/rewrite.c \
+	lib/rewrite/rewrite.h \
+	lib/rewrite/sink.c
+
+fuse_sources = \
+	lib/fuse/company.c \
+	lib/fuse/form.c \
+	lib/fuse/fuse.c \
+	lib/fuse/fuse.h \
+	lib/fuse/group.h \
+	lib/fuse/group_text.c \
+	lib/fuse/groups.c \
+	lib/fuse/layout.c \
+	lib/fuse/layout.h \
+	lib/fuse/places.c \
+	lib/fuse/rows.c \
+	lib/fuse/rows.h \
+	lib/fuse/rows_phases.c \
+	lib/fuse/steps.c \
+	lib/fuse/steps.h \
+	lib/fuse/verify.c
+
+plan_sources = \
+	lib/plan/in_place.c \
+	lib/plan/launch.c \
+	lib/plan/launch.h \
+	lib/plan/lower.c \
+	lib/plan/lower.h \
+	lib/plan/lower_attention.c \
+	lib/plan/lower_map.c \
+	lib/plan/lower_matmul.c \
+	lib/plan/lower_reduce.c \
+	lib/plan/lower_rows.c \
+	lib/plan/lower_scan.c \
+	lib/plan/lower_scatter.c \
+	lib/plan/matmul.h \
+	lib/plan/matmul_cpu.c \
+	lib/plan/matmul_gpu.c \
+	lib/plan/memory.c \
+	lib/plan/occupied.c \
+	lib/plan/occupied.h \
+	lib/plan/plan.c \
+	lib/plan/plan.h \
+	lib/plan/space.c \
+	lib/plan/space.h \
+	lib/plan/verify_plan.c
+
+codegen_sources = \
+	lib/codegen/checked.c \
+	lib/codegen/codegen.c \
+	lib/codegen/codegen.h \
+	lib/codegen/emit.c \
+	lib/codegen/emit.h \
+	lib/codegen/epilogue.c \
+	lib/codegen/gather.c \
+	lib/codegen/map.c \
+	lib/codegen/parameters.c \
+	lib/codegen/parameters.h \
+	lib/codegen/prelude.c \
+	lib/codegen/reduce.c \
+	lib/codegen/reduce.h \
+	lib/codegen/reduce_grouped.c \
+	lib/codegen/reduce_parts.c \
+	lib/codegen/rows.c \
+	lib/codegen/rows.h \
+	lib/codegen/rows_grouped.c \
+	lib/codegen/rows_parts.c \
+	lib/codegen/verify_launches.c
+
+cache_sources = \
+	lib/cache/build.c \
+	lib/cache/build.h \
+	lib/cache/bundle.c \
+	lib/cache/catalog.c \
+	lib/cache/catalog.h \
+	lib/cache/entry.c \
+	lib/cache/entry.h \
+	lib/cache/errand.c \
+	lib/cache/errand.h \
+	lib/cache/file.c \
+	lib/cache/file.h \
+	lib/cache/folder.c \
+	lib/cache/folder.h \
+	lib/cache/gate.c \
+	lib/cache/gate.h \
+	lib/cache/host.c \
+	lib/cache/host.h \
+	lib/cache/keep.c \
+	lib/cache/keep.h \
+	lib/cache/key.c \
+	lib/cache/key.h \
+	lib/cache/lock.c \
+	lib/cache/lock.h \
+	lib/cache/own.c \
+	lib/cache/own.h \
+	lib/cache/place.c \
+	lib/cache/place.h \
+	lib/cache/prepare.c \
+	lib/cache/program.c \
+	lib/cache/program.h \
+	lib/cache/program_state.h \
+	lib/cache/programs.c \
+	lib/cache/store.c \
+	lib/cache/store.h \
+	lib/cache/storing.c \
+	lib/cache/storing.h \
+	lib/cache/tag.c \
+	lib/cache/tag.h
+
+runtime_sources = \
+	lib/runtime/bindings.c \
+	lib/runtime/bindings.h \
+	lib/runtime/buffer.h \
+	lib/runtime/clblast.c \
+	lib/runtime/clblast.h \
+	lib/runtime/commands.c \
+	lib/runtime/commands.h \
+	lib/runtime/pool.c \
+	lib/runtime/pool.h \
+	lib/runtime/prepare.c \
+	lib/runtime/prepare.h \
+	lib/runtime/ready.c \
+	lib/runtime/ready.h \
+	lib/runtime/run.c \
+	lib/runtime/run.h \
+	lib/runtime/runtime.c \
+	lib/runtime/runtime.h \
+	lib/runtime/staging.c \
+	lib/runtime/staging.h \
+	lib/runtime/trace.c \
+	lib/runtime/trace.h
+
+record_sources = \
+	lib/record/attention.c \
+	lib/record/batch.c \
+	lib/record/batch.h \
+	lib/record/convolution.c \
+	lib/record/gather.c \
+	lib/record/interpolation.c \
+	lib/record/loss.c \
+	lib/record/movement.c \
+	lib/record/normalization.c \
+	lib/record/operations.c \
+	lib/record/operations.h \
+	lib/record/optimizer.c \
+	lib/record/place.c \
+	lib/record/product.c \
+	lib/record/random.c \
+	lib/record/transfer.c
+
+grad_sources = \
+	lib/grad/attention.c \
+	lib/grad/gather.c \
+	lib/grad/gradient.c \
+	lib/grad/gradient.h \
+	lib/grad/movement.c \
+	lib/grad/product.c \
+	lib/grad/rows.c
+
+session_sources = \
+	lib/session/batch.c \
+	lib/session/buffer.c \
+	lib/session/cache.c \
+	lib/session/compile.c \
+	lib/session/compile.h \
+	lib/session/context.c \
+	lib/session/context.h \
+	lib/session/device.c \
+	lib/session/event.c \
+	lib/session/explain.c \
+	lib/session/explain.h \
+	lib/session/now.c \
+	lib/session/plans.c \
+	lib/session/plans.h \
+	lib/session/validate.c \
+	lib/session/validate.h \
+	lib/session/words.c \
+	lib/session/words.h
+
+kernels = \
+	kernels/attention_cpu.cl \
+	kernels/attention_gpu.cl \
+	kernels/math.cl \
+	kernels/math_end.cl \
+	kernels/math_random.cl \
+	kernels/math_special.cl \
+	kernels/matmul_cpu_packed.cl \
+	kernels/matmul_cpu_skinny.cl \
+	kernels/matmul_cpu_small.cl \
+	kernels/matmul_gpu.cl \
+	kernels/scan.cl \
+	kernels/scatter_add.cl
+
+# What they include.
+kernel_headers = \
+	kernels/attention.h \
+	kernels/cpu_pack.h \
+	kernels/cpu_vector.h \
+	kernels/helpers.h
+
+lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)(cd $(srcdir) && LC_ALL=C $(AWK) -f lib/embed.awk $(kernels)) >$@.new
+	$(AM_V_at)mv $@.new $@
+
+BUILT_SOURCES = $(generated_headers) lib/kernels.c
+CLEANFILES = $(BUILT_SOURCES)
+
+lib_LTLIBRARIES = libkiln.la
+noinst_LTLIBRARIES = libkiln-internal.la
+
+# All of kiln, its internal functions too: what tests of them link.
+libkiln_internal_la_SOURCES = \
+	$(util_sources) \
+	$(ops_sources) \
+	$(device_sources) \
+	$(graph_sources) \
+	$(rewrite_sources) \
+	$(fuse_sources) \
+	$(plan_sources) \
+	$(codegen_sources) \
+	$(cache_sources) \
+	$(runtime_sources) \
+	$(record_sources) \
+	$(grad_sources) \
+	$(session_sources)
+nodist_libkiln_internal_la_SOURCES = lib/kernels.c
+libkiln_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
+libkiln_internal_la_LIBADD = $(CLBLAST_LIBS) $(OPENCL_LIBS) $(XXHASH_LIBS) $(JANSSON_LIBS)
+
+libkiln_la_SOURCES =
+libkiln_la_LIBADD = libkiln-internal.la
+libkiln_la_LDFLAGS = \
+	-version-info $(KILN_ABI) \
+	-no-undefined \
+	-export-symbols-regex '^kiln_[a-z]'
+
+pkgconfig_DATA = kiln.pc

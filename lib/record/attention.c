@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <kiln/attention.h>
+
+#include <math.h>
+
+#include <kiln/movement.h>
+
+#include "graph/attention.h"
+#include "record/batch.h"
+
+static const kiln_tensor none = {0};
+
+/* The operands, in the order of the node's inputs. */
+struct operands {
+    kiln_tensor tensor[KILN__MOST_INPUTS];
+    struct kiln__shape shape[KILN__MOST_INPUTS];
+    unsigned count;
+};
+
+static const char *const names[] = {"q", "k", "v", "mask"};
+
+static bool check_operand(kiln_batch *batch, const char *call, unsigned i,
+                          struct operands *operands)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, operands->tensor[i], call, names[i]);
+    if (!node)
+        return false;
+    operands->shape[i] = node->shape;
+    bool taken = node->type == KILN_F32 || (i == KILN__MASK && node->type == KILN_U8);
+    if (!taken)
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: operand %s is %s, and only f32%s is taken", call, names[i],
+                   kiln_type_name((kiln_type)node->type), i == KILN__MASK ? " or u8" : "");
+    else if (i != KILN__MASK && node->shape.rank < 2)
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: operand %s of shape %s has too few dimensions", call, names[i],
+                   kiln__shape_text(&node->shape).text);
+    return !batch->error.status;
+}
+
+static bool read_options(kiln_batch *batch, const char *call, const kiln_attention_options *options,
+                         size_t d, struct kiln__attention *attention)
+{
+    *attention = (struct kiln__attention){.scale = d ? 1 / sqrt((double)d) : 1};
+    if (!options)
+        return true;
+    if (options->size != sizeof *options)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: options were not made by KILN_ATTENTION_OPTIONS_INIT", call);
+    else if (!isfinite((float)options->scale))
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the scale %g is not finite", call,
+                   options->scale);
+    if (options->scale != 0)
+        attention->scale = (float)options->scale;
+    attention->causal = options->causal != 0;
+    attention->diagonal = options->causal ? options->diagonal : 0;
+    return !batch->error.status;
+}
+
+static size_t last(const struct kiln__shape *shape, uint32_t from_last)
+{
+    return shape->dims[shape->rank - from_last];
+}
+
+/* The dimensions before the last two. */
+static struct kiln__shape leading(const struct kiln__shape *shape)
+{
+    struct kiln__shape leading = *shape;
+    for (unsigned i = 0; i < 2 && leading.rank; i++)
+        leading.dims[--leading.rank] = 0;
+    return leading;
+}
+
+/* The leading dimensions of all operands together. */
+static bool share_leading(kiln_batch *batch, const char *call, const struct operands *operands,
+                          struct kiln__shape *shape)
+{
+    *shape = leading(&operands->shape[KILN__QUERY]);
+    for (unsigned i = 1; i < operands->count; i++) {
+        struct kiln__shape other = leading(&operands->shape[i]), so_far = *shape;
+        if (!kiln__shape_broadcast(&so_far, &other, shape)) {
+            bool matches = kiln__shape_matches(&so_far, &other);
+            kiln__fail(&batch->error, matches ? KILN_TOO_LARGE : KILN_SHAPE_MISMATCH,
+                       "%s: the leading dimensions of %s, shape %s, %s those before, %s", call,
+                       names[i], kiln__shape_text(&operands->shape[i]).text,
+                       matches ? "make too many elements with" : "do not broadcast with",
+                       kiln__shape_text(&so_far).text);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* `leading` with two dimensions more. */
+static bool extend(kiln_batch *batch, const char *call, const struct kiln__shape *leading,
+                   size_t rows, size_t columns, struct kiln__shape *shape)
+{
+    size_t dims[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < leading->rank; d++)
+        dims[d] = leading->dims[d];
+    dims[leading->rank] = rows;
+    dims[leading->rank + 1] = columns;
+    if (kiln__shape_make(leading->rank + 2, dims, shape))
+        return true;
+    kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
+               kiln__shape_text(shape).text);
+    return false;
+}
+
+/* Bring an operand to the leading dimensions and to rows by columns. */
+static bool spread(kiln_batch *batch, const char *call, const struct kiln__shape *leading, size_t m,
+                   size_t n, unsigned i, struct operands *operands)
+{
+    struct kiln__shape shape, both, own = operands->shape[i];
+    size_t rows = i == KILN__MASK ? m : last(&own, 2),
+           columns = i == KILN__MASK ? n : last(&own, 1);
+    if (!extend(batch, call, leading, rows, columns, &shape))
+        return false;
+    if (kiln__shape_equal(&shape, &own))
+        return true;
+    if (!kiln__shape_broadcast(&own, &shape, &both) || !kiln__shape_equal(&both, &shape)) {
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: shape %s of %s does not broadcast to %s", call, kiln__shape_text(&own).text,
+                   names[i], kiln__shape_text(&shape).text);
+        return false;
+    }
+    operands->tensor[i] = kiln_broadcast(batch, operands->tensor[i], shape.rank, shape.dims);
+    return !batch->error.status;
+}
+
+static bool check_sizes(kiln_batch *batch, const char *call, const struct operands *operands)
+{
+    const struct kiln__shape *q = operands->shape, *k = q + KILN__KEY, *v = q + KILN__VALUE;
+    if (last(q, 1) == last(k, 1) && last(k, 2) == last(v, 2))
+        return true;
+    kiln__fail(
+        &batch->error, KILN_SHAPE_MISMATCH,
+        "%s: shapes q %s, k %s and v %s do not fit: they must be [..., m, d], [..., n, d] and "
+        "[..., n, e]",
+        call, kiln__shape_text(q).text, kiln__shape_text(k).text, kiln__shape_text(v).text);
+    return false;
+}
+
+static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *operands,
+                          const kiln_attention_options *options)
+{
+    struct kiln__node node = {.kind = KILN__ATTENTION, .type = KILN_F32};
+    struct kiln__attention attention;
+    struct kiln__shape common;
+    size_t m = last(operands->shape, 2), d = last(operands->shape, 1);
+    size_t n = last(&operands->shape[KILN__VALUE], 2), e = last(&operands->shape[KILN__VALUE], 1);
+    if (kiln__attention_local(d, e) > batch->device->local_memory) {
+        kiln__fail(&batch->error, KILN_UNSUPPORTED,
+                   "%s: %zu columns of q and %zu of v need more local memory than the device has",
+                   call, d, e);
+        return none;
+    }
+    if (!read_options(batch, call, options, d, &attention) ||
+        !share_leading(batch, call, operands, &common) ||
+        !extend(batch, call, &common, m, e, &node.shape))
+        return none;
+    node.attention = attention;
+    for (unsigned i = 0; i < operands->count; i++) {
+        if (!spread(batch, call, &common, m, n, i, operands))
+            return none;
+        node.input[i] = kiln__tensor_index(operands->tensor[i]);
+    }
+    node.n_inputs = (uint8_t)operands->count;
+    return kiln__batch_record(batch, &node, call);
+}
+
+kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
+                           kiln_tensor mask, const kiln_attention_options *options)
+{
+    struct operands operands = {.tensor = {q, k, v, mask}, .count = mask.id ? 4 : 3};
+    for (unsigned i = 0; i < operands.count; i++)
+        if (!check_operand(batch, __func__, i, &operands))
+            return none;
+    return check_sizes(batch, __func__, &operands) ? record(batch, __func__, &operands, options)
+                                                   : none;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What recordings are made of: tensors, nodes, the first error. */
+#include "record/batch.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include <kiln/buffer.h>
+
+/* Serial numbers make a tensor of another batch, or of one that was reset, a recognisable error. */
+static atomic_uint_fast32_t serials;
+
+static uint32_t next_serial(void)
+{
+    uint32_t serial = (uint32_t)(atomic_fetch_add(&serials, 1) + 1);
+    return serial ? serial : next_serial();
+}
+
+void kiln__batch_begin(kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->buffers.count; i++)
+        kiln_buffer_release(batch->buffers.items[i]);
+    batch->buffers.count = 0;
+    kiln__bindings_free(&batch->bindings);
+    kiln__index_clear(&batch->imports);
+    kiln__index_clear(&batch->exports);
+    kiln__index_clear(&batch->reads);
+    batch->graph.nodes.count = batch->graph.requests.count = 0;
+    batch->operations = 0;
+    batch->error = (struct kiln__error){0};
+    batch->changed = true;
+    batch->serial = next_serial();
+}
+
+void kiln__batch_drop(kiln_batch *batch)
+{
+    kiln__vector_free(&batch->buffers);
+    kiln__graph_free(&batch->graph);
+}
+
+bool kiln__batch_is_open(kiln_batch *batch, const char *call)
+{
+    if (!batch)
+        kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
+    return batch && !batch->error.status;
+}
+
+uint32_t kiln__tensor_index(kiln_tensor tensor)
+{
+    return (uint32_t)tensor.id - 1;
+}
+
+kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index)
+{
+    return (kiln_tensor){(uint64_t)batch->serial << 32 | (index + 1)};
+}
+
+const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
+                                          const char *operand)
+{
+    if (!kiln__batch_is_open(batch, call))
+        return NULL;
+    if (tensor.id == 0)
+        kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: operand %s is the empty tensor", call,
+                   operand);
+    else if (tensor.id >> 32 != batch->serial)
+        kiln__fail(&batch->error, KILN_INVALID_HANDLE,
+                   "%s: operand %s is a tensor of another batch, or of this one before a reset",
+                   call, operand);
+    else if (kiln__tensor_index(tensor) >= batch->graph.nodes.count)
+        kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: operand %s names no tensor", call,
+                   operand);
+    else
+        return &batch->graph.nodes.items[kiln__tensor_index(tensor)];
+    return NULL;
+}
+
+kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call)
+{
+    uint32_t index;
+    batch->changed = true;
+    if (!kiln__graph_add(&batch->graph, node, &index)) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return (kiln_tensor){0};
+    }
+    batch->operations += !kiln__node_is_input(node) && node->kind != KILN__CONSTANT;
+    return kiln__batch_tensor(batch, index);
+}
+
+/* ---- asking ---- */
+
+kiln_status kiln_batch_status(const kiln_batch *batch)
+{
+    return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
+}
+
+const char *kiln_batch_error(const kiln_batch *batch)
+{
+    return batch ? batch->error.text : "the batch is NULL";
+}
+
+kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_type *type,
+                              size_t *rank, size_t *dims)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_tensor_shape: batch is NULL");
+    if (tensor.id >> 32 != batch->serial || kiln__tensor_index(tensor) >= batch->graph.nodes.count)
+        return kiln__fail(NULL, KILN_INVALID_HANDLE,
+                          "kiln_tensor_shape: the tensor is none of this batch");
+    const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(tensor)];
+    if (type)
+        *type = (kiln_type)node->type;
+    if (rank)
+        *rank = node->shape.rank;
+    if (dims)
+        memcpy(dims, node->shape.dims, sizeof node->shape.dims);
+    return KILN_OK;
+}
+
+size_t kiln_batch_operation_count(const kiln_batch *batch)
+{
+    return batch ? batch->operations : 0;
+}
+
+size_t kiln_batch_buffer_count(const kiln_batch *batch)
+{
+    return batch ? batch->bindings.inputs.count + batch->bindings.results.count : 0;
+}

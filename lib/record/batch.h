@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a batch, and how operations are recorded into it. */
+#ifndef KILN_RECORD_BATCH_H
+#define KILN_RECORD_BATCH_H
+
+#include <kiln/batch.h>
+#include <kiln/device.h>
+
+#include "graph/graph.h"
+#include "runtime/bindings.h"
+#include "runtime/buffer.h"
+#include "util/error.h"
+#include "util/index.h"
+
+/* A plan and its kernels, lent to one batch (session/plans.h). */
+struct kiln__loan {
+    struct kiln__known_plan *known;
+    const struct kiln__plan *plan;
+    struct kiln__ready *ready;
+    bool checked;
+};
+
+struct kiln_batch {
+    kiln_context *context;
+    const kiln_device_info *device; /* what it will run on */
+    uint32_t serial;                /* of this recording; part of every tensor's id */
+    struct kiln__error error;       /* the first one */
+    struct kiln__graph graph;
+    struct kiln__bindings bindings;
+    struct kiln__index imports; /* nodes, by the memory of their buffers */
+    struct kiln__index exports; /* requests, by the memory of their buffers */
+    struct kiln__index reads;   /* the first request of each node that is read, by the node */
+    KILN__VECTOR(kiln_buffer *) buffers; /* retained */
+    size_t operations;
+    bool changed; /* since `loan` was taken */
+
+    /* What running it leaves here (session/batch.c). */
+    struct kiln__loan loan; /* plan and kernels; empty until needed */
+    struct kiln__run *last; /* the latest run, or NULL */
+};
+
+/* Start an empty recording: earlier tensors are no longer valid. */
+void kiln__batch_begin(kiln_batch *batch);
+
+/* Free the memory of a recording that nobody records into any more. */
+void kiln__batch_drop(kiln_batch *batch);
+
+/* The node of a tensor; NULL, with the error recorded, if it is none of this batch. `call` and
+ * `operand` are for the sentence. Also NULL if the batch is NULL or has failed. */
+const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
+                                          const char *operand);
+
+uint32_t kiln__tensor_index(kiln_tensor tensor);
+
+/* The tensor of node number `index`. */
+kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
+
+/* Append a node and name it. */
+kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
+
+/* Record a number as a scalar constant. Errors: INVALID_ARGUMENT if an integer type cannot hold it.
+ */
+kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call);
+/* Record a constant of a shape; it fails where the type cannot hold the value. */
+kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
+                              const struct kiln__shape *shape, double value);
+
+/* kiln_import() on behalf of a call. */
+kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call);
+
+/* What `imports` and `exports` are searched by. */
+uint64_t kiln__memory_hash(cl_mem memory);
+
+/* Whether a result of the batch is left in the buffer. */
+bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);
+
+/* Check dimensions, or a type and dimensions, that a call was given. */
+bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
+                      struct kiln__shape *shape);
+bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
+                       const size_t *dims, struct kiln__shape *shape);
+
+/* Dimension `axis` of `rank` from the front; negative ones count from the end. */
+bool kiln__find_axis(kiln_batch *batch, const char *call, int axis, uint32_t rank, uint32_t *found);
+
+/* Whether the batch takes recordings: not NULL, not failed. */
+bool kiln__batch_is_open(kiln_batch *batch, const char *call);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses as recorded operations: their derivatives are those of what they consist of. */
+#include <kiln/training.h>
+
+#include <math.h>
+
+#include <kiln/batch.h>
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
+#include <kiln/normalization.h>
+#include <kiln/operations.h>
+#include <kiln/reductions.h>
+
+#include "record/batch.h"
+
+static const kiln_tensor none = {0};
+
+/* The node of a floating operand; NULL, with the error recorded, if it is none. */
+static const struct kiln__node *floating_node(kiln_batch *batch, kiln_tensor tensor,
+                                              const char *call, const char *name)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, call, name);
+    if (!node || node->type == KILN_F32)
+        return node;
+    kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: %s is %s, and only f32 is taken", call, name,
+               kiln_type_name((kiln_type)node->type));
+    return NULL;
+}
+
+/* Losses do not broadcast: a forgotten dimension would go unnoticed. */
+static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, const char *call,
+                        const char *name)
+{
+    const struct kiln__node *a = floating_node(batch, x, call, name);
+    const struct kiln__node *b = a ? floating_node(batch, target, call, "target") : NULL;
+    if (!b)
+        return false;
+    if (!kiln__shape_equal(&a->shape, &b->shape))
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: shapes %s of %s and %s of target must be equal", call,
+                   kiln__shape_text(&a->shape).text, name, kiln__shape_text(&b->shape).text);
+    return !batch->error.status;
+}
+
+kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tensor target)
+{
+    if (!check_alike(batch, x, target, __func__, "x"))
+        return none;
+    kiln_tensor error = kiln_square(batch, kiln_sub(batch, x, target));
+    return kiln_mean(batch, error, 0, NULL, 0);
+}
+
+/* -target log(p) - (1 - target) log(1 - p) with p = sigmoid(x): both logarithms are softplus, which
+ * is as good where p is next to 0 or 1. */
+kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor target)
+{
+    if (!check_alike(batch, logits, target, __func__, "logits"))
+        return none;
+    kiln_tensor rest = kiln_sub(batch, kiln_constant(batch, KILN_F32, 1), target);
+    kiln_tensor yes = kiln_mul(batch, target, kiln_softplus(batch, kiln_neg(batch, logits)));
+    kiln_tensor no = kiln_mul(batch, rest, kiln_softplus(batch, logits));
+    return kiln_mean(batch, kiln_add(batch, yes, no), 0, NULL, 0);
+}
+
+static bool check_labels(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
+                         const char *call)
+{
+    const struct kiln__node *x = floating_node(batch, logits, call, "logits");
+    const struct kiln__node *label = x ? kiln__batch_node(batch, labels, call, "labels") : NULL;
+    if (!label)
+        return false;
+    struct kiln__shape rows = x->shape;
+    if (rows.rank)
+        rows.dims[--rows.rank] = 0;
+    if (label->type == KILN_F32)
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: labels are f32, and only i32 and u8 are taken", call);
+    else if (!x->shape.rank || !kiln__shape_equal(&rows, &label->shape))
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: logits are %s and labels %s, not one for each row", call,
+                   kiln__shape_text(&x->shape).text, kiln__shape_text(&label->shape).text);
+    else if (x->shape.dims[x->shape.rank - 1] > INT32_MAX)
+        kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu classes do not fit an i32", call,
+                   x->shape.dims[x->shape.rank - 1]);
+    return !batch->error.status;
+}
+
+/* The logit of each row's label, by comparing every class with it: that fuses with what else goes
+ * over the row, and its derivative is a comparison, too. NaN where no class is the label. */
+static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels, size_t rank,
+                        const size_t *dims)
+{
+    const int last = -1;
+    size_t column[KILN_MAX_RANK];
+    for (size_t d = 0; d < rank; d++)
+        column[d] = d + 1 < rank ? dims[d] : 1;
+    kiln_tensor wanted = kiln_cast(batch, labels, KILN_I32);
+    kiln_tensor classes = kiln_arange(batch, KILN_I32, 0, (double)dims[rank - 1], 1);
+    kiln_tensor is_label = kiln_equal(batch, classes, kiln_reshape(batch, wanted, rank, column));
+    kiln_tensor zero = kiln_constant(batch, KILN_F32, 0);
+    kiln_tensor picked = kiln_sum(batch, kiln_where(batch, is_label, logits, zero), 1, &last, 0);
+    kiln_tensor first = kiln_constant(batch, KILN_I32, 0);
+    kiln_tensor end = kiln_constant(batch, KILN_I32, (double)dims[rank - 1]);
+    kiln_tensor exists = kiln_logical_and(batch, kiln_greater_equal(batch, wanted, first),
+                                          kiln_less(batch, wanted, end));
+    return kiln_where(batch, exists, picked, kiln_constant(batch, KILN_F32, NAN));
+}
+
+kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels)
+{
+    const int last = -1;
+    size_t rank, dims[KILN_MAX_RANK];
+    if (!check_labels(batch, logits, labels, __func__) ||
+        kiln_tensor_shape(batch, logits, NULL, &rank, dims))
+        return none;
+    kiln_tensor total = kiln_logsumexp(batch, logits, 1, &last, 0);
+    kiln_tensor picked = pick(batch, logits, labels, rank, dims);
+    return kiln_mean(batch, kiln_sub(batch, total, picked), 0, NULL, 0);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Normalisations as the operations that they are made of. Fusion makes one kernel of them. */
+#include <kiln/elementwise.h>
+#include <kiln/gradient.h>
+#include <kiln/movement.h>
+#include <kiln/normalization.h>
+
+#include <float.h>
+#include <math.h>
+
+#include "record/operations.h"
+
+static const kiln_tensor none = {0};
+
+/* One call: what it normalises, and over what. */
+struct call {
+    kiln_batch *batch;
+    const char *name;
+    size_t n_axes;
+    const int *axes;
+    struct kiln__shape shape; /* of x */
+    size_t count;             /* elements that belong together */
+};
+
+static kiln_tensor apply(const struct call *call, enum kiln__elementwise op, kiln_tensor a,
+                         kiln_tensor b)
+{
+    return kiln__record_elementwise(call->batch, op, call->name, (kiln_tensor[]){a, b});
+}
+
+#define APPLY(row, a) apply(call, KILN__OP_##row, a, none)
+#define APPLY_2(row, a, b) apply(call, KILN__OP_##row, a, b)
+
+/* The reduced dimensions stay as 1. */
+#define REDUCE(row, x)                                                                             \
+    kiln__record_reduction(call->batch, KILN__REDUCE_##row, call->name, x, call->n_axes,           \
+                           call->axes, 1)
+
+static kiln_tensor number(const struct call *call, double value)
+{
+    return call->batch->error.status ? none : kiln_constant(call->batch, KILN_F32, value);
+}
+
+static bool begin(struct call *call, kiln_tensor x)
+{
+    const struct kiln__node *node = kiln__batch_node(call->batch, x, call->name, "x");
+    uint64_t mask;
+    if (!node)
+        return false;
+    call->shape = node->shape;
+    if (node->type != KILN_F32) {
+        kiln__fail(&call->batch->error, KILN_TYPE_MISMATCH,
+                   "%s: operand x is %s, and only f32 is taken; cast it", call->name,
+                   kiln_type_name((kiln_type)node->type));
+        return false;
+    }
+    if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
+        return false;
+    call->count = 1;
+    for (uint32_t d = 0; d < call->shape.rank; d++)
+        if (mask >> d & 1)
+            call->count *= call->shape.dims[d];
+    return true;
+}
+
+/* A parameter that is a number: finite and not negative. */
+static bool check_number(const struct call *call, const char *what, double value)
+{
+    if (isfinite(value) && value >= 0)
+        return true;
+    if (!call->batch->error.status)
+        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: %s is %.9g, and must be finite and not negative", call->name, what, value);
+    return false;
+}
+
+/* An operand that may be left out and must not enlarge x. */
+static bool check_operand(const struct call *call, const char *name, kiln_tensor operand)
+{
+    if (operand.id == 0)
+        return true;
+    const struct kiln__node *node = kiln__batch_node(call->batch, operand, call->name, name);
+    struct kiln__shape both;
+    if (!node)
+        return false;
+    if (node->type != KILN_F32)
+        kiln__fail(&call->batch->error, KILN_TYPE_MISMATCH,
+                   "%s: operand %s is %s, and only f32 is taken", call->name, name,
+                   kiln_type_name((kiln_type)node->type));
+    else if (!kiln__shape_broadcast(&call->shape, &node->shape, &both) ||
+             !kiln__shape_equal(&both, &call->shape))
+        kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: operand %s of shape %s does not broadcast to x of shape %s", call->name,
+                   name, kiln__shape_text(&node->shape).text, kiln__shape_text(&call->shape).text);
+    return !call->batch->error.status;
+}
+
+/* Drop the dimensions of 1 that reductions left, unless they are to be kept. */
+static kiln_tensor finish(const struct call *call, kiln_tensor result, int keep_dims)
+{
+    struct kiln__shape dropped = {0};
+    uint64_t mask;
+    if (keep_dims || call->batch->error.status ||
+        !kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
+        return result;
+    for (uint32_t d = 0; d < call->shape.rank; d++)
+        if (!(mask >> d & 1))
+            dropped.dims[dropped.rank++] = call->shape.dims[d];
+    return kiln_reshape(call->batch, result, dropped.rank, dropped.dims);
+}
+
+/* ---- softmax and its logarithm ---- */
+
+/* The largest element only shifts; the result, and so its gradient, does not depend on it. */
+static kiln_tensor largest(const struct call *call, kiln_tensor x)
+{
+    return kiln_detach(call->batch, REDUCE(max, x));
+}
+
+kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x))
+        return none;
+    if (call->count == 0)
+        return x; /* no elements: nothing to compute, and no largest one */
+    kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, largest(call, x)));
+    return APPLY_2(mul, powers, APPLY_2(div, number(call, 1), REDUCE(sum, powers)));
+}
+
+kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x))
+        return none;
+    if (call->count == 0)
+        return x;
+    kiln_tensor shifted = APPLY_2(sub, x, largest(call, x));
+    return APPLY_2(sub, shifted, APPLY(log, REDUCE(sum, APPLY(exp, shifted))));
+}
+
+/* An infinite largest element is taken for the largest finite number: the sum is 0 or inf then, and
+ * its logarithm what it should be, where inf - inf would be NaN. */
+kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                           int keep_dims)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x))
+        return none;
+    if (call->count == 0)
+        return finish(call, APPLY(log, REDUCE(sum, x)), keep_dims);
+    kiln_tensor top = APPLY_2(minimum, largest(call, x), number(call, FLT_MAX));
+    top = APPLY_2(maximum, top, number(call, -FLT_MAX));
+    kiln_tensor total = REDUCE(sum, APPLY(exp, APPLY_2(sub, x, top)));
+    return finish(call, APPLY_2(add, APPLY(log, total), top), keep_dims);
+}
+
+/* ---- statistics ---- */
+
+static kiln_tensor centre(const struct call *call, kiln_tensor x)
+{
+    return APPLY_2(sub, x, REDUCE(mean, x));
+}
+
+kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                          double correction, int keep_dims)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x) || !check_number(call, "the correction", correction))
+        return none;
+    double freedom = fmax((double)call->count - correction, 0);
+    kiln_tensor squares = APPLY(square, centre(call, x));
+    kiln_tensor variance = correction == 0
+                               ? REDUCE(mean, squares)
+                               : APPLY_2(div, REDUCE(sum, squares), number(call, freedom));
+    return finish(call, variance, keep_dims);
+}
+
+/* At 0 the root has no derivative: it is taken of 1 there, so that the gradient is 0 and not NaN.
+ */
+kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                      int keep_dims)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x))
+        return none;
+    kiln_tensor total = REDUCE(sum, APPLY(square, x));
+    kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
+    kiln_tensor root = APPLY(sqrt, kiln_where(batch, is_zero, number(call, 1), total));
+    return finish(call, kiln_where(batch, is_zero, number(call, 0), root), keep_dims);
+}
+
+/* ---- normalisation ---- */
+
+/* x times 1 / sqrt(mean(x^2) + epsilon). */
+static kiln_tensor normalize(const struct call *call, kiln_tensor x, double epsilon)
+{
+    kiln_tensor square = REDUCE(mean, APPLY(square, x));
+    return APPLY_2(mul, x, APPLY(rsqrt, APPLY_2(add, square, number(call, epsilon))));
+}
+
+kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
+                            size_t n_axes, const int *axes, double epsilon)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x) || !check_operand(call, "scale", scale) ||
+        !check_operand(call, "shift", shift) || !check_number(call, "epsilon", epsilon))
+        return none;
+    kiln_tensor y = normalize(call, centre(call, x), epsilon);
+    y = scale.id ? APPLY_2(mul, y, scale) : y;
+    return shift.id ? APPLY_2(add, y, shift) : y;
+}
+
+kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, size_t n_axes,
+                          const int *axes, double epsilon)
+{
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!begin(call, x) || !check_operand(call, "scale", scale) ||
+        !check_number(call, "epsilon", epsilon))
+        return none;
+    kiln_tensor y = normalize(call, x, epsilon);
+    return scale.id ? APPLY_2(mul, y, scale) : y;
+}
+
+/* ---- running sums ---- */
+
+kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    struct kiln__node node = {.kind = KILN__SCAN, .n_inputs = 1};
+    uint64_t mask;
+    if (!input || !kiln__read_axes(batch, __func__, &input->shape, 1, &axis, &mask))
+        return none;
+    node.op = reverse ? KILN__SCAN_BACKWARD : KILN__SCAN_FORWARD;
+    node.type =
+        (uint8_t)kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], (kiln_type)input->type);
+    node.shape = input->shape;
+    node.axes = mask;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, __func__);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Table rows recorded on behalf of another call, whose name the sentences of errors carry. */
+#ifndef KILN_RECORD_OPERATIONS_H
+#define KILN_RECORD_OPERATIONS_H
+
+#include <kiln/operations.h>
+
+#include "record/batch.h"
+
+/* As kiln_<row>() of kiln/elementwise.h; as many operands as the row has. */
+kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise op, const char *call,
+                                     const kiln_tensor *operands);
+
+/* As kiln_<row>() of kiln/reductions.h. */
+kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, const char *call,
+                                   kiln_tensor x, size_t n_axes, const int *axes, int keep_dims);
+
+/* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */
+bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
+                     size_t n_axes, const int *axes, uint64_t *mask);
+
+#endif

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Optimisers record their step as ordinary operations over buffers that they import and export:
+ * fusion makes one kernel per parameter of it, and planning has it update in place. */
+#include <kiln/training.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kiln/buffer.h>
+#include <kiln/elementwise.h>
+#include <kiln/operations.h>
+#include <kiln/reductions.h>
+
+#include "record/batch.h"
+
+/* The state buffers: scalars first, then `moments` for each parameter, of its shape. */
+enum { RATE, CORRECTION_1, CORRECTION_2, MOST_SCALARS };
+
+struct kiln_optimizer {
+    kiln_context *context; /* held by the rate's buffer */
+    kiln_optimizer_options options;
+    size_t n;
+    kiln_buffer **parameters; /* retained */
+    kiln_buffer **state;
+    size_t scalars, moments; /* of the method */
+};
+
+/* ---- making ---- */
+
+static bool is_fraction(double value)
+{
+    return value >= 0 && value < 1;
+}
+
+static bool is_amount(double value)
+{
+    return value >= 0 && value < INFINITY;
+}
+
+static kiln_status check_options(const kiln_optimizer_options *options)
+{
+    const char *call = "kiln_optimizer_create", *amount = "finite and 0 or more",
+               *fraction = "from 0 to below 1";
+    const struct {
+        const char *name;
+        double value;
+        bool good;
+        const char *range;
+    } checks[] = {
+#define CHECK(member, good, range) {#member, (double)options->member, good(options->member), range}
+        CHECK(learning_rate, is_amount, amount),
+        CHECK(weight_decay, is_amount, amount),
+        CHECK(momentum, is_fraction, fraction),
+        {"nesterov", options->nesterov, !options->nesterov || options->momentum > 0,
+         "0 without a momentum"},
+        CHECK(beta1, is_fraction, fraction),
+        CHECK(beta2, is_fraction, fraction),
+        CHECK(epsilon, is_amount, amount),
+#undef CHECK
+    };
+    if (options->size != sizeof *options || options->method < KILN_SGD ||
+        options->method > KILN_ADAMW)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: options were not made by KILN_SGD_INIT, KILN_ADAM_INIT or "
+                          "KILN_ADAMW_INIT",
+                          call);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (!checks[i].good)
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: option %s is %g, and must be %s",
+                              call, checks[i].name, checks[i].value, checks[i].range);
+    return KILN_OK;
+}
+
+static kiln_status check_parameters(const kiln_context *context, size_t n,
+                                    kiln_buffer *const *parameters)
+{
+    const char *call = "kiln_optimizer_create";
+    for (size_t i = 0; i < n; i++) {
+        const kiln_buffer *buffer = parameters[i];
+        if (!buffer)
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parameter %zu is NULL", call, i);
+        if (buffer->context != context)
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                              "%s: parameter %zu is of another context", call, i);
+        if (buffer->type != KILN_F32)
+            return kiln__fail(NULL, KILN_TYPE_MISMATCH,
+                              "%s: parameter %zu is %s, and only f32 is taken", call, i,
+                              kiln_type_name(buffer->type));
+        for (size_t k = 0; k < i; k++)
+            if (parameters[k] == buffer)
+                return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                                  "%s: parameters %zu and %zu are the same buffer", call, k, i);
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_creation(const kiln_context *context,
+                                  const kiln_optimizer_options *options, size_t n,
+                                  kiln_buffer *const *parameters)
+{
+    const char *call = "kiln_optimizer_create";
+    if (!context || !options || (n && !parameters))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          !context   ? "context"
+                          : !options ? "options"
+                                     : "parameters");
+    kiln_status status = check_options(options);
+    return status ? status : check_parameters(context, n, parameters);
+}
+
+static size_t count_state(const kiln_optimizer *optimizer)
+{
+    return optimizer->scalars + optimizer->n * optimizer->moments;
+}
+
+static kiln_status add_buffer(kiln_optimizer *optimizer, size_t place,
+                              const struct kiln__shape *shape)
+{
+    kiln_status status = kiln_buffer_create(optimizer->context, KILN_F32, shape->rank, shape->dims,
+                                            &optimizer->state[place]);
+    return status ? status : kiln__buffer_clear(optimizer->state[place]);
+}
+
+static kiln_status fill(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
+{
+    const struct kiln__shape scalar = {0};
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < optimizer->n; i++) {
+        kiln_buffer_retain(parameters[i]);
+        optimizer->parameters[i] = parameters[i];
+    }
+    for (size_t i = 0; i < optimizer->scalars && !status; i++)
+        status = add_buffer(optimizer, i, &scalar);
+    for (size_t i = 0; i < optimizer->n * optimizer->moments && !status; i++)
+        status = add_buffer(optimizer, optimizer->scalars + i,
+                            &parameters[i / optimizer->moments]->shape);
+    return status ? status
+                  : kiln_optimizer_set_learning_rate(optimizer, optimizer->options.learning_rate);
+}
+
+kiln_status kiln_optimizer_create(kiln_context *context, const kiln_optimizer_options *options,
+                                  size_t n, kiln_buffer *const *parameters, kiln_optimizer **result)
+{
+    if (!result)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: optimizer is NULL", __func__);
+    *result = NULL;
+    kiln_status status = check_creation(context, options, n, parameters);
+    if (status)
+        return status;
+    bool adam = options->method != KILN_SGD;
+    kiln_optimizer *optimizer = calloc(1, sizeof *optimizer);
+    if (optimizer) {
+        *optimizer = (kiln_optimizer){.context = context, .options = *options, .n = n};
+        optimizer->scalars = adam ? MOST_SCALARS : RATE + 1;
+        optimizer->moments = adam ? 2 : options->momentum > 0 ? 1 : 0;
+        optimizer->parameters = calloc(n + 1, sizeof *optimizer->parameters);
+        optimizer->state = calloc(count_state(optimizer), sizeof *optimizer->state);
+    }
+    if (!optimizer || !optimizer->parameters || !optimizer->state)
+        status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
+    else
+        status = fill(optimizer, parameters);
+    if (status)
+        kiln_optimizer_release(optimizer);
+    else
+        *result = optimizer;
+    return status;
+}
+
+void kiln_optimizer_release(kiln_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    for (size_t i = 0; optimizer->parameters && i < optimizer->n; i++)
+        kiln_buffer_release(optimizer->parameters[i]);
+    for (size_t i = 0; optimizer->state && i < count_state(optimizer); i++)
+        kiln_buffer_release(optimizer->state[i]);
+    free(optimizer->parameters);
+    free(optimizer->state);
+    free(optimizer);
+}
+
+kiln_status kiln_optimizer_set_learning_rate(kiln_optimizer *optimizer, double rate)
+{
+    if (!optimizer)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: optimizer is NULL", __func__);
+    if (!is_amount(rate))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %g is no learning rate", __func__,
+                          rate);
+    float value = (float)rate;
+    return kiln_buffer_write(optimizer->state[RATE], 0, &value, sizeof value);
+}
+
+kiln_buffer *const *kiln_optimizer_state(const kiln_optimizer *optimizer, size_t *count)
+{
+    if (count)
+        *count = optimizer ? count_state(optimizer) : 0;
+    return optimizer ? optimizer->state : NULL;
+}
+
+/* ---- one step ---- */
+
+struct step {
+    kiln_batch *batch;
+    const kiln_optimizer *optimizer;
+    kiln_tensor rate;   /* Adam: over the mean's correction */
+    kiln_tensor spread; /* Adam: 1 over the root of the mean square's correction */
+};
+
+static kiln_tensor constant(const struct step *step, double value)
+{
+    return kiln_constant(step->batch, KILN_F32, value);
+}
+
+/* a + factor * b */
+static kiln_tensor add_scaled(const struct step *step, kiln_tensor a, double factor, kiln_tensor b)
+{
+    return kiln_add(step->batch, a, kiln_scale(step->batch, b, factor));
+}
+
+/* A running mean takes up `value`: as 1 - beta is rounded and not beta, what it converges to is
+ * exact. */
+static kiln_tensor take_up(const struct step *step, kiln_tensor mean, double beta,
+                           kiln_tensor value)
+{
+    return add_scaled(step, mean, 1 - beta, kiln_sub(step->batch, value, mean));
+}
+
+/* The next content of a state buffer. */
+static void remember(const struct step *step, size_t place, kiln_tensor value)
+{
+    kiln_export(step->batch, value, step->optimizer->state[place]);
+}
+
+static kiln_tensor recall(const struct step *step, size_t place)
+{
+    return kiln_import(step->batch, step->optimizer->state[place]);
+}
+
+/* Means that start from 0 are too small by a factor of 1 - beta^t after t steps. That is the mean
+ * of t ones, kept in the same way. */
+static kiln_tensor correct(const struct step *step, size_t place, double beta)
+{
+    kiln_tensor mean = take_up(step, recall(step, place), beta, constant(step, 1));
+    remember(step, place, mean);
+    return mean;
+}
+
+static void begin_step(struct step *step)
+{
+    const kiln_optimizer_options *options = &step->optimizer->options;
+    step->rate = recall(step, RATE);
+    if (options->method == KILN_SGD)
+        return;
+    kiln_tensor first = correct(step, CORRECTION_1, options->beta1);
+    kiln_tensor second = correct(step, CORRECTION_2, options->beta2);
+    step->rate = kiln_div(step->batch, step->rate, first);
+    step->spread = kiln_rsqrt(step->batch, second);
+}
+
+/* Each returns what the parameter is to be lessened by. `state` is the parameter's first buffer. */
+typedef kiln_tensor move(const struct step *step, kiln_tensor gradient, size_t state);
+
+static kiln_tensor move_sgd(const struct step *step, kiln_tensor gradient, size_t state)
+{
+    const kiln_optimizer_options *options = &step->optimizer->options;
+    kiln_tensor direction = gradient;
+    if (options->momentum > 0) {
+        direction = add_scaled(step, gradient, options->momentum, recall(step, state));
+        remember(step, state, direction);
+    }
+    if (options->nesterov)
+        direction = add_scaled(step, gradient, options->momentum, direction);
+    return kiln_mul(step->batch, step->rate, direction);
+}
+
+static kiln_tensor move_adam(const struct step *step, kiln_tensor gradient, size_t state)
+{
+    const kiln_optimizer_options *options = &step->optimizer->options;
+    kiln_batch *batch = step->batch;
+    kiln_tensor mean = take_up(step, recall(step, state), options->beta1, gradient);
+    kiln_tensor square =
+        take_up(step, recall(step, state + 1), options->beta2, kiln_square(batch, gradient));
+    remember(step, state, mean);
+    remember(step, state + 1, square);
+    kiln_tensor root = kiln_mul(batch, kiln_sqrt(batch, square), step->spread);
+    return kiln_mul(batch, step->rate,
+                    kiln_div(batch, mean, kiln_add(batch, root, constant(step, options->epsilon))));
+}
+
+static void update(const struct step *step, size_t i, kiln_tensor gradient)
+{
+    static move *const moves[] = {
+        [KILN_SGD] = move_sgd, [KILN_ADAM] = move_adam, [KILN_ADAMW] = move_adam};
+    const kiln_optimizer *optimizer = step->optimizer;
+    const kiln_optimizer_options *options = &optimizer->options;
+    kiln_batch *batch = step->batch;
+    kiln_tensor old = kiln_import(batch, optimizer->parameters[i]), kept = old;
+    if (options->weight_decay > 0 && options->method != KILN_ADAMW)
+        gradient = add_scaled(step, gradient, options->weight_decay, old);
+    kiln_tensor amount =
+        moves[options->method](step, gradient, optimizer->scalars + i * optimizer->moments);
+    if (options->weight_decay > 0 && options->method == KILN_ADAMW) {
+        kiln_tensor decay = kiln_scale(batch, recall(step, RATE), options->weight_decay);
+        kept = kiln_sub(batch, old, kiln_mul(batch, decay, old));
+    }
+    kiln_export(batch, kiln_sub(batch, kept, amount), optimizer->parameters[i]);
+}
+
+/* The node of gradients[i]; NULL, with the error recorded, if it is no f32 tensor. */
+static const struct kiln__node *gradient_node(kiln_batch *batch, const kiln_tensor *gradients,
+                                              size_t i, const char *call)
+{
+    char name[48];
+    snprintf(name, sizeof name, "gradients[%zu]", i);
+    const struct kiln__node *node = kiln__batch_node(batch, gradients[i], call, name);
+    if (!node || node->type == KILN_F32)
+        return node;
+    kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: %s is %s, and only f32 is taken", call, name,
+               kiln_type_name((kiln_type)node->type));
+    return NULL;
+}
+
+/* A second step would start from the old parameters, too, and undo the first. */
+static bool check_step(kiln_batch *batch, const kiln_optimizer *optimizer,
+                       const kiln_tensor *gradients, const char *call)
+{
+    for (size_t i = 0; i < optimizer->n; i++) {
+        const struct kiln__shape *shape = &optimizer->parameters[i]->shape;
+        const struct kiln__node *node = gradient_node(batch, gradients, i, call);
+        if (node && !kiln__shape_equal(&node->shape, shape))
+            kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                       "%s: gradients[%zu] is %s and its parameter is %s", call, i,
+                       kiln__shape_text(&node->shape).text, kiln__shape_text(shape).text);
+        else if (node && kiln__batch_exports_to(batch, optimizer->parameters[i]))
+            kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                       "%s: the batch leaves something in parameter %zu already", call, i);
+        if (batch->error.status)
+            return false;
+    }
+    return true;
+}
+
+kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
+                                const kiln_tensor *gradients)
+{
+    struct step step = {.batch = batch, .optimizer = optimizer};
+    if (!kiln__batch_is_open(batch, __func__))
+        return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
+    if (!optimizer || (optimizer->n && !gradients))
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
+                          optimizer ? "gradients" : "optimizer");
+    if (optimizer->context != batch->context)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                          "%s: the optimizer is of another context", __func__);
+    if (!check_step(batch, optimizer, gradients, __func__))
+        return batch->error.status;
+    begin_step(&step);
+    for (size_t i = 0; i < optimizer->n; i++)
+        update(&step, i, gradients[i]);
+    return batch->error.status;
+}
+
+/* ---- clipping ---- */
+
+static bool check_clipping(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
+                           double max_norm, const kiln_tensor *clipped, const char *call)
+{
+    if (!kiln__batch_is_open(batch, call))
+        return false;
+    if (n && (!gradients || !clipped))
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                   gradients ? "clipped" : "gradients");
+    else if (!(max_norm > 0))
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: max_norm is %g, not above 0", call,
+                   max_norm);
+    for (size_t i = 0; i < n && !batch->error.status; i++)
+        gradient_node(batch, gradients, i, call);
+    return !batch->error.status;
+}
+
+static kiln_tensor common_norm(kiln_batch *batch, size_t n, const kiln_tensor *tensors)
+{
+    kiln_tensor total = kiln_constant(batch, KILN_F32, 0);
+    for (size_t i = 0; i < n; i++)
+        total = kiln_add(batch, total, kiln_sum(batch, kiln_square(batch, tensors[i]), 0, NULL, 0));
+    return kiln_sqrt(batch, total);
+}
+
+kiln_tensor kiln_clip_by_norm(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
+                              double max_norm, kiln_tensor *clipped)
+{
+    const kiln_tensor none = {0};
+    if (!check_clipping(batch, n, gradients, max_norm, clipped, __func__)) {
+        for (size_t i = 0; clipped && i < n; i++)
+            clipped[i] = none;
+        return none;
+    }
+    kiln_tensor norm = common_norm(batch, n, gradients);
+    kiln_tensor room = kiln_constant(batch, KILN_F32, max_norm);
+    kiln_tensor guard = kiln_constant(batch, KILN_F32, 1e-6);
+    kiln_tensor one = kiln_constant(batch, KILN_F32, 1);
+    kiln_tensor ratio = kiln_div(batch, room, kiln_add(batch, norm, guard));
+    kiln_tensor factor = kiln_minimum(batch, ratio, one);
+    for (size_t i = 0; i < n; i++)
+        clipped[i] = kiln_mul(batch, gradients[i], factor);
+    return batch->error.status ? none : norm;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that enter and leave a batch. */
+#include <kiln/buffer.h>
+
+#include "record/batch.h"
+
+static const kiln_tensor none = {0};
+
+bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
+                      struct kiln__shape *shape)
+{
+    if (rank && !dims)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: dims is NULL", call);
+    else if (rank > KILN_MAX_RANK)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
+                   call, rank);
+    else if (!kiln__shape_make(rank, dims, shape))
+        kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
+                   kiln__shape_text(shape).text);
+    else
+        return true;
+    return false;
+}
+
+bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
+                       const size_t *dims, struct kiln__shape *shape)
+{
+    if (kiln__type_row(type))
+        return kiln__check_dims(batch, call, rank, dims, shape);
+    kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
+    return false;
+}
+
+static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln__node *node,
+                                const struct kiln__binding *binding)
+{
+    struct kiln__binding *place = kiln__vector_push(&batch->bindings.inputs);
+    if (!place) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return none;
+    }
+    *place = *binding;
+    batch->bindings.checked = false;
+    node->binding = batch->bindings.inputs.count - 1;
+    return kiln__batch_record(batch, node, call);
+}
+
+kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                        const void *data)
+{
+    struct kiln__node node = {.kind = KILN__UPLOAD, .type = (uint8_t)type};
+    if (!kiln__batch_is_open(batch, __func__) ||
+        !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape))
+        return none;
+    size_t bytes = kiln__node_bytes(&node);
+    if (!data && bytes) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
+        return none;
+    }
+    if (bytes > batch->device->max_allocation) {
+        kiln__fail(&batch->error, KILN_TOO_LARGE,
+                   "%s: %zu bytes, and the device allocates at most %llu", __func__, bytes,
+                   (unsigned long long)batch->device->max_allocation);
+        return none;
+    }
+    struct kiln__binding binding = {
+        .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln_type_size(type)};
+    return record_input(batch, __func__, &node, &binding);
+}
+
+/* The batch holds the buffer from now on. */
+static bool hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
+{
+    if (!buffer)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: buffer is NULL", call);
+    else if (buffer->context != batch->context)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the buffer is of another context",
+                   call);
+    if (batch->error.status)
+        return false;
+    kiln_buffer **place = kiln__vector_push(&batch->buffers);
+    if (!place) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return false;
+    }
+    kiln_buffer_retain(buffer);
+    *place = buffer;
+    return true;
+}
+
+static struct kiln__binding buffer_binding(const kiln_buffer *buffer)
+{
+    return (struct kiln__binding){
+        .memory = buffer->memory, .bytes = buffer->bytes, .item = kiln_type_size(buffer->type)};
+}
+
+uint64_t kiln__memory_hash(cl_mem memory)
+{
+    return (uint64_t)(uintptr_t)memory;
+}
+
+/* The tensor that stands for the buffer already, or none. */
+static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffer)
+{
+    uint32_t i;
+    for (size_t at = 0;
+         kiln__index_find(&batch->imports, kiln__memory_hash(buffer->memory), &at, &i);) {
+        const struct kiln__node *node = &batch->graph.nodes.items[i];
+        if (node->type == (uint8_t)buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
+            return kiln__batch_tensor(batch, i);
+    }
+    return none;
+}
+
+kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call)
+{
+    if (!kiln__batch_is_open(batch, call) || !hold(batch, buffer, call))
+        return none;
+    kiln_tensor known = find_import(batch, buffer);
+    if (known.id)
+        return known;
+    struct kiln__node node = {
+        .kind = KILN__IMPORT, .type = (uint8_t)buffer->type, .shape = buffer->shape};
+    struct kiln__binding binding = buffer_binding(buffer);
+    kiln_tensor made = record_input(batch, call, &node, &binding);
+    if (made.id && !kiln__index_add(&batch->imports, kiln__memory_hash(buffer->memory),
+                                    kiln__tensor_index(made))) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return none;
+    }
+    return made;
+}
+
+kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
+{
+    return kiln__record_import(batch, buffer, __func__);
+}
+
+kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
+                              const struct kiln__shape *shape, double value)
+{
+    struct kiln__node node = {.kind = KILN__CONSTANT, .type = (uint8_t)type, .shape = *shape};
+    node.value = kiln__type_round(type, value);
+    if (!kiln__type_row(type)->floating && node.value != value) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
+                   kiln_type_name(type), value);
+        return none;
+    }
+    return kiln__batch_record(batch, &node, call);
+}
+
+kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, const char *call)
+{
+    struct kiln__shape shape;
+    if (!kiln__batch_is_open(batch, call) || !kiln__check_shape(batch, call, type, 0, NULL, &shape))
+        return none;
+    return kiln__record_fill(batch, call, type, &shape, value);
+}
+
+kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value)
+{
+    return kiln__batch_number(batch, type, value, __func__);
+}
+
+kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
+                      double value)
+{
+    struct kiln__shape shape;
+    if (!kiln__batch_is_open(batch, __func__) ||
+        !kiln__check_shape(batch, __func__, type, rank, dims, &shape))
+        return none;
+    return kiln__record_fill(batch, __func__, type, &shape, value);
+}
+
+/* ---- results ---- */
+
+/* Later calls find the request by its buffer, or by its node. */
+static bool index_request(kiln_batch *batch, const struct kiln__request *request,
+                          const struct kiln__binding *binding)
+{
+    size_t at = 0;
+    uint32_t first, number = (uint32_t)(batch->graph.requests.count - 1);
+    if (request->kind == KILN__EXPORT)
+        return kiln__index_add(&batch->exports, kiln__memory_hash(binding->memory), number);
+    return kiln__index_find(&batch->reads, request->node, &at, &first) ||
+           kiln__index_add(&batch->reads, request->node, number);
+}
+
+static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tensor,
+                           enum kiln__request_kind kind, const struct kiln__binding *binding)
+{
+    batch->changed = true;
+    struct kiln__request *place = kiln__vector_push(&batch->graph.requests);
+    struct kiln__binding *bound = place ? kiln__vector_push(&batch->bindings.results) : NULL;
+    if (bound) {
+        *place = (struct kiln__request){.node = kiln__tensor_index(tensor), .kind = kind};
+        *bound = *binding;
+    }
+    if (!bound || !index_request(batch, place, binding))
+        return kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+    batch->bindings.checked = false;
+    return KILN_OK;
+}
+
+/* What a call without a batch, or on a failed one, answers. */
+static kiln_status closed(const kiln_batch *batch)
+{
+    return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
+}
+
+kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
+    if (!node)
+        return closed(batch);
+    if (bytes != kiln__node_bytes(node))
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                          "%s: %s%s has %zu bytes, and room for %zu was given", __func__,
+                          kiln_type_name((kiln_type)node->type),
+                          kiln__shape_text(&node->shape).text, kiln__node_bytes(node), bytes);
+    if (!data && bytes)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
+    struct kiln__binding binding = {
+        .host = data, .bytes = bytes, .item = kiln_type_size((kiln_type)node->type)};
+    return request(batch, __func__, tensor, KILN__READ, &binding);
+}
+
+/* Buffers without elements have no memory, and nothing to disagree about. */
+bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
+{
+    size_t at = 0;
+    uint32_t request;
+    return buffer->memory &&
+           kiln__index_find(&batch->exports, kiln__memory_hash(buffer->memory), &at, &request);
+}
+
+kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
+    if (!node || !hold(batch, buffer, __func__))
+        return closed(batch);
+    if (node->type != (uint8_t)buffer->type)
+        return kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                          "%s: the tensor is %s and the buffer is %s", __func__,
+                          kiln_type_name((kiln_type)node->type), kiln_type_name(buffer->type));
+    if (!kiln__shape_equal(&node->shape, &buffer->shape))
+        return kiln__fail(
+            &batch->error, KILN_SHAPE_MISMATCH, "%s: the tensor is %s and the buffer is %s",
+            __func__, kiln__shape_text(&node->shape).text, kiln__shape_text(&buffer->shape).text);
+    if (kiln__batch_exports_to(batch, buffer))
+        return kiln__fail(
+            &batch->error, KILN_INVALID_ARGUMENT,
+            "%s: the batch leaves a tensor in this buffer already, and a buffer takes "
+            "one",
+            __func__);
+    struct kiln__binding binding = buffer_binding(buffer);
+    return request(batch, __func__, tensor, KILN__EXPORT, &binding);
+}
+
+/* ---- other memory in later runs ---- */
+
+kiln_status kiln_rebind_upload(kiln_batch *batch, kiln_tensor tensor, const void *data)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
+    if (!node)
+        return closed(batch);
+    if (node->kind != KILN__UPLOAD)
+        return kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: the tensor is no upload",
+                          __func__);
+    if (!data)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
+    kiln__bindings_move(&batch->bindings, &batch->bindings.inputs.items[node->binding],
+                        (void *)(uintptr_t)data);
+    return KILN_OK;
+}
+
+kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, void *data)
+{
+    if (!kiln__batch_node(batch, tensor, __func__, "tensor"))
+        return closed(batch);
+    if (!data)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
+    size_t at = 0;
+    uint32_t asked;
+    if (kiln__index_find(&batch->reads, kiln__tensor_index(tensor), &at, &asked)) {
+        kiln__bindings_move(&batch->bindings, &batch->bindings.results.items[asked], data);
+        return KILN_OK;
+    }
+    return kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: the tensor was not asked for",
+                      __func__);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constants are computed at planning time; movements of movements become one; operations that
+ * change nothing go away. Only rewrites that keep every bit. */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/rewrite.h"
+
+static const struct kiln__node *input_of(const struct kiln__rewrite *rewrite,
+                                         const struct kiln__node *node, unsigned i)
+{
+    return &rewrite->to->nodes.items[node->input[i]];
+}
+
+static bool all_inputs_constant(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    bool constant = node->n_inputs > 0;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        constant = constant && input_of(rewrite, node, i)->kind == KILN__CONSTANT;
+    return constant;
+}
+
+/* The value of a pointwise operation over constants; false if an integer would wrap around. */
+static bool constant_value(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                           double *value)
+{
+    double operand[3] = {0};
+    const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
+    bool integer = !kiln__node_is_floating(input_of(rewrite, node, node->n_inputs - 1u));
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        operand[i] = input_of(rewrite, node, i)->value;
+    double exact = operand[0];
+    if (node->kind == KILN__ELEMENTWISE) {
+        exact = kiln__elementwise_rows[node->op].host(operand[0], operand[1], operand[2], integer);
+        if (!type->floating && !(exact >= type->lowest && exact <= type->highest))
+            return false;
+    }
+    *value = kiln__type_round((kiln_type)node->type, exact);
+    return true;
+}
+
+static uint32_t fold_constant(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    struct kiln__node constant = {.kind = KILN__CONSTANT, .type = node->type, .shape = node->shape};
+    if (kiln__node_is_movement(node))
+        constant.value = input_of(rewrite, node, 0)->value;
+    else if (!kiln__node_is_pointwise(node) || !constant_value(rewrite, node, &constant.value))
+        return kiln__rewrite_add(rewrite, node);
+    kiln__rewrite_say(rewrite, "folded to the constant %.9g", constant.value);
+    return kiln__rewrite_add(rewrite, &constant);
+}
+
+/* The view `outer` of the view `inner` as a view of inner's input. */
+static struct kiln__view compose(const struct kiln__node *outer, const struct kiln__node *inner,
+                                 uint32_t input_rank)
+{
+    struct kiln__view view = {0};
+    const struct kiln__view *a = &outer->view, *b = &inner->view;
+    for (uint32_t d = 0; d < input_rank; d++)
+        view.start[d] = b->start[d];
+    for (uint32_t k = 0; k < inner->shape.rank; k++)
+        if (b->source[k] >= 0)
+            view.start[b->source[k]] += b->step[k] * a->start[k];
+    for (uint32_t k = 0; k < outer->shape.rank; k++) {
+        int middle = a->source[k];
+        int source = middle >= 0 ? b->source[middle] : -1;
+        view.source[k] = (int8_t)source;
+        view.step[k] = source >= 0 ? a->step[k] * b->step[middle] : 0;
+    }
+    return view;
+}
+
+/* Where the view shows exactly the part of a place, or nothing of it, what it shows instead. */
+static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *view)
+{
+    const struct kiln__node *place = input_of(rewrite, view, 0);
+    const struct kiln__node *part = input_of(rewrite, place, 0);
+    struct kiln__box seen = kiln__box_of(&view->view, &view->shape, place->shape.rank),
+                     placed = kiln__box_of(&place->view, &part->shape, place->shape.rank);
+    if (place->n_inputs > 1 && !kiln__boxes_meet(&seen, &placed)) {
+        view->input[0] = kiln__chain_skip(rewrite, place->input[1], &seen);
+        return true;
+    }
+    if (memcmp(&view->view, &place->view, sizeof view->view) ||
+        !kiln__shape_equal(&view->shape, &part->shape))
+        return false;
+    view->input[0] = place->input[0];
+    view->view = (struct kiln__view){0};
+    for (uint32_t k = 0; k < part->shape.rank; k++) {
+        view->view.source[k] = (int8_t)k;
+        view->view.step[k] = 1;
+    }
+    return true;
+}
+
+static void compose_below(struct kiln__rewrite *rewrite, struct kiln__node *view)
+{
+    const struct kiln__node *input = input_of(rewrite, view, 0);
+    view->view = compose(view, input, input_of(rewrite, input, 0)->shape.rank);
+    view->op = KILN__VIEW_COMPOSED;
+    view->input[0] = input->input[0];
+    kiln__rewrite_say(rewrite, "one view with the view below it");
+}
+
+static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    struct kiln__node view = *node;
+    for (bool changed = true; changed;) {
+        enum kiln__kind below = (enum kiln__kind)input_of(rewrite, &view, 0)->kind;
+        changed = false;
+        if (below == KILN__VIEW) {
+            compose_below(rewrite, &view);
+            changed = true;
+        } else if (below == KILN__PLACE && see_through(rewrite, &view)) {
+            kiln__rewrite_say(rewrite, "reads what was placed, or what was not placed over");
+            changed = true;
+        }
+    }
+    if (!kiln__view_is_identity(&view.view, &view.shape, &input_of(rewrite, &view, 0)->shape))
+        return kiln__rewrite_add(rewrite, &view);
+    kiln__rewrite_say(rewrite, "changes nothing");
+    return view.input[0];
+}
+
+/* Nothing placed, or all of the result. */
+static uint32_t fold_place(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *part = input_of(rewrite, node, 0);
+    struct kiln__node place = *node;
+    if (kiln__view_is_identity(&node->view, &part->shape, &node->shape))
+        return node->input[0];
+    if (node->n_inputs > 1 && kiln__node_count(part) == 0)
+        return node->input[1];
+    if (kiln__node_count(part) == kiln__node_count(node))
+        place.n_inputs = 1; /* it covers the base */
+    return kiln__rewrite_add(rewrite, &place);
+}
+
+static uint32_t fold_reshape(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    struct kiln__node reshape = *node;
+    while (input_of(rewrite, &reshape, 0)->kind == KILN__RESHAPE)
+        reshape.input[0] = input_of(rewrite, &reshape, 0)->input[0];
+    if (!kiln__shape_equal(&reshape.shape, &input_of(rewrite, &reshape, 0)->shape))
+        return kiln__rewrite_add(rewrite, &reshape);
+    kiln__rewrite_say(rewrite, "changes nothing");
+    return reshape.input[0];
+}
+
+/* x * 1, and a cast to the type that x has. */
+static bool pointwise_is_identity(const struct kiln__rewrite *rewrite,
+                                  const struct kiln__node *node, unsigned *operand)
+{
+    *operand = 0;
+    if (node->kind == KILN__CAST)
+        return input_of(rewrite, node, 0)->type == node->type;
+    if (node->op != KILN__OP_mul)
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct kiln__node *factor = input_of(rewrite, node, i);
+        *operand = 1 - i;
+        if (factor->kind == KILN__CONSTANT && factor->value == 1 &&
+            kiln__shape_equal(&input_of(rewrite, node, *operand)->shape, &node->shape))
+            return true;
+    }
+    return false;
+}
+
+uint32_t kiln__rule_fold(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    unsigned operand;
+    if (all_inputs_constant(rewrite, node))
+        return fold_constant(rewrite, node);
+    if (node->kind == KILN__VIEW)
+        return fold_view(rewrite, node);
+    if (node->kind == KILN__RESHAPE)
+        return fold_reshape(rewrite, node);
+    if (node->kind == KILN__PLACE)
+        return fold_place(rewrite, node);
+    if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {
+        kiln__rewrite_say(rewrite, "changes nothing");
+        return node->input[operand];
+    }
+    return kiln__rewrite_add(rewrite, node);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rewrite/passes.h"
+
+#include "rewrite/rewrite.h"
+#include "util/verify.h"
+
+static const struct {
+    const char *name;
+    kiln__rule *rule;
+} passes[] = {
+    {"dead", kiln__rule_dead},     /* first, so that later ones speak of live nodes only */
+    {"common", kiln__rule_common}, /* before sink, which asks how often a value is used */
+    {"fold", kiln__rule_fold},     {"sink", kiln__rule_sink},
+    {"fold", kiln__rule_fold},     /* sunk views meet views */
+    {"common", kiln__rule_common}, /* views sunk from several places meet */
+};
+
+static kiln_status verify(const struct kiln__graph *graph, const char *pass,
+                          struct kiln__error *error)
+{
+    char wrong[160];
+    if (kiln__verifies && kiln__graph_verify(graph, wrong))
+        return kiln__fail(error, KILN_WRONG_STATE, "kiln: pass %s left a broken graph: %s", pass,
+                          wrong);
+    return KILN_OK;
+}
+
+kiln_status kiln__passes_run(struct kiln__graph *graph, struct kiln__text *log,
+                             struct kiln__error *error)
+{
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        size_t before = graph->nodes.count;
+        struct kiln__text changes = {0};
+        bool done = kiln__rewrite_run(graph, passes[i].rule, log ? &changes : NULL);
+        if (log)
+            kiln__text_add(log, "%s: %zu nodes to %zu\n%s", passes[i].name, before,
+                           graph->nodes.count, changes.data ? changes.data : "");
+        kiln__text_free(&changes);
+        if (!done)
+            return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for pass %s",
+                              passes[i].name);
+        kiln_status status = verify(graph, passes[i].name, error);
+        if (status)
+            return status;
+    }
+    return KILN_OK;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens to a graph before it is cut into kernels. */
+#ifndef KILN_REWRITE_PASSES_H
+#define KILN_REWRITE_PASSES_H
+
+#include "graph/graph.h"
+#include "util/error.h"
+
+/* Run every pass in order over `graph`. `log` (may be NULL) receives what each changed.
+ * Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__passes_run(struct kiln__graph *graph, struct kiln__text *log,
+                             struct kiln__error *error);
+
+#endif

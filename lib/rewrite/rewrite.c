@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rewrite/rewrite.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    uint32_t index;
+    uint32_t *uses = kiln__vector_push(&rewrite->uses);
+    if (!uses || !kiln__graph_add(rewrite->to, node, &index))
+        return KILN__NO_NODE;
+    bool chained = node->kind == KILN__PLACE && node->n_inputs > 1;
+    if (chained && !kiln__chain_add(rewrite, index))
+        return KILN__NO_NODE;
+    return index;
+}
+
+void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
+{
+    if (!rewrite->log)
+        return;
+    char words[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    kiln__text_add(rewrite->log, "  %%%u %s: %s\n", rewrite->current,
+                   kiln__node_name(&rewrite->from->nodes.items[rewrite->current]), words);
+}
+
+uint32_t kiln__rule_dead(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    return kiln__rewrite_add(rewrite, node);
+}
+
+/* How many live nodes and requests use each node; 0 is dead. */
+static void count_uses(const struct kiln__graph *graph, uint32_t *uses)
+{
+    for (size_t i = 0; i < graph->requests.count; i++)
+        uses[graph->requests.items[i].node]++;
+    for (size_t i = graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        for (unsigned k = 0; uses[i] && k < node->n_inputs; k++)
+            uses[node->input[k]]++;
+    }
+}
+
+static void mark_operands(const struct kiln__graph *graph, bool *for_product)
+{
+    for (size_t i = graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        bool reads = node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION ||
+                     (kiln__node_is_movement(node) && for_product[i]);
+        for (unsigned k = 0; reads && k < node->n_inputs; k++)
+            for_product[node->input[k]] = true;
+    }
+}
+
+static bool copy_nodes(struct kiln__rewrite *rewrite, kiln__rule *rule)
+{
+    for (uint32_t i = 0; i < rewrite->from->nodes.count; i++) {
+        rewrite->current = i;
+        if (!rewrite->from_uses[i]) {
+            if (!kiln__node_is_input(&rewrite->from->nodes.items[i]))
+                kiln__rewrite_say(rewrite, "dropped, nobody asks for it");
+            continue;
+        }
+        struct kiln__node node = rewrite->from->nodes.items[i];
+        for (unsigned k = 0; k < node.n_inputs; k++)
+            node.input[k] = rewrite->map[node.input[k]];
+        uint32_t index = rule(rewrite, &node);
+        if (index == KILN__NO_NODE)
+            return false;
+        rewrite->map[i] = index;
+        rewrite->uses.items[index] += rewrite->from_uses[i];
+    }
+    return true;
+}
+
+static bool copy_requests(struct kiln__rewrite *rewrite)
+{
+    for (size_t i = 0; i < rewrite->from->requests.count; i++) {
+        struct kiln__request *request = kiln__vector_push(&rewrite->to->requests);
+        if (!request)
+            return false;
+        *request = rewrite->from->requests.items[i];
+        request->node = rewrite->map[request->node];
+    }
+    return true;
+}
+
+bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
+{
+    struct kiln__graph to = {0};
+    size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
+    struct kiln__rewrite rewrite = {.from = graph, .to = &to, .log = log};
+    rewrite.map = calloc(count, sizeof *rewrite.map);
+    rewrite.from_uses = calloc(count, sizeof *rewrite.from_uses);
+    rewrite.for_product = calloc(count, sizeof *rewrite.for_product);
+    bool done = rewrite.map && rewrite.from_uses && rewrite.for_product;
+    if (done) {
+        count_uses(graph, rewrite.from_uses);
+        mark_operands(graph, rewrite.for_product);
+    }
+    done = done && copy_nodes(&rewrite, rule) && copy_requests(&rewrite);
+    free(rewrite.map);
+    free(rewrite.from_uses);
+    free(rewrite.for_product);
+    free(rewrite.table);
+    kiln__vector_free(&rewrite.uses);
+    kiln__vector_free(&rewrite.links);
+    if (!done) {
+        kiln__graph_free(&to);
+        return false;
+    }
+    kiln__graph_free(graph);
+    *graph = to;
+    return true;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The skeleton that passes share: copy a graph node by node, in order, through one rule. Nodes that
+ * no request reaches are not copied. */
+#ifndef KILN_REWRITE_REWRITE_H
+#define KILN_REWRITE_REWRITE_H
+
+#include "graph/graph.h"
+
+#define KILN__NO_NODE UINT32_MAX
+
+/* The positions that some elements have: none, or low to high in each dimension. */
+struct kiln__box {
+    bool empty;
+    int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
+};
+
+/* Of a place with something below: a place further down its chain, or what the chain begins with,
+ * and a box around the parts from here to there. */
+struct kiln__link {
+    uint32_t node, jump;
+    uint32_t depth; /* places from here to the chain's beginning */
+    struct kiln__box box;
+};
+
+struct kiln__rewrite {
+    const struct kiln__graph *from;
+    struct kiln__graph *to;
+    uint32_t *map;               /* node of `from` to node of `to` */
+    uint32_t *from_uses;         /* users of each node of `from`, requests included */
+    bool *for_product;           /* per node of `from`: a matrix product reads it, through movements
+                                    that its strides can say */
+    KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
+    uint32_t *table;             /* scratch of the `common` rule: open-addressed node numbers */
+    size_t table_size;
+    KILN__VECTOR(struct kiln__link) links; /* of `to`, ascending */
+    uint32_t current;                      /* node of `from` being copied */
+    unsigned depth;                        /* how deep the `sink` rule has gone */
+    struct kiln__text *log;                /* what changed, in words; NULL: not wanted */
+};
+
+/* Put `node`, whose inputs are nodes of `to`, into `to` in some form; returns the node that stands
+ * for it, or KILN__NO_NODE without memory. */
+typedef uint32_t kiln__rule(struct kiln__rewrite *rewrite, const struct kiln__node *node);
+
+/* Run one rule over `graph`, which is replaced. False without memory. */
+bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log);
+
+/* Append a node to `to`. */
+uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
+
+/* chain.c: note a place that has something below; false without memory. */
+bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index);
+
+/* From the place `index` down its chain as far as long stretches show nothing of what is seen: the
+ * node where to look on. */
+uint32_t kiln__chain_skip(const struct kiln__rewrite *rewrite, uint32_t index,
+                          const struct kiln__box *seen);
+
+/* What a view of `shape` shows of an input of `rank` dimensions. */
+struct kiln__box kiln__box_of(const struct kiln__view *view, const struct kiln__shape *shape,
+                              uint32_t rank);
+bool kiln__boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
+
+/* Log what happened to the current node. */
+void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The rules. */
+kiln__rule kiln__rule_dead, kiln__rule_fold, kiln__rule_common, kiln__rule_sink;
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Movements sink below elementwise operations, down to where elements are loaded: there a stride
+ * says them, and the operations above fuse. transpose(a + b) becomes transpose(a) + transpose(b).
+ */
+#include "rewrite/rewrite.h"
+
+/* Above this cost a value is not computed twice, nor once per repetition. */
+#define CHEAP 2
+
+/* A kernel holds no more operations anyway, and the rule calls itself. */
+#define DEEPEST 64
+
+static unsigned cost_of(const struct kiln__node *node)
+{
+    return node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
+}
+
+/* Such a result has its shape from constants, which lose theirs where a movement meets them. It is
+ * there at all because folding it would not wrap around as devices do. */
+static bool only_constants(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (rewrite->to->nodes.items[node->input[i]].kind != KILN__CONSTANT)
+            return false;
+    return true;
+}
+
+/* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
+ * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
+static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
+    if (!kiln__node_is_pointwise(input) || rewrite->for_product[rewrite->current])
+        return false;
+    if (only_constants(rewrite, input))
+        return false;
+    bool once = rewrite->uses.items[node->input[0]] <= 1 &&
+                kiln__node_count(node) <= kiln__node_count(input);
+    return once || cost_of(input) <= CHEAP;
+}
+
+/* The part of `view`, a view of an elementwise result of `result_rank` dimensions, that falls on
+ * one of its operands. Dimensions that the operand repeats stay repeated. */
+static struct kiln__view operand_view(const struct kiln__node *node,
+                                      const struct kiln__node *result,
+                                      const struct kiln__node *operand)
+{
+    struct kiln__view view = {0};
+    int shift = (int)(result->shape.rank - operand->shape.rank);
+    for (uint32_t d = 0; d < operand->shape.rank; d++)
+        if (operand->shape.dims[d] != 1)
+            view.start[d] = node->view.start[(int)d + shift];
+    for (uint32_t k = 0; k < node->shape.rank; k++) {
+        int d = node->view.source[k] - shift;
+        bool moves = node->view.source[k] >= 0 && d >= 0 && operand->shape.dims[d] != 1;
+        view.source[k] = (int8_t)(moves ? d : -1);
+        view.step[k] = moves ? node->view.step[k] : 0;
+    }
+    return view;
+}
+
+static bool operands_have_its_shape(const struct kiln__rewrite *rewrite,
+                                    const struct kiln__node *node)
+{
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+        if (operand->kind != KILN__CONSTANT && !kiln__shape_equal(&operand->shape, &node->shape))
+            return false;
+    }
+    return true;
+}
+
+/* The movement `node` applied to one operand of the elementwise result below it. */
+static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                             const struct kiln__node *result, uint32_t operand)
+{
+    const struct kiln__node *input = &rewrite->to->nodes.items[operand];
+    struct kiln__node moved = *node;
+    moved.input[0] = operand;
+    moved.type = input->type;
+    if (input->kind == KILN__CONSTANT) {
+        struct kiln__node constant = *input;
+        constant.shape = (struct kiln__shape){0};
+        return kiln__rewrite_add(rewrite, &constant);
+    }
+    if (node->kind == KILN__VIEW)
+        moved.view = operand_view(node, result, input);
+    rewrite->depth++;
+    uint32_t index = kiln__rule_sink(rewrite, &moved);
+    rewrite->depth--;
+    return index;
+}
+
+uint32_t kiln__rule_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    if (!kiln__node_is_movement(node))
+        return kiln__rewrite_add(rewrite, node);
+    if (rewrite->depth >= DEEPEST || !worth_sinking(rewrite, node))
+        return kiln__rule_fold(rewrite, node);
+    const struct kiln__node below = rewrite->to->nodes.items[node->input[0]];
+    if (node->kind == KILN__RESHAPE && !operands_have_its_shape(rewrite, &below))
+        return kiln__rule_fold(rewrite, node);
+    struct kiln__node result = below;
+    result.shape = node->shape;
+    for (unsigned i = 0; i < below.n_inputs; i++) {
+        result.input[i] = move_operand(rewrite, node, &below, below.input[i]);
+        if (result.input[i] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+        rewrite->uses.items[result.input[i]]++;
+    }
+    kiln__rewrite_say(rewrite, "moved below %s", kiln__node_name(&below));
+    return kiln__rewrite_add(rewrite, &result);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches: made, run, asked about. */
+#include <stdlib.h>
+
+#include <kiln/opencl.h>
+
+#include "session/context.h"
+#include "session/validate.h"
+
+kiln_batch *kiln_batch_create(kiln_context *context)
+{
+    if (!context) {
+        kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_create: context is NULL");
+        return NULL;
+    }
+    kiln_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_create: no memory");
+        return NULL;
+    }
+    kiln_context_retain(context);
+    batch->context = context;
+    batch->device = &context->runtime.device.info;
+    kiln__batch_begin(batch);
+    return batch;
+}
+
+kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error)
+{
+    return kiln__run_await(batch->last, batch->context->runtime.queue, call, error);
+}
+
+/* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
+static void drop_run(kiln_batch *batch)
+{
+    kiln__plans_return(batch->context->plans, &batch->loan);
+    kiln__run_release(batch->last);
+    batch->last = NULL;
+}
+
+void kiln_batch_release(kiln_batch *batch)
+{
+    if (!batch)
+        return;
+    kiln_context *context = batch->context;
+    if (!kiln__runtime_check_process(&context->runtime, NULL)) {
+        drop_run(batch);
+        kiln__batch_begin(batch);
+    }
+    kiln__batch_drop(batch);
+    free(batch);
+    kiln_context_release(context);
+}
+
+kiln_status kiln_batch_reset(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
+    kiln_status status = kiln__runtime_check_process(&batch->context->runtime, NULL);
+    if (status)
+        return status;
+    if (batch->last)
+        status = kiln__batch_await(batch, "kiln_batch_reset", NULL);
+    drop_run(batch);
+    kiln__batch_begin(batch);
+    return status;
+}
+
+/* ---- running ---- */
+
+/* 1 + the one input in the memory of result `index`; 0: none such. */
+static uint32_t find_replaced(const kiln_batch *batch, size_t index)
+{
+    size_t at = 0;
+    uint32_t node, other;
+    uint64_t memory = kiln__memory_hash(batch->bindings.results.items[index].memory);
+    if (!kiln__index_find(&batch->imports, memory, &at, &node) ||
+        kiln__index_find(&batch->imports, memory, &at, &other))
+        return 0;
+    return 1 + (uint32_t)batch->graph.nodes.items[node].binding;
+}
+
+/* Which buffers are updated is part of a batch's structure; planning relies on it. */
+static void name_replaced(kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->graph.requests.count; i++)
+        if (batch->graph.requests.items[i].kind == KILN__EXPORT)
+            batch->graph.requests.items[i].replaces = find_replaced(batch, i);
+}
+
+/* Whether the plan of an earlier recording still is the batch's. */
+static bool has_plan(kiln_batch *batch)
+{
+    if (batch->changed)
+        kiln__plans_return(batch->context->plans, &batch->loan);
+    batch->changed = false;
+    return batch->loan.known != NULL;
+}
+
+static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
+{
+    if (has_plan(batch))
+        return KILN_OK;
+    name_replaced(batch);
+    return kiln__plans_borrow(batch->context->plans, &batch->graph, false, &batch->loan, error);
+}
+
+/* The batch keeps the run as its latest one. */
+static kiln_status run(kiln_batch *batch, const char *call)
+{
+    struct kiln__error error = {0};
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    if (batch->graph.nodes.count && !batch->graph.requests.count)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: the batch asks for no result; kiln_read() or kiln_export() one",
+                          call);
+    kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
+    struct kiln__validation validation = {0};
+    struct kiln__run *made = NULL;
+    if (!status)
+        status = borrow_plan(batch, &error);
+    if (!status)
+        status = kiln__validate_begin(&validation, batch, call, &error);
+    if (!status)
+        status = kiln__ready_run(batch->loan.ready, &batch->bindings, &made, &error);
+    if (status) {
+        kiln__validate_free(&validation);
+        return status;
+    }
+    kiln__run_release(batch->last);
+    batch->last = made;
+    return kiln__validate_end(&validation, batch, call, &error);
+}
+
+kiln_status kiln_batch_execute(kiln_batch *batch)
+{
+    kiln_status status = run(batch, "kiln_batch_execute");
+    if (!status)
+        status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
+    return status ? status
+                  : kiln__runs_tell(batch->context->runtime.runs, "kiln_batch_execute", NULL);
+}
+
+kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
+{
+    kiln_event *event = NULL;
+    if (result) {
+        *result = NULL;
+        event = calloc(1, sizeof *event);
+        if (!event)
+            return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory");
+    }
+    kiln_status status = run(batch, "kiln_batch_submit");
+    if (!status && !event)
+        kiln__runs_add(batch->context->runtime.runs, batch->last, batch->context->runtime.queue);
+    if (status || !event) {
+        free(event);
+        return status;
+    }
+    atomic_init(&event->references, 1);
+    event->context = batch->context;
+    kiln_context_retain(batch->context);
+    kiln__run_retain(batch->last);
+    event->run = batch->last;
+    *result = event;
+    return KILN_OK;
+}
+
+/* ---- asking ---- */
+
+static kiln_status check_question(const kiln_batch *batch, const void *answer, const char *name,
+                                  const char *call)
+{
+    if (!batch || !answer)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          batch ? name : "batch");
+    return batch->error.status ? kiln__fail(NULL, batch->error.status, "%s", batch->error.text)
+                               : kiln__runtime_check_process(&batch->context->runtime, NULL);
+}
+
+kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
+{
+    struct kiln__error error = {0};
+    kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
+    if (!status)
+        status = borrow_plan(batch, &error);
+    if (status)
+        return status;
+    const struct kiln__plan *plan = batch->loan.plan;
+    *cost = (kiln_batch_cost){.launches = plan->launches.count,
+                              .peak_bytes = plan->arena_bytes,
+                              .unshared_bytes = plan->unshared_bytes,
+                              .saved_bytes = plan->fusion.saved_bytes};
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        cost->uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;
+        cost->downloads += plan->steps.items[i].kind == KILN__STEP_DOWNLOAD;
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
+{
+    struct kiln__error error = {0};
+    kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
+    if (status || has_plan(batch))
+        return status;
+    name_replaced(batch);
+    return kiln__plans_prepare(batch->context->plans, &batch->graph, threads, &batch->loan, &error);
+}
+
+kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
+{
+    struct kiln__text text = {0};
+    kiln_status status = check_question(batch, result, "text", "kiln_batch_explain");
+    if (result)
+        *result = NULL;
+    if (!status)
+        name_replaced(batch);
+    if (!status)
+        status = kiln__plans_explain(batch->context->plans, &batch->graph, &text, NULL);
+    if (!status)
+        *result = kiln__text_take(&text);
+    kiln__text_free(&text);
+    return status;
+}

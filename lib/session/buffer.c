@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/opencl.h>
+
+#include "session/context.h"
+
+/* Everything but the memory. */
+static kiln_status make(const char *call, kiln_context *context, kiln_type type, size_t rank,
+                        const size_t *dims, kiln_buffer **result)
+{
+    struct kiln__shape shape;
+    if (!result)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: buffer is NULL", call);
+    *result = NULL;
+    if (!context || (rank && !dims))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          context ? "dims" : "context");
+    if (!kiln__type_row(type))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no data type", call, (int)type);
+    if (rank > KILN_MAX_RANK)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %zu dimensions, and 8 are the most",
+                          call, rank);
+    if (!kiln__shape_make(rank, dims, &shape))
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
+                          kiln__shape_text(&shape).text);
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (status)
+        return status;
+    kiln_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer)
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+    atomic_init(&buffer->references, 1);
+    buffer->context = context;
+    buffer->type = type;
+    buffer->shape = shape;
+    buffer->bytes = kiln__shape_count(&shape) * kiln_type_size(type);
+    *result = buffer;
+    return KILN_OK;
+}
+
+/* From here on the buffer counts, and holds its context. */
+static void count_in(kiln_buffer *buffer)
+{
+    kiln_context_retain(buffer->context);
+    atomic_fetch_add(&buffer->context->runtime.counters.buffers_live, 1);
+    atomic_fetch_add(&buffer->context->runtime.counters.buffer_bytes, buffer->bytes);
+}
+
+kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t rank,
+                               const size_t *dims, kiln_buffer **result)
+{
+    kiln_status status = make("kiln_buffer_create", context, type, rank, dims, result);
+    if (status)
+        return status;
+    kiln_buffer *buffer = *result;
+    cl_int code = CL_SUCCESS;
+    if (buffer->bytes > context->runtime.device.info.max_allocation)
+        code = CL_INVALID_BUFFER_SIZE;
+    else if (buffer->bytes)
+        buffer->memory =
+            clCreateBuffer(context->runtime.context, CL_MEM_READ_WRITE, buffer->bytes, NULL, &code);
+    if (!code) {
+        count_in(buffer);
+        return KILN_OK;
+    }
+    status = kiln__fail(NULL, kiln__cl_status(code),
+                        "kiln_buffer_create: no %zu bytes of device memory (%s); the device has "
+                        "%llu, and gives at most %llu at once",
+                        buffer->bytes, kiln__cl_name(code),
+                        (unsigned long long)context->runtime.device.info.memory,
+                        (unsigned long long)context->runtime.device.info.max_allocation);
+    free(buffer);
+    *result = NULL;
+    return status;
+}
+
+static kiln_status check_memory(const kiln_buffer *buffer, cl_mem memory)
+{
+    cl_context own = NULL;
+    size_t bytes = 0;
+    cl_int code = clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof own, &own, NULL);
+    if (!code)
+        code = clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    if (code)
+        return kiln__cl_fail(NULL, "clGetMemObjectInfo", code);
+    if (own != buffer->context->runtime.context)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "kiln_buffer_create_cl: the cl_mem is of another cl_context");
+    if (bytes < buffer->bytes)
+        return kiln__fail(NULL, KILN_TOO_LARGE,
+                          "kiln_buffer_create_cl: a tensor of %zu bytes does not fit a cl_mem of "
+                          "%zu",
+                          buffer->bytes, bytes);
+    return KILN_OK;
+}
+
+kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_type type, size_t rank,
+                                  const size_t *dims, kiln_buffer **result)
+{
+    kiln_status status = make("kiln_buffer_create_cl", context, type, rank, dims, result);
+    if (status)
+        return status;
+    if (!memory)
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_create_cl: memory is NULL");
+    else
+        status = check_memory(*result, memory);
+    cl_int code = status ? CL_SUCCESS : clRetainMemObject(memory);
+    if (code)
+        status = kiln__cl_fail(NULL, "kiln_buffer_create_cl: clRetainMemObject", code);
+    if (status) {
+        free(*result);
+        *result = NULL;
+        return status;
+    }
+    (*result)->memory = memory;
+    count_in(*result);
+    return KILN_OK;
+}
+
+cl_mem kiln_buffer_cl(const kiln_buffer *buffer)
+{
+    return buffer ? buffer->memory : NULL;
+}
+
+void kiln_buffer_retain(kiln_buffer *buffer)
+{
+    if (buffer)
+        atomic_fetch_add(&buffer->references, 1);
+}
+
+/* Nobody waits for it: its failure is told by the next call that waits. */
+static kiln_status unmap(kiln_buffer *buffer, const char *call)
+{
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_event event = NULL;
+    cl_int code =
+        clEnqueueUnmapMemObject(runtime->queue, buffer->memory, buffer->mapping, 0, NULL, &event);
+    return code ? kiln__fail(NULL, kiln__cl_status(code),
+                             "%s: clEnqueueUnmapMemObject answered %s (%d)", call,
+                             kiln__cl_name(code), (int)code)
+                : kiln__runs_add_command(runtime->runs, "unmap of a buffer", buffer->bytes, event,
+                                         runtime->queue);
+}
+
+void kiln_buffer_release(kiln_buffer *buffer)
+{
+    if (!buffer || atomic_fetch_sub(&buffer->references, 1) != 1)
+        return;
+    kiln_context *context = buffer->context;
+    bool child = kiln__runtime_check_process(&context->runtime, NULL);
+    if (buffer->mapped && !child)
+        unmap(buffer, "kiln_buffer_release");
+    if (buffer->memory && !child)
+        clReleaseMemObject(buffer->memory);
+    atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
+    atomic_fetch_sub(&context->runtime.counters.buffer_bytes, buffer->bytes);
+    free(buffer);
+    kiln_context_release(context);
+}
+
+/* ---- content ---- */
+
+kiln_status kiln__buffer_clear(kiln_buffer *buffer)
+{
+    const cl_uint zero = 0;
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_event event = NULL;
+    if (!buffer->bytes)
+        return KILN_OK;
+    cl_int code =
+        clEnqueueFillBuffer(runtime->queue, buffer->memory, &zero, kiln_type_size(buffer->type), 0,
+                            buffer->bytes, 0, NULL, &event);
+    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code)
+                : kiln__runs_add_command(runtime->runs, "fill of a buffer", buffer->bytes, event,
+                                         runtime->queue);
+}
+
+static kiln_status check_range(const char *call, const kiln_buffer *buffer, size_t offset,
+                               const void *data, size_t bytes)
+{
+    if (!buffer || !data)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          buffer ? "data" : "buffer");
+    if (offset > buffer->bytes || bytes > buffer->bytes - offset)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: %zu bytes from byte %zu go beyond the buffer's %zu", call, bytes,
+                          offset, buffer->bytes);
+    if (buffer->mapped)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: the buffer is mapped", call);
+    return kiln__runtime_check_process(&buffer->context->runtime, NULL);
+}
+
+kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes)
+{
+    kiln_status status = check_range("kiln_buffer_write", buffer, offset, data, bytes);
+    if (status || !bytes)
+        return status;
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_int code = clEnqueueWriteBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes, data,
+                                       0, NULL, NULL);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_buffer_write: clEnqueueWriteBuffer", code);
+    atomic_fetch_add(&runtime->counters.uploads, 1);
+    atomic_fetch_add(&runtime->counters.upload_bytes, bytes);
+    return KILN_OK;
+}
+
+kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes)
+{
+    kiln_status status = check_range("kiln_buffer_read", buffer, offset, data, bytes);
+    if (status || !bytes)
+        return status;
+    struct kiln__runtime *runtime = &buffer->context->runtime;
+    cl_int code = clEnqueueReadBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes, data,
+                                      0, NULL, NULL);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_buffer_read: clEnqueueReadBuffer", code);
+    atomic_fetch_add(&runtime->counters.downloads, 1);
+    atomic_fetch_add(&runtime->counters.download_bytes, bytes);
+    return kiln__runs_tell(runtime->runs, "kiln_buffer_read", NULL);
+}
+
+kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
+{
+    cl_int code;
+    if (!buffer || !data)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_map: %s is NULL",
+                          buffer ? "data" : "buffer");
+    *data = NULL;
+    kiln_status status = kiln__runtime_check_process(&buffer->context->runtime, NULL);
+    if (status)
+        return status;
+    if (!buffer->bytes)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_map: the buffer has no bytes");
+    if (atomic_exchange(&buffer->mapped, true))
+        return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_map: the buffer is mapped already");
+    buffer->mapping =
+        clEnqueueMapBuffer(buffer->context->runtime.queue, buffer->memory, CL_TRUE,
+                           CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL, NULL, &code);
+    if (code) {
+        buffer->mapped = false;
+        return kiln__cl_fail(NULL, "kiln_buffer_map: clEnqueueMapBuffer", code);
+    }
+    status = kiln__runs_tell(buffer->context->runtime.runs, "kiln_buffer_map", NULL);
+    if (status) {
+        unmap(buffer, "kiln_buffer_map");
+        buffer->mapped = false;
+        return status;
+    }
+    *data = buffer->mapping;
+    return KILN_OK;
+}
+
+kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
+{
+    if (!buffer)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_unmap: buffer is NULL");
+    kiln_status status = kiln__runtime_check_process(&buffer->context->runtime, NULL);
+    if (status)
+        return status;
+    if (!buffer->mapped)
+        return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_unmap: the buffer is not mapped");
+    status = unmap(buffer, "kiln_buffer_unmap");
+    if (!status)
+        buffer->mapped = false;
+    return status;
+}
+
+size_t kiln_buffer_bytes(const kiln_buffer *buffer)
+{
+    return buffer ? buffer->bytes : 0;
+}
+
+kiln_status kiln_buffer_shape(const kiln_buffer *buffer, kiln_type *type, size_t *rank,
+                              size_t *dims)
+{
+    if (!buffer)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_shape: buffer is NULL");
+    if (type)
+        *type = buffer->type;
+    if (rank)
+        *rank = buffer->shape.rank;
+    if (dims)
+        memcpy(dims, buffer->shape.dims, sizeof buffer->shape.dims);
+    return KILN_OK;
+}

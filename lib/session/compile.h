@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a recorded graph to a plan, stage after stage, each verified where that is asked for
+ * (util/verify.h). */
+#ifndef KILN_SESSION_COMPILE_H
+#define KILN_SESSION_COMPILE_H
+
+#include "plan/plan.h"
+
+/* A copy of `recorded` after the passes. `log` (may be NULL) receives what each changed. What is
+ * answered is the caller's to free. Errors, of all three: OUT_OF_HOST_MEMORY; WRONG_STATE names the
+ * stage that has left something broken. */
+kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, struct kiln__text *log,
+                                  struct kiln__graph *graph, struct kiln__error *error);
+
+/* Then cut into groups. */
+kiln_status kiln__compile_fuse(const struct kiln__graph *recorded, struct kiln__text *log,
+                               struct kiln__fusion *fusion, struct kiln__error *error);
+
+/* Then planned. */
+kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
+                               const struct kiln__plan_options *options, struct kiln__text *log,
+                               struct kiln__plan *plan, struct kiln__error *error);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/context.h"
+#include "cache/gate.h"
+#include "runtime/clblast.h"
+#include "session/validate.h"
+#include "session/words.h"
+#include "util/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kiln/opencl.h>
+#include <kiln/version.h>
+
+const char *kiln_version(void)
+{
+    return KILN_VERSION;
+}
+
+void kiln_free(void *memory)
+{
+    free(memory);
+}
+
+/* Options from a caller built against older headers are shorter: what they lack is zero. */
+static kiln_status read_options(const char *call, const kiln_context_options *given,
+                                kiln_context_options *options)
+{
+    memset(options, 0, sizeof *options);
+    if (!given)
+        return KILN_OK;
+    if (given->size < offsetof(kiln_context_options, device) || given->size > 4096)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: options are not initialised; start from KILN_CONTEXT_OPTIONS_INIT",
+                          call);
+    memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    return KILN_OK;
+}
+
+static const char *or_environment(const char *option, const char *variable)
+{
+    if (option)
+        return *option ? option : NULL;
+    return kiln__environment(variable);
+}
+
+/* "mapped" is "shared" on a driver whose wrappers are only current at a map: for tests. */
+static void choose_host_mode(const kiln_context_options *options, struct kiln__runtime *runtime)
+{
+    const char *word = runtime->device.info.shares_host_memory ? "shared" : "separate";
+    const char *variable = or_environment(NULL, "KILN_HOST_MEMORY");
+    if (options->host_memory == KILN_HOST_MEMORY_SHARED)
+        word = "shared";
+    else if (options->host_memory == KILN_HOST_MEMORY_SEPARATE)
+        word = "separate";
+    else if (variable)
+        word = variable;
+    bool live = runtime->device.traits->live_host_pointers;
+    if (!strcmp(word, "separate"))
+        runtime->host_mode = KILN__HOST_SEPARATE;
+    else
+        runtime->host_mode = live && strcmp(word, "mapped") ? KILN__HOST_LIVE : KILN__HOST_MAPPED;
+}
+
+static kiln_status make_queue(struct kiln__runtime *runtime, bool profile)
+{
+    cl_int code;
+    runtime->queue = clCreateCommandQueue(runtime->context, runtime->device.id,
+                                          profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+    return code ? kiln__cl_fail(NULL, "clCreateCommandQueue", code) : KILN_OK;
+}
+
+static kiln_status pass_gate(const char *call, struct kiln__runtime *runtime)
+{
+    runtime->gated = runtime->device.traits->late_binary && kiln__gate_add_queue(runtime->queue);
+    return runtime->gated || !runtime->device.traits->late_binary
+               ? KILN_OK
+               : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
+}
+
+static kiln_status make_parts(const char *call, const kiln_context_options *options,
+                              kiln_context *context, bool profile, const char *trace)
+{
+    struct kiln__runtime *runtime = &context->runtime;
+    struct kiln__programs_options programs = {
+        .directory = options->cache_dir, .limit = options->cache_limit, .mode = options->cache};
+    const char *matmul = or_environment(options->matmul, "KILN_MATMUL");
+    kiln_status status = kiln__programs_create(runtime->context, &runtime->device, &programs,
+                                               &runtime->programs, NULL);
+    if (status)
+        return status;
+    runtime->pool =
+        kiln__pool_create(runtime->context, runtime->queue, runtime->device.info.memory);
+    runtime->staging = kiln__staging_create(runtime->context, runtime->queue);
+    runtime->runs = kiln__runs_create();
+    runtime->trace = profile ? kiln__trace_create(trace, runtime->device.info.name) : NULL;
+    context->matmul = matmul ? strdup(matmul) : NULL;
+    context->plans = kiln__plans_create(runtime, context->matmul);
+    bool done = runtime->pool && runtime->staging && runtime->runs && context->plans &&
+                (runtime->trace || !profile) && (context->matmul || !matmul);
+    return done ? KILN_OK
+                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
+}
+
+static void destroy(kiln_context *context)
+{
+    struct kiln__runtime *runtime = &context->runtime;
+    bool child = runtime->process != getpid();
+    if (runtime->queue && !child)
+        kiln__cl_finish(runtime->queue);
+    /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
+    if (!child) {
+        kiln__plans_destroy(context->plans);
+        kiln__programs_destroy(runtime->programs);
+        if (runtime->gated)
+            kiln__gate_remove_queue(runtime->queue);
+        kiln__trace_destroy(runtime->trace, NULL);
+        kiln__runs_destroy(runtime->runs);
+        kiln__staging_destroy(runtime->staging);
+        kiln__pool_destroy(runtime->pool);
+        if (runtime->uses_clblast)
+            kiln__clblast_end();
+        if (runtime->queue)
+            clReleaseCommandQueue(runtime->queue);
+        if (runtime->context)
+            clReleaseContext(runtime->context);
+    }
+    free(context->matmul);
+    free(context);
+}
+
+/* Everything after device, context and perhaps queue are there; takes the context over. */
+static kiln_status complete(const char *call, kiln_context *context,
+                            const kiln_context_options *options, kiln_context **result)
+{
+    const char *trace = or_environment(options->trace, "KILN_TRACE");
+    bool profile = options->profile || trace;
+    atomic_init(&context->references, 1);
+    context->runtime.process = getpid();
+    kiln_status status = kiln__words_check(call, options);
+    if (!status)
+        choose_host_mode(options, &context->runtime);
+    if (!status)
+        status = kiln__validate_choose(call, options->validate, &context->validate);
+    if (!status && !context->runtime.queue)
+        status = make_queue(&context->runtime, profile);
+    if (!status)
+        status = pass_gate(call, &context->runtime);
+    if (!status)
+        status = make_parts(call, options, context, profile, trace);
+    if (status)
+        destroy(context);
+    else
+        *result = context;
+    return status;
+}
+
+kiln_status kiln_context_create(const kiln_context_options *given, kiln_context **result)
+{
+    kiln_context_options options;
+    if (!result)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_create: context is NULL");
+    *result = NULL;
+    kiln_status status = read_options(__func__, given, &options);
+    if (status)
+        return status;
+    kiln_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_context_create: no memory");
+    status = kiln__device_check_process(NULL);
+    if (!status)
+        status = kiln__device_choose(options.device, &context->runtime.device, NULL);
+    if (status) {
+        free(context);
+        return status;
+    }
+    cl_context_properties properties[] = {
+        CL_CONTEXT_PLATFORM, (cl_context_properties)context->runtime.device.platform, 0};
+    cl_int code;
+    context->runtime.context =
+        clCreateContext(properties, 1, &context->runtime.device.id, NULL, NULL, &code);
+    if (code) {
+        free(context);
+        return kiln__cl_fail(NULL, "clCreateContext", code);
+    }
+    return complete(__func__, context, &options, result);
+}
+
+/* ---- over the caller's OpenCL objects ---- */
+
+static kiln_status check_device(cl_context cl, cl_device_id device)
+{
+    cl_device_id devices[64];
+    size_t bytes = 0;
+    cl_int code = clGetContextInfo(cl, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clGetContextInfo", code);
+    for (size_t i = 0; i < bytes / sizeof *devices; i++)
+        if (devices[i] == device)
+            return KILN_OK;
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                      "kiln_context_create_cl: the device is not of the cl_context");
+}
+
+static kiln_status check_queue(cl_command_queue queue, cl_context cl, bool *profiles)
+{
+    cl_command_queue_properties properties = 0;
+    cl_context own = NULL;
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof own, &own, NULL);
+    if (!code)
+        code =
+            clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clGetCommandQueueInfo", code);
+    *profiles = properties & CL_QUEUE_PROFILING_ENABLE;
+    if (own != cl)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "kiln_context_create_cl: the queue is of another cl_context");
+    if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "kiln_context_create_cl: the queue is out of order");
+    return KILN_OK;
+}
+
+static kiln_status hold_objects(cl_context cl, cl_command_queue queue,
+                                struct kiln__runtime *runtime)
+{
+    cl_int code = clRetainContext(cl);
+    if (code)
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainContext", code);
+    code = queue ? clRetainCommandQueue(queue) : CL_SUCCESS;
+    if (code) {
+        clReleaseContext(cl);
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainCommandQueue", code);
+    }
+    runtime->context = cl;
+    runtime->queue = queue;
+    return KILN_OK;
+}
+
+kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_command_queue queue,
+                                   const kiln_context_options *given, kiln_context **result)
+{
+    kiln_context_options options;
+    bool profiles = true;
+    if (result)
+        *result = NULL;
+    if (!result || !cl || !device)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_create_cl: %s is NULL",
+                          !result ? "context"
+                          : !cl   ? "cl"
+                                  : "device");
+    kiln_status status = read_options(__func__, given, &options);
+    if (!status)
+        status = kiln__device_check_process(NULL);
+    if (!status)
+        status = check_device(cl, device);
+    if (!status && queue)
+        status = check_queue(queue, cl, &profiles);
+    if (!status && !profiles && (options.profile || or_environment(options.trace, "KILN_TRACE")))
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                            "kiln_context_create_cl: spans need a queue with profiling enabled");
+    if (status)
+        return status;
+    kiln_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_context_create_cl: no memory");
+    status = kiln__device_from_cl(device, &context->runtime.device, NULL);
+    if (status) {
+        free(context);
+        return status;
+    }
+    status = hold_objects(cl, queue, &context->runtime);
+    if (status) {
+        free(context);
+        return status;
+    }
+    return complete(__func__, context, &options, result);
+}
+
+kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_device_id *device,
+                            cl_command_queue *queue)
+{
+    if (!context)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_cl: context is NULL");
+    if (cl)
+        *cl = context->runtime.context;
+    if (device)
+        *device = context->runtime.device.id;
+    if (queue)
+        *queue = context->runtime.queue;
+    return KILN_OK;
+}
+
+/* ---- the rest of its life ---- */
+
+void kiln_context_retain(kiln_context *context)
+{
+    if (context)
+        atomic_fetch_add(&context->references, 1);
+}
+
+void kiln_context_release(kiln_context *context)
+{
+    if (context && atomic_fetch_sub(&context->references, 1) == 1)
+        destroy(context);
+}
+
+kiln_status kiln_context_finish(kiln_context *context)
+{
+    if (!context)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_finish: context is NULL");
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    cl_int code = status ? CL_SUCCESS : kiln__cl_finish(context->runtime.queue);
+    if (status || code)
+        return status ? status : kiln__cl_fail(NULL, "clFinish", code);
+    return kiln__runs_tell(context->runtime.runs, "kiln_context_finish", NULL);
+}
+
+kiln_status kiln_context_device(const kiln_context *context, kiln_device_info *info)
+{
+    if (!context || !info)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_device: %s is NULL",
+                          context ? "info" : "context");
+    *info = context->runtime.device.info;
+    return KILN_OK;
+}
+
+kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_stats *stats)
+{
+    if (!context || !stats)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_get_stats: %s is NULL",
+                          context ? "stats" : "context");
+    const struct kiln__counters *counters = &context->runtime.counters;
+    struct kiln__programs_stats programs;
+    kiln__programs_get_stats(context->runtime.programs, &programs);
+    *stats = (kiln_context_stats){
+        .uploads = atomic_load(&counters->uploads),
+        .upload_bytes = atomic_load(&counters->upload_bytes),
+        .downloads = atomic_load(&counters->downloads),
+        .download_bytes = atomic_load(&counters->download_bytes),
+        .launches = atomic_load(&counters->launches),
+        .batches = atomic_load(&counters->batches),
+        .plans_made = atomic_load(&counters->plans_made),
+        .plans_reused = atomic_load(&counters->plans_reused),
+        .buffers_live = atomic_load(&counters->buffers_live),
+        .buffer_bytes = atomic_load(&counters->buffer_bytes),
+        .kernels_compiled = programs.compiled,
+        .kernels_from_disk = programs.from_disk,
+        .kernels_from_memory = programs.from_memory,
+        .cache_stores = programs.stores,
+        .cache_failures = programs.failures,
+        .pool_bytes = kiln__pool_bytes(context->runtime.pool),
+        .cache_pending = programs.pending,
+        .compile_seconds = (double)programs.compile_ns * 1e-9,
+    };
+    return KILN_OK;
+}
+
+kiln_status kiln_context_sync_cache(kiln_context *context)
+{
+    if (!context)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_sync_cache: context is NULL");
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (!status)
+        kiln__programs_sync(context->runtime.programs);
+    return status;
+}
+
+kiln_status kiln_context_trim(kiln_context *context)
+{
+    if (!context)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_trim: context is NULL");
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (!status)
+        kiln__pool_trim(context->runtime.pool);
+    return status;
+}

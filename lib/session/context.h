@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a context. */
+#ifndef KILN_SESSION_CONTEXT_H
+#define KILN_SESSION_CONTEXT_H
+
+#include "record/batch.h"
+#include "runtime/runtime.h"
+#include "session/plans.h"
+
+struct kiln_context {
+    atomic_int references;
+    struct kiln__runtime runtime;
+    struct kiln__plans *plans;
+    char *matmul;              /* implementation to use where it can be, or NULL */
+    double validate;           /* share of runs to compare with the host */
+    atomic_uint_fast64_t runs; /* counted where that is not 0 */
+};
+
+struct kiln_event {
+    atomic_int references;
+    kiln_context *context;
+    struct kiln__run *run;
+};
+
+/* Wait for the latest run of a batch. `call` is for the sentence. Errors: DEVICE_ERROR. */
+kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error);
+
+#endif

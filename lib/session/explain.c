@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/explain.h"
+
+#include <inttypes.h>
+
+#include "codegen/codegen.h"
+
+static void explain_values(const struct kiln__plan *plan, struct kiln__text *text)
+{
+    const struct kiln__fusion *fusion = &plan->fusion;
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+        const struct kiln__node *node = &fusion->graph.nodes.items[i];
+        bool value = kiln__node_is_computed(node) || fusion->why[i] > KILN__BECAUSE_INPUT;
+        if (!value)
+            continue;
+        kiln__text_add(text, "  %%%u %s: ", i, kiln__node_name(node));
+        if (fusion->stored[i])
+            kiln__text_add(text, "in memory, %s\n", kiln__why_text((enum kiln__why)fusion->why[i]));
+        else if (fusion->why[i])
+            kiln__text_add(text, "never written: every use is in the kernel that computes it\n");
+        else
+            kiln__text_add(text, "%s, never written\n", kiln__why_text(KILN__INLINE));
+    }
+    kiln__text_add(text, "  saved in each run: %" PRIu64 " bytes of memory traffic\n",
+                   fusion->saved_bytes);
+}
+
+static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text)
+{
+    static const char *const places[] = {"shared memory", "input", "result"};
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        if (slot->node == KILN__SCRATCH)
+            kiln__text_add(text, "  slot %u working memory", i);
+        else
+            kiln__text_add(text, "  slot %u %%%u", i, slot->node);
+        kiln__text_add(text, ": %zu bytes, %s", slot->bytes, places[slot->place]);
+        if (slot->place == KILN__PLACE_ARENA)
+            kiln__text_add(text, " from byte %zu", slot->offset);
+        else
+            kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
+        if (slot->first <= slot->last)
+            kiln__text_add(text, ", steps %u to %u", slot->first, slot->last);
+        kiln__text_add(text, "\n");
+    }
+    kiln__text_add(text, "  peak %zu bytes (%" PRIu64 " if nothing shared memory)\n",
+                   plan->arena_bytes, plan->unshared_bytes);
+}
+
+static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)
+{
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    kiln__text_add(text, "launch %u: %s of group %u, %zux%zux%zu work-items in groups of %zu",
+                   index, launch->kernel, launch->group, launch->global[0],
+                   launch->dimensions > 1 ? launch->global[1] : 1,
+                   launch->dimensions > 2 ? launch->global[2] : 1, launch->local[0]);
+    if (launch->matmul)
+        kiln__text_add(text, ", a product by %s%s", launch->matmul,
+                       launch->substitute ? ": the wanted implementation cannot do it" : "");
+    kiln__text_add(text, "\n");
+}
+
+static void explain_steps(const struct kiln__plan *plan, struct kiln__text *text)
+{
+    static const char *const names[] = {"upload", "launch", "download", "copy"};
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        const struct kiln__plan_step *step = &plan->steps.items[i];
+        kiln__text_add(text, "  %u: %s ", i, names[step->kind]);
+        if (step->kind == KILN__STEP_LAUNCH)
+            explain_launch(plan, step->launch, text);
+        else
+            kiln__text_add(text, "slot %u #%u\n", step->slot, step->binding);
+    }
+}
+
+static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *text)
+{
+    for (uint32_t i = 0; i < plan->launches.count; i++) {
+        kiln__text_add(text, "/* launch %u */\n", i);
+        kiln__codegen_show(plan, &plan->launches.items[i], text);
+    }
+}
+
+void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *passes,
+                   const struct kiln__plan *plan, struct kiln__text *text)
+{
+    kiln__text_add(text, "== recorded ==\n");
+    kiln__graph_dump(recorded, text);
+    kiln__text_add(text, "== passes ==\n%s", passes->data ? passes->data : "");
+    kiln__text_add(text, "== graph ==\n");
+    kiln__graph_dump(&plan->fusion.graph, text);
+    kiln__text_add(text, "== values ==\n");
+    explain_values(plan, text);
+    kiln__text_add(text, "== groups ==\n");
+    for (uint32_t i = 0; i < plan->fusion.groups.count; i++) {
+        kiln__text_add(text, "  group %u: ", i);
+        kiln__group_dump(&plan->fusion.groups.items[i], text);
+    }
+    kiln__text_add(text, "== memory ==\n");
+    explain_slots(plan, text);
+    kiln__text_add(text, "== steps ==\n");
+    explain_steps(plan, text);
+    kiln__text_add(text, "== kernels ==\n");
+    explain_kernels(plan, text);
+}

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- tests: each test_*.c is a Criterion program over all of kiln ----
+
+criterion_tests = \
+	tests/test_accuracy \
+	tests/test_attention \
+	tests/test_batch \
+	tests/test_buffers \
+	tests/test_cache_catalog \
+	tests/test_cache_entry \
+	tests/test_cache_errand \
+	tests/test_cache_processes \
+	tests/test_cache_program \
+	tests/test_cache_store \
+	tests/test_context \
+	tests/test_convolution \
+	tests/test_counts \
+	tests/test_device \
+	tests/test_errors \
+	tests/test_errors_calls \
+	tests/test_events \
+	tests/test_explain \
+	tests/test_fork \
+	tests/test_fusion \
+	tests/test_fuzz_calls \
+	tests/test_grad \
+	tests/test_grad_operations \
+	tests/test_groups \
+	tests/test_grad_device \
+	tests/test_growth \
+	tests/test_host_memory \
+	tests/test_in_place \
+	tests/test_interop \
+	tests/test_interpolation \
+	tests/test_kernels \
+	tests/test_loss \
+	tests/test_matmul \
+	tests/test_cumsum \
+	tests/test_normalization \
+	tests/test_matmul_epilogue \
+	tests/test_now \
+	tests/test_ops \
+	tests/test_ops_cast \
+	tests/test_ops_known \
+	tests/test_ops_gather \
+	tests/test_ops_large \
+	tests/test_ops_movement \
+	tests/test_ops_place \
+	tests/test_ops_place_cost \
+	tests/test_ops_random \
+	tests/test_ops_reduce \
+	tests/test_ops_reduce_fused \
+	tests/test_ops_scatter \
+	tests/test_ops_shapes \
+	tests/test_optimizer \
+	tests/test_pairs \
+	tests/test_passes \
+	tests/test_plan \
+	tests/test_random \
+	tests/test_reference \
+	tests/test_reuse \
+	tests/test_threads \
+	tests/test_util \
+	tests/test_validate \
+	tests/test_verify_fusion \
+	tests/test_verify_plan \
+	tests/test_prepare \
+	tests/test_warm \
+	tests/layer/test_layer
+
+# Those that use an OpenCL device: run once more on other devices. Large dimensions
+# (tests/test_ops_large) take a device in software many minutes.
+device_tests = \
+	tests/test_attention \
+	tests/test_batch \
+	tests/test_buffers \
+	tests/test_cache_program \
+	tests/test_context \
+	tests/test_convolution \
+	tests/test_device \
+	tests/test_events \
+	tests/test_explain \
+	tests/test_fork \
+	tests/test_grad_device \
+	tests/test_host_memory \
+	tests/test_in_place \
+	tests/test_interop \
+	tests/test_interpolation \
+	tests/test_loss \
+	tests/test_matmul \
+	tests/test_cumsum \
+	tests/test_normalization \
+	tests/test_matmul_epilogue \
+	tests/test_now \
+	tests/test_random \
+	tests/test_ops \
+	tests/test_ops_cast \
+	tests/test_ops_known \
+	tests/test_ops_gather \
+	tests/test_ops_movement \
+	tests/test_ops_place \
+	tests/test_ops_place_cost \
+	tests/test_ops_random \
+	tests/test_ops_reduce \
+	tests/test_ops_reduce_fused \
+	tests/test_ops_scatter \
+	tests/test_ops_shapes \
+	tests/test_optimizer \
+	tests/test_pairs \
+	tests/test_reuse \
+	tests/test_validate
+
+# Those where threads meet.
+thread_tests = \
+	tests/test_batch \
+	tests/test_cache_program \
+	tests/test_events \
+	tests/test_threads
+
+# Those whose kernels run under Oclgrind (no host threads there).
+kernel_tests = \
+	tests/test_cumsum \
+	tests/test_normalization \
+	tests/test_ops \
+	tests/test_ops_cast \
+	tests/test_ops_known \
+	tests/test_ops_reduce \
+	tests/test_ops_reduce_fused \
+	tests/test_ops_scatter \
+	tests/test_ops_shapes
+
+# It breaks kernels on their way to the compiler.
+tests_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
+
+# Public calls with hostile arguments.
+fuzz_calls_sources = \
+	tests/fuzz/calls.c \
+	tests/fuzz/calls.def \
+	tests/fuzz/calls.h \
+	tests/fuzz/values.c \
+	tests/fuzz/values.def \
+	tests/fuzz/values.h \
+	tests/fuzz/world.c \
+	tests/fuzz/world.h
+fuzz_calls_ldflags = -Wl,--wrap=clBuildProgram
+tests_test_fuzz_calls_SOURCES = tests/test_fuzz_calls.c $(fuzz_calls_sources)
+tests_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
+
+# Searches for rare failures; with the argument "long" they take their time.
+campaigns = \
+	tests/campaigns/allocations \
+	tests/campaigns/busy_cache \
+	tests/campaigns/cache_damage \
+	tests/campaigns/cache_dates \
+	tests/campaigns/cache_endings \
+	tests/campaigns/cache_foreign \
+	tests/campaigns/cache_io \
+	tests/campaigns/cache_kill \
+	tests/campaigns/cache_names \
+	tests/campaigns/opencl_failures \
+	tests/campaigns/set_user_id
+tests_campaigns_allocations_SOURCES = \
+	tests/campaigns/allocations.c \
+	tests/campaigns/opencl_work.c \
+	tests/campaigns/opencl_work.h \
+	tests/campaigns/training_work.c \
+	tests/campaigns/training_work.h
+tests_campaigns_allocations_LDFLAGS = \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
+tests_campaigns_busy_cache_SOURCES = \
+	tests/campaigns/busy_cache.c \
+	tests/campaigns/cold_work.c \
+	tests/campaigns/cold_work.h
+tests_campaigns_cache_endings_SOURCES = \
+	tests/campaigns/cache_endings.c \
+	tests/campaigns/cold_work.c \
+	tests/campaigns/cold_work.h
+tests_campaigns_cache_dates_LDFLAGS = -Wl,--wrap=fsync
+tests_campaigns_cache_io_LDFLAGS = -Wl,--wrap=malloc
+tests_campaigns_cache_names_LDFLAGS = -Wl,--wrap=fsync
+tests_campaigns_cache_io_SOURCES = \
+	tests/campaigns/cache_io.c \
+	tests/campaigns/faulty_io.c \
+	tests/campaigns/faulty_io.h
+tests_campaigns_opencl_failures_SOURCES = \
+	tests/campaigns/opencl_failures.c \
+	tests/campaigns/opencl_work.c \
+	tests/campaigns/opencl_work.h \
+	tests/campaigns/training_work.c \
+	tests/campaigns/training_work.h
+
+# The kiln program, the shared library, the source tree.
+script_tests = \
+	tests/check-exports.sh \
+	tests/check-fuzz-calls.sh \
+	tests/check-headers.sh \
+	tests/check-includes.sh \
+	tests/check-lists.sh \
+	tests/test_cache_tool.sh \
+	tests/test_store.sh \
+	tests/test_tool.sh
+
+check_PROGRAMS = $(criterion_tests) $(campaigns)
+check_LTLIBRARIES = libtest-support.la
+libtest_support_la_SOURCES = \
+	tests/support/cache.c \
+	tests/support/cache.h \
+	tests/support/check.c \
+	tests/support/check.h \
+	tests/support/context.c \
+	tests/support/context.h \
+	tests/support/fill.c \
+	tests/support/fill.h \
+	tests/support/gradient.c \
+	tests/support/gradient.h \
+	tests/support/graph.c \
+	tests/support/graph.h \
+	tests/support/grown.c \
+	tests/support/grown.h \
+	tests/support/interpret.c \
+	tests/support/interpret.h \
+	tests/support/layer.c \
+	tests/support/layer.h \
+	tests/support/movement.c \
+	tests/support/movement.h \
+	tests/support/random.c \
+	tests/support/random.h \
+	tests/support/random_again.c \
+	tests/support/random_basic.c \
+	tests/support/random_network.c \
+	tests/support/random_pool.c \
+	tests/support/random_pool.h \
+	tests/support/reproduce.c \
+	tests/support/reproduce.h \
+	tests/support/reproduce_print.c \
+	tests/support/samples.c \
+	tests/support/samples.h \
+	tests/support/sweep.c \
+	tests/support/sweep.h
+if PLAIN_TESTS
+libtest_support_la_SOURCES += \
+	tests/support/plain/plain.c \
+	tests/support/plain/criterion/criterion.h
+endif
+LDADD = libtest-support.la libkiln-internal.la $(TEST_LIBS)
+
+# An OpenCL layer that counts calls and lets them fail: a plain shared object in every build.
+layer_sources = \
+	tests/layer/calls.c \
+	tests/layer/calls.def \
+	tests/layer/calls.h \
+	tests/layer/counts.c \
+	tests/layer/counts.h \
+	tests/layer/failure.c \
+	tests/layer/failure.h \
+	tests/layer/layer.c \
+	tests/layer/layer.h \
+	tests/layer/opencl.h \
+	tests/layer/marks.c \
+	tests/layer/marks.h
+check_DATA = tests/layer/kiln-layer.so
+tests/layer/kiln-layer.so: $(layer_sources)
+	$(AM_V_CCLD)$(MKDIR_P) $(@D)
+	$(AM_V_at)$(CC) -std=gnu11 $(AM_CPPFLAGS) $(KILN_CFLAGS) -O1 -g -fPIC -shared -o $@ \
+	    `for f in $(layer_sources); do case $$f in *.c) echo $(srcdir)/$$f;; esac; done` -ldl -lpthread
+CLEANFILES += tests/layer/kiln-layer.so
+
+TESTS = $(criterion_tests) $(campaigns) $(examples) $(script_tests)
+TEST_EXTENSIONS = .sh
+AM_TESTS_ENVIRONMENT = \
+	KILN_TEST_CC='$(CC) $(KILN_KIND_CFLAGS) $(CFLAGS)'; export KILN_TEST_CC; \
+	KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so'; export KILN_TEST_LAYER; \
+	KILN_TEST_STORE=$${KILN_TEST_STORE-'$(abs_builddir)/test-store'}; export KILN_TEST_STORE; \
+	KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store'; export KILN_STORE_PROGRAM; \
+	NM='$(NM)'; export NM;
+LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-test
+SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-test
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+
+if !CAN_CHECK
+check-local:
+	@echo 'make check needs Criterion: install libcriterion-dev and configure again' >&2; exit 1
+endif
+
+# Where the time of the tests went: what tests/run-test noted at the end of each log.
+times:
+	@awk '/^# took [0-9]/ { print $$5, $$3, FILENAME; processors += $$5; wall += $$3 } \
+	    END { print processors, wall, "all" }' $(TEST_LOGS) | sort -rn | \
+	    awk '{ printf "%8.1f s of processors %8.1f s  %s\n", $$1, $$2, $$3 }'

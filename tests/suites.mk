@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- the suite in other builds and under other tools, each in a folder of its own ----
+
+# All builds want the same kernels of PoCL. Only the wanted test programs are built.
+SUB_BUILD = srcdir='$(srcdir)' MAKE='$(MAKE)' KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	$(SHELL) $(srcdir)/tests/sub-build
+
+check-sanitizers:
+	+$(SUB_BUILD) build-sanitizers --enable-sanitizers=address,undefined --enable-debug -- check
+
+check-tsan:
+	+$(SUB_BUILD) build-tsan --enable-sanitizers=thread -- check TESTS='$(thread_tests)' \
+	    check_PROGRAMS='$(thread_tests)'
+
+check-valgrind:
+	+$(SUB_BUILD) build-plain --enable-plain-tests CFLAGS='-O1 -g' -- check \
+	    TESTS='$(VALGRIND_TESTS)' KILN_TEST_UNDER='$(VALGRIND_COMMAND)'
+VALGRIND_TESTS = $(criterion_tests)
+VALGRIND_COMMAND = $(VALGRIND) --quiet --trace-children=no --error-exitcode=99 \
+	--suppressions=$(abs_srcdir)/tests/valgrind.supp
+
+# Oclgrind comes with a compiler of its own; a device's binary cache is of no use to it.
+check-oclgrind:
+	+KILN_CACHE=off $(SUB_BUILD) build-plain --enable-plain-tests CFLAGS='-O1 -g' -- check \
+	    TESTS='$(kernel_tests)' check_PROGRAMS='$(kernel_tests)' KILN_TEST_OCLGRIND='$(OCLGRIND)'
+
+# The tests that use a device, on one OpenCL implementation, which is skipped where it is not.
+CHECK_ON = +@run() { \
+	    $(SHELL) $(srcdir)/tests/run-on $$1 $(MAKE) $(AM_MAKEFLAGS) check \
+	        TESTS='$(device_tests)' check_PROGRAMS='$(device_tests)'; \
+	}; run
+
+check-pocl: all
+	$(CHECK_ON) pocl
+
+check-rusticl: all
+	$(CHECK_ON) rusticl
+
+check-intel: all
+	$(CHECK_ON) intel
+
+# A simulator takes its time.
+check-simulator: all
+	$(CHECK_ON) oclgrind
+
+# On every implementation that is there, a line for each.
+check-portable:
+	+@$(RUN_SUITES) check-pocl check-rusticl check-intel check-simulator
+
+# libFuzzer targets, built in a tree with --enable-fuzzing.
+fuzz_programs = \
+	tests/fuzz/bundle \
+	tests/fuzz/cache_entry \
+	tests/fuzz/calls
+tests_fuzz_bundle_LDFLAGS = -fsanitize=fuzzer -Wl,--wrap=fsync
+tests_fuzz_cache_entry_LDFLAGS = -fsanitize=fuzzer
+tests_fuzz_calls_SOURCES = $(fuzz_calls_sources)
+tests_fuzz_calls_LDFLAGS = -fsanitize=fuzzer $(fuzz_calls_ldflags)
+if FUZZING
+noinst_PROGRAMS += $(fuzz_programs)
+endif
+FUZZ_SECONDS = 60
+
+check-fuzz:
+	+$(SUB_BUILD) build-fuzz CC=clang --enable-fuzzing --enable-plain-tests -- fuzz
+
+fuzz: all
+	for program in $(fuzz_programs); do \
+	    echo "$$program"; mkdir -p "$$program.corpus" "$$program.tmp"; \
+	    TMPDIR='$(abs_builddir)'/$$program.tmp \
+	        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	        ./$$program -max_total_time=$(FUZZ_SECONDS) -max_len=1024 -len_control=0 -rss_limit_mb=0 \
+	        "$$program.corpus" || exit 1; \
+	    rm -rf "$$program.tmp"; \
+	done
+
+# ---- checks of the text ----
+
+c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] tools/*.[ch] tests/*.c tests/*/*.[ch] \
+	tests/support/plain/*/*.h examples/*.c bench/*.[ch] 2>/dev/null`
+
+# Other versions of clang-format lay out some lines differently.
+check-format:
+	@case `$(CLANG_FORMAT) --version` in \
+	    *version\ 14.*) cd $(srcdir) && $(CLANG_FORMAT) --dry-run -Werror $(c_files);; \
+	    *) echo 'clang-format 14 is wanted'; echo '# SKIP:  1';; \
+	esac
+
+check-tidy: $(BUILT_SOURCES)
+	cd $(srcdir) && ls lib/*/*.c tools/*.c | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
+	    --warnings-as-errors='*' FILE -- -std=gnu11 $(TIDY_CPPFLAGS)
+TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 \
+	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
+
+# Another compiler reads all of the library, and one for 32 bits, where there is one: size_t is
+# narrower there.
+check-compilers: $(BUILT_SOURCES)
+	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c
+	cd $(srcdir) && if echo '#include <stdlib.h>' | $(CC) -m32 -x c -fsyntax-only - 2>/dev/null; then \
+	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c; \
+	else \
+	    echo '$(CC) has nothing for 32 bits (gcc-multilib)'; \
+	fi
+READ_FLAGS = -fsyntax-only -Wno-psabi -Wall -Wextra -Wshadow -Werror -std=gnu11 -DDIGITS_DATA='""' $(TIDY_CPPFLAGS)
+
+check-cppcheck: $(BUILT_SOURCES)
+	cd $(srcdir) && $(CPPCHECK) --quiet --std=c11 --enable=warning,performance,portability \
+	    --inline-suppr --suppressions-list=tests/cppcheck.supp --error-exitcode=1 \
+	    -I$(abs_builddir)/include -Iinclude -Ilib -DHAVE_CLBLAST=1 lib tools
+
+check-docs: doc/Doxyfile $(BUILT_SOURCES)
+	$(DOXYGEN) doc/Doxyfile
+
+check-shell:
+	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run tests/run-on tests/run-test \
+	    tests/run-suites tests/sub-build tests/check-faults \
+	    tests/check-installed tests/*.sh
+
+# What `./bootstrap check-all` and CI run after `make check`, one after another.
+CHECK_SUITES = \
+	check-format \
+	check-shell \
+	check-cppcheck \
+	check-compilers \
+	check-docs \
+	check-tidy \
+	check-sanitizers \
+	check-tsan \
+	check-oclgrind \
+	check-rusticl \
+	check-dist
+
+# The distribution with a few tests: all of them have run by then.
+check-dist:
+	+KILN_TEST_STORE='$(abs_builddir)/test-store' $(MAKE) $(AM_MAKEFLAGS) distcheck \
+	    TESTS='$(dist_tests) $(examples)' check_PROGRAMS='$(dist_tests)'
+dist_tests = tests/test_util tests/test_passes tests/test_fusion
+
+RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suites
+
+# What `./bootstrap check` runs.
+check-counted:
+	+@$(RUN_SUITES) check
+
+check-all:
+	+@$(RUN_SUITES) $(CHECK_SUITES)
+
+# ---- long campaigns ----
+
+# Random batches from RANDOM_SEED on, of RANDOM_COUNT structures of 3 operations, a third as many of 8
+# and one of 24 of 40, in RANDOM_JOBS processes side by side; then RANDOM_GRAPHS graphs and one
+# of RANDOM_TRIPLES triples of operations without kernels. Each process adds a line to its random.progress.* every few
+# seconds, which is shown.
+RANDOM_SEED = 1
+RANDOM_COUNT = 8000
+RANDOM_JOBS = 2
+RANDOM_GRAPHS = 100000
+RANDOM_TRIPLES = 1
+check-random-long: all
+	rm -f random.progress.* random.log.*
+	+$(MAKE) $(AM_MAKEFLAGS) check TESTS=
+	+$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)'; export srcdir; \
+	share=`expr \( $(RANDOM_COUNT) + $(RANDOM_JOBS) - 1 \) / $(RANDOM_JOBS)`; jobs=; job=0; \
+	while [ $$job -lt $(RANDOM_JOBS) ]; do \
+	    : >random.progress.$$job; \
+	    KILN_TEST_TIMEOUT=0 KILN_RANDOM_PROGRESS='$(abs_builddir)'/random.progress.$$job \
+	        KILN_RANDOM_SEED=`expr $(RANDOM_SEED) + $$job \* $$share` KILN_RANDOM_COUNT=$$share \
+	        $(LOG_COMPILER) tests/test_ops_random >random.log.$$job & \
+	    jobs="$$jobs $$!"; job=`expr $$job + 1`; \
+	done; \
+	tail -q -f random.progress.* & tail=$$!; wait $$jobs; kill $$tail; \
+	KILN_TEST_TIMEOUT=0 KILN_RANDOM_SEED=$(RANDOM_SEED) KILN_RANDOM_GRAPHS=$(RANDOM_GRAPHS) \
+	    KILN_TRIPLES=$(RANDOM_TRIPLES) $(LOG_COMPILER) tests/test_groups >random.log.groups; \
+	$(AWK) '{ made[FILENAME $$1] = substr($$7, 2) } \
+	    END { for (i in made) sum += made[i]; print sum " batches" }' random.progress.*; \
+	! grep -E '^not ok|^Bail out|took too long' random.log.*
+CLEANFILES += random.progress.* random.log.*
+
+# Whether the tests see faults: each of tests/faults, or FAULTS='01 07', in a copy of the tree.
+check-faults:
+	+srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/check-faults $(FAULTS)
+
+# doc/accuracy.md anew; ACCURACY_STEP=1 takes every float there is, and a day.
+ACCURACY_DEVICES = pocl rusticl
+ACCURACY_STEP = 256
+accuracy: all
+	$(MAKE) $(AM_MAKEFLAGS) tests/test_accuracy
+	rm -f accuracy.md
+	for device in $(ACCURACY_DEVICES); do \
+	    RUSTICL_ENABLE=llvmpipe KILN_DEVICE=$$device KILN_ACCURACY=accuracy.md \
+	        KILN_ACCURACY_STEP=$(ACCURACY_STEP) ./tests/test_accuracy \
+	        --filter accuracy/within_the_bounds || echo "$$device: not all within the bounds"; \
+	done
+	mv accuracy.md $(srcdir)/doc/accuracy.md
+
+campaigns-long: all
+	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(check_DATA)
+	for program in $(campaigns); do \
+	    KILN_TEST_TIMEOUT=0 \
+	    KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so' $(SHELL) $(srcdir)/tests/run-test ./$$program long | \
+	        tee $$program.long.log; \
+	    grep -q '^ok' $$program.long.log || exit 1; \
+	done
+
+# ---- what users get: the installed library, found through pkg-config alone ----
+
+installcheck-local:
+	CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' DESTDIR='$(DESTDIR)' srcdir='$(srcdir)' \
+	    $(SHELL) $(srcdir)/tests/check-installed '$(DESTDIR)$(libdir)' \
+	    '$(DESTDIR)$(includedir)' '$(DESTDIR)$(bindir)'
+
+# Whatever is configured here is also what the distribution is checked with.
+AM_DISTCHECK_CONFIGURE_FLAGS = $(DISTCHECK_FLAGS)
+
+clean-local:
+	rm -rf build-faults build-fuzz build-plain build-sanitizers build-tsan implementations suite-logs \
+	    test-store doc/html
