@@ -13,7 +13,9 @@ static void add_kernels(kiln_context *context, const char *device, structure *re
                         struct kiln__text *text)
 {
     kiln_batch *batch = kiln_batch_create(context);
-    ask(batch, record(batch));
+    kiln_tensor result = record(batch);
+    if (result.id)
+        ask(batch, result);
     struct kiln__plan plan = plan_of(batch, false);
     for (size_t i = 0; i < plan.launches.count; i++) {
         kiln__text_add(text, "/* ---- %s, launch %zu ---- */\n", device, i);
@@ -29,6 +31,92 @@ static void check_kernels(const char *name, structure *record)
     add_kernels(imagined_cpu(), "CPU", record, &text);
     add_kernels(imagined_gpu(), "GPU", record, &text);
     expect_golden(name, &text);
+}
+
+/* ---- what takes more than an expression ---- */
+
+static kiln_tensor imagine_numbers(kiln_batch *batch, size_t n)
+{
+    return kiln_cast(batch, imagine_vector(batch, n), KILN_I32);
+}
+
+static kiln_tensor every_second(kiln_batch *batch, kiln_tensor x)
+{
+    return kiln_slice(batch, x, (int64_t[]){0, 0}, (int64_t[]){64, 64}, (int64_t[]){1, 2});
+}
+
+/* Turned into a result of its own and into part of one. */
+static kiln_tensor turn(kiln_batch *batch)
+{
+    kiln_tensor x =
+        kiln_transpose(batch, imagine(batch, 3, (size_t[]){5, 96, 64}), (size_t[]){0, 2, 1});
+    ask(batch, kiln_add(batch, x, imagine_vector(batch, 96)));
+    return kiln_pad(batch, x, (size_t[]){0, 1, 2}, (size_t[]){0, 3, 4}, 5);
+}
+
+/* Gathers with an index for each lane and with one for all; numbers, neighbouring ones and every
+ * second one; elements that lie apart. */
+static kiln_tensor pick(kiln_batch *batch)
+{
+    kiln_tensor lanes =
+        kiln_gather(batch, imagine_matrix(batch, 64, 96), imagine_numbers(batch, 32), 1);
+    kiln_tensor rows = kiln_gather(batch, imagine_vector(batch, 96), imagine_numbers(batch, 64), 0);
+    kiln_tensor number = kiln_iota(batch, 2, (size_t[]){64, 32}, 1);
+    kiln_tensor second = every_second(batch, kiln_iota(batch, 2, (size_t[]){64, 64}, 1));
+    kiln_tensor mask = kiln_less(batch, kiln_abs(batch, kiln_sub(batch, number, second)),
+                                 kiln_div(batch, number, kiln_constant(batch, KILN_I32, 3)));
+    return kiln_where(batch, mask,
+                      kiln_add(batch, lanes, kiln_reshape(batch, rows, 2, (size_t[]){64, 1})),
+                      every_second(batch, imagine_matrix(batch, 64, 64)));
+}
+
+static kiln_tensor update(kiln_batch *batch, kiln_tensor amount)
+{
+    imagine_update(batch, amount);
+    return (kiln_tensor){0};
+}
+
+/* Bytes are summed as integers, along dimensions that are no single run. */
+static kiln_tensor count(kiln_batch *batch)
+{
+    kiln_tensor x = imagine(batch, 3, (size_t[]){64, 6, 32});
+    kiln_tensor greater = kiln_greater(batch, x, imagine_vector(batch, 32));
+    kiln_tensor sum = kiln_sum(batch, greater, 2, (int[]){0, 2}, 0);
+    return kiln_scale(batch, kiln_cast(batch, sum, KILN_F32), 0.5);
+}
+
+/* Long enough that one row is taken at a time, and unlike a sum in its last step. */
+static kiln_tensor difference(kiln_batch *batch)
+{
+    kiln_tensor a = imagine_matrix(batch, 64, 96), b = imagine_matrix(batch, 64, 96);
+    kiln_tensor weight = kiln_add(batch, imagine_matrix(batch, 64, 96), imagine_vector(batch, 96));
+    kiln_tensor x = kiln_mul(batch, weight, kiln_square(batch, kiln_sub(batch, a, b)));
+    return kiln_mean(batch, x, 1, (int[]){0}, 0);
+}
+
+/* Two values of each row, of which one is a result too, and rows that are no single run. */
+static kiln_tensor share(kiln_batch *batch)
+{
+    kiln_tensor x =
+        kiln_add(batch, imagine(batch, 3, (size_t[]){30, 64, 32}), imagine_matrix(batch, 64, 1));
+    kiln_tensor mean = kiln_mean(batch, x, 2, (int[]){1, 2}, 1);
+    kiln_tensor greater = kiln_greater(batch, x, mean);
+    kiln_tensor count = kiln_sum(batch, greater, 2, (int[]){1, 2}, 1);
+    ask(batch, mean);
+    return kiln_div(batch, x, kiln_cast(batch, count, KILN_F32));
+}
+
+/* Matrices whose product is a result too. */
+static kiln_tensor update_matrices(kiln_batch *batch)
+{
+    kiln_tensor product = kiln_matmul(batch, imagine(batch, 3, (size_t[]){5, 64, 96}),
+                                      imagine(batch, 3, (size_t[]){5, 96, 64}));
+    kiln_tensor picked =
+        kiln_gather(batch, imagine_matrix(batch, 10, 64), imagine_numbers(batch, 64), 0);
+    kiln_tensor bias = imagine(batch, 3, (size_t[]){5, 1, 64});
+    ask(batch, product);
+    return update(batch,
+                  kiln_scale(batch, kiln_add(batch, kiln_add(batch, product, bias), picked), 0.5));
 }
 
 #define KERNELS(name, expression)                                                                  \
@@ -54,18 +142,38 @@ KERNELS(map_placed,
 KERNELS(map_gathers, kiln_gather(batch, imagine_matrix(batch, 64, 96),
                                  kiln_cast(batch, imagine_vector(batch, 32), KILN_I32), 0));
 
+/* Functions: two vectors beside each other on the CPU, the device's own ones on the GPU. */
+KERNELS(map_functions, kiln_tanh(batch, kiln_mul(batch, imagine_vector(batch, 1000),
+                                                 imagine_vector(batch, 1000))));
+KERNELS(map_turned_apart, turn(batch));
+/* Neighbours that are stored apart. */
+KERNELS(map_stacked, kiln_stack(batch, 2,
+                                (kiln_tensor[]){imagine_matrix(batch, 64, 96),
+                                                kiln_neg(batch, imagine_matrix(batch, 64, 96))},
+                                -1));
+KERNELS(map_picks, pick(batch));
+KERNELS(map_updates, update(batch, kiln_transpose(batch, imagine_matrix(batch, 96, 64), NULL)));
+
 /* ---- reductions ---- */
 
 KERNELS(reduce_rows, kiln_sum(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}, 0));
 KERNELS(reduce_columns, kiln_sum(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}, 0));
 KERNELS(reduce_segments, kiln_max(batch, imagine_vector(batch, 1 << 20), 0, NULL, 0));
 KERNELS(reduce_positions, kiln_argmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}, 0));
+KERNELS(reduce_positions_segments,
+        kiln_argmin(batch, imagine(batch, 3, (size_t[]){3, 1 << 16, 32}), 1, (int[]){1}, 0));
+KERNELS(reduce_counts, count(batch));
+KERNELS(reduce_updates, update(batch, difference(batch)));
 
 /* ---- rows, products ---- */
 
 KERNELS(rows, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}));
+/* More than the lanes of a work-group hold. */
+KERNELS(rows_long, kiln_log_softmax(batch, imagine_matrix(batch, 64, 40000), 1, (int[]){1}));
+KERNELS(rows_apart, share(batch));
 KERNELS(product_epilogue,
         kiln_relu(batch, kiln_add(batch,
                                   kiln_matmul(batch, imagine_matrix(batch, 64, 96),
                                               imagine_matrix(batch, 96, 64)),
                                   imagine_vector(batch, 64))));
+KERNELS(product_updates, update_matrices(batch));

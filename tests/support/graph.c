@@ -82,6 +82,24 @@ void ask(kiln_batch *batch, kiln_tensor tensor)
     cr_assert_eq(kiln_read(batch, tensor, nowhere, kiln__node_bytes(node)), KILN_OK);
 }
 
+void imagine_update(kiln_batch *batch, kiln_tensor amount)
+{
+    static kiln_buffer buffer;
+    const struct kiln__node *node = kiln__batch_node(batch, amount, "imagine", "tensor");
+    cr_assert(node, "%s", kiln_batch_error(batch));
+    buffer = (kiln_buffer){.references = 1000000,
+                           .context = batch->context,
+                           .type = (kiln_type)node->type,
+                           .shape = node->shape,
+                           .bytes = kiln__node_bytes(node),
+                           .memory = (cl_mem)nowhere};
+    kiln_tensor old = kiln_import(batch, &buffer);
+    cr_assert_eq(kiln_export(batch, kiln_sub(batch, old, amount), &buffer), KILN_OK, "%s",
+                 kiln_batch_error(batch));
+    struct kiln__request *request = &batch->graph.requests.items[batch->graph.requests.count - 1];
+    request->replaces = 1 + kiln__batch_node(batch, old, "imagine", "tensor")->binding;
+}
+
 /* ---- stages ---- */
 
 struct kiln__graph graph_of(const kiln_batch *batch)

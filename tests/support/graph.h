@@ -27,6 +27,9 @@ kiln_tensor imagine_matrix(kiln_batch *batch, size_t m, size_t n);
 /* Ask for a result whose place does not matter. */
 void ask(kiln_batch *batch, kiln_tensor tensor);
 
+/* Take an amount from a buffer of its shape, in place. One of a kind in a batch. */
+void imagine_update(kiln_batch *batch, kiln_tensor amount);
+
 /* A copy of what was recorded. */
 struct kiln__graph graph_of(const kiln_batch *batch);
 
