@@ -121,6 +121,8 @@ codegen_sources = \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue.c \
 	lib/codegen/gather.c \
+	lib/codegen/indent.c \
+	lib/codegen/indent.h \
 	lib/codegen/map.c \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
@@ -133,6 +135,8 @@ codegen_sources = \
 	lib/codegen/rows.h \
 	lib/codegen/rows_grouped.c \
 	lib/codegen/rows_parts.c \
+	lib/codegen/storage.c \
+	lib/codegen/storage.h \
 	lib/codegen/verify_launches.c
 
 cache_sources = \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/indent.h"
 #include "util/kernels.h"
 
 /* Everything in it is part of the text, nothing that is not. */
@@ -36,6 +37,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
                        struct kiln__text *source)
 {
+    struct kiln__text lines = {0};
     struct kiln__emit emit = {
         .text = source,
         .plan = plan,
@@ -45,6 +47,7 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     };
     emit.index = launch->form.wide ? "long" : "int";
     kiln__emit_prelude(&emit);
+    emit.text = &lines;
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__emit_epilogue(&emit);
     else if (launch->source == KILN__SOURCE_MAP)
@@ -57,6 +60,11 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__emit_reduce(&emit);
     else
         kiln__emit_reduce_grouped(&emit);
+    if (lines.failed)
+        source->failed = true;
+    else
+        kiln__indent(lines.data, source);
+    kiln__text_free(&lines);
 }
 
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,

@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
-{
-    struct kiln__type_name name;
-    if (width > 1)
-        snprintf(name.text, sizeof name.text, "%s%u", kiln__type_row(type)->device, width);
-    else
-        snprintf(name.text, sizeof name.text, "%s", kiln__type_row(type)->device);
-    return name;
-}
-
 /* ---- expressions ---- */
 
 /* What a word of a row's expression becomes. */
@@ -100,7 +90,7 @@ static void emit_access(const struct kiln__emit *emit, size_t k)
     const struct kiln__access *access = &emit->group->accesses.items[k];
     if (!emit->form->updates[k] && access->kind != KILN__ACCESS_NUMBER)
         kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu",
-                       kiln__type_row(node_type(emit, access->node))->device, k);
+                       kiln__stored_type(node_type(emit, access->node)), k);
     kiln__text_add(emit->text, ", const %s o%zu", emit->index, k);
     for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
         kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
@@ -118,8 +108,8 @@ void kiln__emit_stores(const struct kiln__emit *emit)
 {
     for (size_t k = 0; k < emit->group->stores.count; k++)
         kiln__text_add(emit->text, ",\n    global %s *restrict y%zu, const %s q%zu",
-                       kiln__type_row(node_type(emit, emit->group->stores.items[k].node))->device,
-                       k, emit->index, k);
+                       kiln__stored_type(node_type(emit, emit->group->stores.items[k].node)), k,
+                       emit->index, k);
     for (uint32_t d = 0; emit->form->placed && d < emit->form->rank; d++)
         kiln__text_add(emit->text, ", const %s u0_%u", emit->index, d);
 }
@@ -139,10 +129,9 @@ void kiln__emit_updated(const struct kiln__emit *emit)
 {
     for (size_t k = 0; k < emit->group->accesses.count; k++)
         if (emit->form->updates[k])
-            kiln__text_add(
-                emit->text, "    global const %s *x%zu = y%u;\n",
-                kiln__type_row(node_type(emit, emit->group->accesses.items[k].node))->device, k,
-                emit->form->updates[k] - 1u);
+            kiln__text_add(emit->text, "    global const %s *x%zu = y%u;\n",
+                           kiln__stored_type(node_type(emit, emit->group->accesses.items[k].node)),
+                           k, emit->form->updates[k] - 1u);
 }
 
 /* ---- positions ---- */
@@ -163,10 +152,12 @@ void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, c
     kiln__text_add(emit->text, "%sconst %s c_%u = rest%u;\n", indent, emit->index, first, first);
 }
 
-void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first, uint32_t end)
+struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end)
 {
+    struct kiln__phrase dot = {""};
     for (uint32_t d = first; d < end; d++)
-        kiln__text_add(emit->text, " + c_%u * s%zu_%u", d, access, d);
+        dot = kiln__phrase("%s + c_%u * s%zu_%u", dot.text, d, access, d);
+    return dot;
 }
 
 bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to)
@@ -190,15 +181,11 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
     return columns ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
-static void emit_strided(const struct kiln__emit *emit, size_t k, const char *type, unsigned width,
-                         const char *base, const char *at)
+enum kiln__fit kiln__emit_fit(const struct kiln__emit *emit)
 {
-    uint32_t d = kiln__emit_vector_dimension(emit);
-    kiln__text_add(emit->text, "(%s)(", type);
-    for (unsigned lane = 0; lane < width; lane++)
-        kiln__text_add(emit->text, "%sx%zu[%s%zu + (%s + %u) * s%zu_%u]", lane ? ", " : "", k, base,
-                       k, at, lane, k, d);
-    kiln__text_add(emit->text, ")");
+    return emit->form->aligned   ? KILN__FIT_ALIGNED
+           : emit->form->chunked ? KILN__FIT_LOOSE
+                                 : KILN__FIT_SPREAD;
 }
 
 static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
@@ -206,22 +193,25 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
 {
     size_t k = step->index;
     uint8_t along = emit->form->along[k];
-    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    struct kiln__phrase pointer = kiln__phrase("x%zu", k), first = kiln__phrase("%s%zu", base, k);
+    struct kiln__phrase run = kiln__phrase("%s + %s", first.text, at);
+    struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
+    struct kiln__elements elements = {
+        .type = (kiln_type)step->type, .width = width, .pointer = pointer.text, .at = at};
+    bool repeats = along == KILN__REPEATED;
     bool neighbours = along == KILN__CONTIGUOUS || along == KILN__LINEAR;
-    if (along == KILN__REPEATED)
-        kiln__text_add(emit->text, "(%s)(x%zu[%s%zu])", type.text, k, base, k);
-    else if (width == 1 && neighbours)
-        kiln__text_add(emit->text, "x%zu[%s%zu + %s]", k, base, k, at);
-    else if (width == 1)
-        kiln__text_add(emit->text, "x%zu[%s%zu + (%s) * s%zu_%u]", k, base, k, at, k,
-                       kiln__emit_vector_dimension(emit));
-    else if (along == KILN__ACROSS)
+    if (along == KILN__ACROSS && width > 1) {
         kiln__text_add(emit->text, "t%zu[r]", k);
-    else if (neighbours)
-        kiln__text_add(emit->text, "*(global const %s%s *)(x%zu + %s%zu + %s)",
-                       emit->form->aligned ? "" : "loose_", type.text, k, base, k, at);
-    else
-        emit_strided(emit, k, type.text, width, base, at);
+        return;
+    }
+    if (repeats)
+        kiln__text_add(emit->text, "(%s)(", kiln__emit_type(elements.type, width).text);
+    elements.width = repeats ? 1 : width;
+    elements.fit = repeats || neighbours ? kiln__emit_fit(emit) : KILN__FIT_STRIDED;
+    elements.offset = neighbours ? run.text : first.text;
+    elements.stride = stride.text;
+    kiln__emit_load(emit->text, &elements);
+    kiln__text_add(emit->text, repeats ? ")" : "");
 }
 
 /* Not every driver saturates NaN to 0, as the standard advises. */
@@ -288,17 +278,4 @@ const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type ac
     return type->floating     ? floating[row->identity]
            : type->bytes == 1 ? byte[row->identity]
                               : integer[row->identity];
-}
-
-void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
-                      unsigned width, const char *place, const char *value)
-{
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    if (width == 1)
-        kiln__text_add(emit->text, "%s*(%s) = %s;\n", indent, place, value);
-    else if (emit->form->aligned || emit->form->chunked)
-        kiln__text_add(emit->text, "%s*(global %s%s *)(%s) = %s;\n", indent,
-                       emit->form->aligned ? "" : "loose_", name.text, place, value);
-    else
-        kiln__text_add(emit->text, "%svstore%u(%s, 0, %s);\n", indent, width, value, place);
 }

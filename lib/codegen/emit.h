@@ -11,6 +11,7 @@
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 
+#include "codegen/storage.h"
 #include "plan/plan.h"
 
 struct kiln__emit {
@@ -22,12 +23,6 @@ struct kiln__emit {
     bool brief;        /* for reading: library texts are named, not put in */
     char letter;       /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
-
-/* A type's name in OpenCL C: "float", "float16". */
-struct kiln__type_name {
-    char text[16];
-};
-struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width);
 
 /* Pragmas, macros and functions that the group's operations need. */
 void kiln__emit_prelude(const struct kiln__emit *emit);
@@ -52,7 +47,7 @@ void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, c
                             uint32_t first, uint32_t end);
 
 /* "+ c0 * s3_0 + c1 * s3_1": access 3 at those coordinates. */
-void kiln__emit_dot(const struct kiln__emit *emit, size_t access, uint32_t first, uint32_t end);
+struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end);
 
 /* Declare the values of steps `from` to `to` - 1, `width` elements each, with loads at
  * `<base><access>` plus `at` elements along the vector's dimension. */
@@ -83,9 +78,8 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
 /* An accumulator's start, as a constant expression. */
 const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type accumulator);
 
-/* Store value `value` of `width` elements at `place`, an expression of pointer type. */
-void kiln__emit_store(const struct kiln__emit *emit, const char *indent, kiln_type type,
-                      unsigned width, const char *place, const char *value);
+/* How vectors of neighbours lie here. */
+enum kiln__fit kiln__emit_fit(const struct kiln__emit *emit);
 
 /* Before a file of kernels/: the steps that a product's kernel does before it stores. */
 void kiln__emit_epilogue(const struct kiln__emit *emit);

@@ -22,7 +22,7 @@ static void emit_name(const struct kiln__emit *emit, bool declares, const char *
 
 static const char *device_type(const struct kiln__emit *emit, uint32_t node)
 {
-    return kiln__type_row((kiln_type)emit->plan->fusion.graph.nodes.items[node].type)->device;
+    return kiln__stored_type((kiln_type)emit->plan->fusion.graph.nodes.items[node].type);
 }
 
 static void emit_access(const struct kiln__emit *emit, bool declares, size_t k)
@@ -73,13 +73,15 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
     const struct kiln__group *group = emit->group;
     for (size_t k = 0; k < group->stores.count; k++) {
         const struct kiln__store *store = &group->stores.items[k];
-        char place[96], value[16];
-        if (k + 1 == emit->form->result)
-            continue;
-        snprintf(place, sizeof place, "y%zu + q%zu + line * epilogue_n + column", k, k);
-        snprintf(value, sizeof value, "v%u", store->step);
-        kiln__emit_store(emit, "    ", (kiln_type)group->steps.items[store->step].type, width,
-                         place, value);
+        struct kiln__phrase pointer = kiln__phrase("y%zu", k);
+        struct kiln__phrase offset = kiln__phrase("q%zu + line * epilogue_n + column", k);
+        struct kiln__elements elements = {.type = (kiln_type)group->steps.items[store->step].type,
+                                          .width = width,
+                                          .fit = kiln__emit_fit(emit),
+                                          .pointer = pointer.text,
+                                          .offset = offset.text};
+        if (k + 1 != emit->form->result)
+            kiln__emit_store(emit->text, &elements, kiln__phrase("v%u", store->step).text, false);
     }
 }
 
@@ -98,9 +100,8 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
     if (group->accesses.count > KILN__OPERANDS)
         kiln__emit_coordinates(emit, "    ", "line", 0, kept);
     for (size_t k = KILN__OPERANDS; k < group->accesses.count; k++) {
-        kiln__text_add(emit->text, "    const long b%zu = o%zu", k, k);
-        kiln__emit_dot(emit, k, 0, kept);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "    const long b%zu = o%zu%s;\n", k, k,
+                       kiln__emit_dot(k, 0, kept).text);
     }
     kiln__emit_steps(emit, "    ", KILN__PRODUCT_STEP, (unsigned)group->steps.count, width, "b",
                      "column");

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values that come from positions: gathers, whose position depends on a value, and numbers, which
  * are positions. */
-#include <stdio.h>
-
 #include "codegen/emit.h"
 
 /* More than any group has. */
@@ -27,18 +25,14 @@ static bool is_uniform(const struct kiln__emit *emit, unsigned index)
 }
 
 /* The position of lane `lane` of access `k`, but for what a gather adds. */
-static void emit_position(const struct kiln__emit *emit, size_t k, const char *base, const char *at,
-                          unsigned lane)
+static struct kiln__phrase position_of(const struct kiln__emit *emit, size_t k, const char *base,
+                                       const char *at, unsigned lane)
 {
     uint8_t along = emit->form->along[k];
-    kiln__text_add(emit->text, "%s%zu", base, k);
-    if (along == KILN__REPEATED)
-        return;
-    if (along == KILN__STRIDED)
-        kiln__text_add(emit->text, " + (%s + %u) * s%zu_%u", at, lane, k,
-                       kiln__emit_vector_dimension(emit));
-    else
-        kiln__text_add(emit->text, " + %s + %u", at, lane);
+    return along == KILN__REPEATED  ? kiln__phrase("%s%zu", base, k)
+           : along == KILN__STRIDED ? kiln__phrase("%s%zu + (%s + %u) * s%zu_%u", base, k, at, lane,
+                                                   k, kiln__emit_vector_dimension(emit))
+                                    : kiln__phrase("%s%zu + %s + %u", base, k, at, lane);
 }
 
 /* ---- numbers ---- */
@@ -49,9 +43,8 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
     size_t k = step->index;
     uint8_t along = emit->form->along[k];
     struct kiln__type_name type = kiln__emit_type(KILN_I32, width);
-    kiln__text_add(emit->text, "(%s)((int)(", type.text);
-    emit_position(emit, k, base, at, 0);
-    kiln__text_add(emit->text, "))");
+    kiln__text_add(emit->text, "(%s)((int)(%s))", type.text,
+                   position_of(emit, k, base, at, 0).text);
     if (width == 1 || along == KILN__REPEATED)
         return;
     kiln__text_add(emit->text, " + (%s)(", type.text);
@@ -71,52 +64,45 @@ static const char *nothing(const struct kiln__step *step)
     return kiln__type_row((kiln_type)step->type)->floating ? "NAN" : "0";
 }
 
+/* `width` neighbours from where the index says. */
 static void emit_element(const struct kiln__emit *emit, const struct kiln__step *step,
-                         const char *index, const char *base, const char *at, unsigned lane)
+                         unsigned width, const char *index, const char *position)
 {
     unsigned k = step->index;
-    kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? x%u[", index, k, k);
-    emit_position(emit, k, base, at, lane);
-    kiln__text_add(emit->text, " + %s * g%u] : %s", index, k, nothing(step));
-}
-
-/* One index for all lanes. */
-static void emit_row(const struct kiln__emit *emit, const struct kiln__step *step, const char *type,
-                     const char *index, const char *base, const char *at)
-{
-    unsigned k = step->index;
-    uint8_t along = emit->form->along[k];
-    if (along == KILN__REPEATED) {
-        kiln__text_add(emit->text, "(%s)(", type);
-        emit_element(emit, step, index, base, at, 0);
-        kiln__text_add(emit->text, ")");
-        return;
-    }
-    kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? *(global const %s%s *)(x%u + ", index, k,
-                   emit->form->aligned ? "" : "loose_", type, k);
-    emit_position(emit, k, base, at, 0);
-    kiln__text_add(emit->text, " + %s * g%u) : (%s)(%s)", index, k, type, nothing(step));
+    struct kiln__phrase pointer = kiln__phrase("x%u", k);
+    struct kiln__phrase offset = kiln__phrase("%s + %s * g%u", position, index, k);
+    struct kiln__elements elements = {.type = (kiln_type)step->type,
+                                      .width = width,
+                                      .fit = kiln__emit_fit(emit),
+                                      .pointer = pointer.text,
+                                      .offset = offset.text};
+    kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? ", index, k);
+    kiln__emit_load(emit->text, &elements);
+    if (width == 1)
+        kiln__text_add(emit->text, " : %s", nothing(step));
+    else
+        kiln__text_add(emit->text, " : (%s)(%s)", kiln__emit_type(elements.type, width).text,
+                       nothing(step));
 }
 
 void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
                          unsigned width, const char *base, const char *at)
 {
-    char index[24];
-    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
-    const char letter = emit->letter ? emit->letter : 'v';
-    snprintf(index, sizeof index, "%c%u%s", letter, step->args[0], width > 1 ? ".s0" : "");
-    if (width == 1) {
-        emit_element(emit, step, index, base, at, 0);
-    } else if (emit->form->along[step->index] != KILN__STRIDED && is_uniform(emit, step->args[0])) {
-        emit_row(emit, step, type.text, index, base, at);
-    } else {
-        kiln__text_add(emit->text, "(%s)(", type.text);
-        for (unsigned lane = 0; lane < width; lane++) {
-            snprintf(index, sizeof index, "%c%u.s%x", letter, step->args[0], lane);
-            kiln__text_add(emit->text, lane ? ", (" : "(");
-            emit_element(emit, step, index, base, at, lane);
-            kiln__text_add(emit->text, ")");
-        }
-        kiln__text_add(emit->text, ")");
+    const struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    const struct kiln__value_name where = kiln__emit_value(emit, step->args[0]);
+    uint8_t along = emit->form->along[step->index];
+    bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);
+    if (width == 1 || (uniform && along != KILN__REPEATED)) {
+        emit_element(emit, step, width, kiln__phrase(width > 1 ? "%s.s0" : "%s", where.text).text,
+                     position_of(emit, step->index, base, at, 0).text);
+        return;
     }
+    kiln__text_add(emit->text, "(%s)(", type.text);
+    for (unsigned lane = 0; lane < (uniform ? 1 : width); lane++) {
+        kiln__text_add(emit->text, uniform ? "" : lane ? ", (" : "(");
+        emit_element(emit, step, 1, kiln__phrase("%s.s%x", where.text, lane).text,
+                     position_of(emit, step->index, base, at, lane).text);
+        kiln__text_add(emit->text, uniform ? "" : ")");
+    }
+    kiln__text_add(emit->text, ")");
 }

@@ -60,63 +60,44 @@ static void emit_bases(const struct kiln__emit *emit, const char *indent)
         if (emit->form->along[k] == KILN__LINEAR)
             kiln__text_add(emit->text, " + p");
         else
-            kiln__emit_dot(emit, k, 0, emit->form->rank);
+            kiln__text_add(emit->text, "%s", kiln__emit_dot(k, 0, emit->form->rank).text);
         kiln__text_add(emit->text, ";\n");
     }
     emit_store_base(emit, indent, emit->form->rank);
 }
 
-static void emit_nontemporal(const struct kiln__emit *emit, const char *indent,
-                             struct kiln__type_name vector, const char *place, const char *value)
+static void emit_result(const struct kiln__emit *emit, size_t k, unsigned width, const char *at)
 {
-    kiln__text_add(emit->text,
-                   "%sif (stream)\n"
-                   "%s    __builtin_nontemporal_store(%s, (global %s *)(%s));\n"
-                   "%selse\n    ",
-                   indent, indent, value, vector.text, place, indent);
+    uint16_t step = emit->group->stores.items[k].step;
+    bool scattered = emit->form->placed == KILN__STRIDED;
+    struct kiln__phrase offset = scattered            ? kiln__phrase("z%zu", k)
+                                 : emit->form->placed ? kiln__phrase("z%zu + %s", k, at)
+                                                      : kiln__phrase("q%zu + p + %s", k, at);
+    struct kiln__phrase pointer = kiln__phrase("y%zu", k);
+    struct kiln__phrase stride = kiln__phrase("u%zu_%u", k, emit->form->rank - 1u);
+    struct kiln__elements elements = {
+        .type = (kiln_type)emit->group->steps.items[step].type,
+        .width = width,
+        .fit = scattered ? KILN__FIT_STRIDED : kiln__emit_fit(emit),
+        .pointer = pointer.text,
+        .offset = offset.text,
+        .at = at,
+        .stride = stride.text,
+    };
+    kiln__emit_store(emit->text, &elements, kiln__emit_value(emit, step).text, emit->form->streams);
 }
 
-/* A placed store whose elements are no neighbours, one by one. */
-static void emit_scattered(const struct kiln__emit *emit, const char *indent, unsigned width,
-                           const char *at, const char *value)
+static void emit_results(const struct kiln__emit *emit, unsigned width, const char *at)
 {
-    uint32_t d = emit->form->rank - 1u;
-    for (unsigned lane = 0; lane < width; lane++) {
-        kiln__text_add(emit->text, "%sy0[z0 + (%s + %u) * u0_%u] = %s", indent, at, lane, d, value);
-        if (width > 1)
-            kiln__text_add(emit->text, ".s%x", lane);
-        kiln__text_add(emit->text, ";\n");
-    }
-}
-
-static void emit_results(const struct kiln__emit *emit, const char *indent, unsigned width,
-                         const char *at)
-{
-    const struct kiln__group *group = emit->group;
-    for (size_t k = 0; k < group->stores.count; k++) {
-        char place[64], value[16];
-        kiln_type type = (kiln_type)group->steps.items[group->stores.items[k].step].type;
-        if (emit->form->placed)
-            snprintf(place, sizeof place, "y%zu + z%zu + %s", k, k, at);
-        else
-            snprintf(place, sizeof place, "y%zu + q%zu + p + %s", k, k, at);
-        snprintf(value, sizeof value, "%s",
-                 kiln__emit_value(emit, group->stores.items[k].step).text);
-        if (emit->form->placed == KILN__STRIDED) {
-            emit_scattered(emit, indent, width, at, value);
-            continue;
-        }
-        if (emit->form->streams && width > 1)
-            emit_nontemporal(emit, indent, kiln__emit_type(type, width), place, value);
-        kiln__emit_store(emit, indent, type, width, place, value);
-    }
+    for (size_t k = 0; k < emit->group->stores.count; k++)
+        emit_result(emit, k, width, at);
 }
 
 static void emit_body(const struct kiln__emit *emit, const char *indent, unsigned width,
                       const char *at)
 {
     kiln__emit_steps(emit, indent, 0, (unsigned)emit->group->steps.count, width, "b", at);
-    emit_results(emit, indent, width, at);
+    emit_results(emit, width, at);
 }
 
 /* What a step costs at least where two vectors are worth computing side by side. */
@@ -147,8 +128,8 @@ static void emit_pairs(const struct kiln__emit *emit)
         kiln__emit_steps(emit, "                ", i, i + 1, width, "b", "i");
         kiln__emit_steps(&twin, "                ", i, i + 1, width, "b", at);
     }
-    emit_results(emit, "                ", width, "i");
-    emit_results(&twin, "                ", width, at);
+    emit_results(emit, width, "i");
+    emit_results(&twin, width, at);
     kiln__text_add(emit->text, "            }\n");
 }
 
@@ -263,25 +244,36 @@ static void emit_tile(const struct kiln__emit *emit, uint32_t across, uint32_t l
     emit_range(emit, across, number);
 }
 
+static void emit_turned_load(const struct kiln__emit *emit, const struct kiln__step *step,
+                             uint32_t across, uint32_t last)
+{
+    unsigned width = emit->form->vector, k = step->index;
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    struct kiln__phrase pointer = kiln__phrase("x%u", k);
+    struct kiln__phrase offset =
+        kiln__phrase("o%u%s%s + (l + r) * s%u_%u + e", k, kiln__emit_dot(k, 0, across).text,
+                     kiln__emit_dot(k, across + 1, last).text, k, last);
+    struct kiln__elements elements = {.type = (kiln_type)step->type,
+                                      .width = width,
+                                      .fit = KILN__FIT_LOOSE,
+                                      .pointer = pointer.text,
+                                      .offset = offset.text};
+    kiln__text_add(emit->text,
+                   "%s t%u[%u];\n"
+                   "#pragma unroll\n"
+                   "for (int r = 0; r < %u; r++)\n"
+                   "t%u[r] = ",
+                   type.text, k, width, width, k);
+    kiln__emit_load(emit->text, &elements);
+    kiln__text_add(emit->text, ";\nturn_%s(t%u);\n", type.text, k);
+}
+
 static void emit_turned_loads(const struct kiln__emit *emit, uint32_t across, uint32_t last)
 {
-    unsigned width = emit->form->vector;
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        unsigned k = step->index;
-        if (step->kind != KILN__STEP_LOAD || emit->form->along[k] != KILN__ACROSS)
-            continue;
-        const char *type = kiln__emit_type((kiln_type)step->type, width).text;
-        kiln__text_add(emit->text,
-                       "                %s t%u[%u];\n"
-                       "#pragma unroll\n"
-                       "                for (int r = 0; r < %u; r++)\n"
-                       "                    t%u[r] = *(global const loose_%s *)(x%u + o%u",
-                       type, k, width, width, k, type, k, k);
-        kiln__emit_dot(emit, k, 0, across);
-        kiln__emit_dot(emit, k, across + 1, last);
-        kiln__text_add(emit->text, " + (l + r) * s%u_%u + e);\n                turn_%s(t%u);\n", k,
-                       last, type, k);
+        if (step->kind == KILN__STEP_LOAD && emit->form->along[step->index] == KILN__ACROSS)
+            emit_turned_load(emit, step, across, last);
     }
 }
 
@@ -293,9 +285,8 @@ static void emit_row_bases(const struct kiln__emit *emit, uint32_t across, uint3
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
         if (emit->form->along[k] == KILN__ACROSS)
             continue;
-        kiln__text_add(emit->text, "%sconst %s b%zu = o%zu", indent, emit->index, k, k);
-        kiln__emit_dot(emit, k, 0, last);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "%sconst %s b%zu = o%zu%s;\n", indent, emit->index, k, k,
+                       kiln__emit_dot(k, 0, last).text);
     }
     if (emit->form->placed) {
         emit_store_base(emit, indent, last);

@@ -70,9 +70,8 @@ void kiln__emit_result_bases(const struct kiln__emit *emit, const char *indent, 
 {
     kiln__emit_coordinates(emit, indent, p, 0, emit->form->kept);
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
-        kiln__text_add(emit->text, "%sconst %s h%zu = o%zu", indent, emit->index, k, k);
-        kiln__emit_dot(emit, k, 0, emit->form->kept);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "%sconst %s h%zu = o%zu%s;\n", indent, emit->index, k, k,
+                       kiln__emit_dot(k, 0, emit->form->kept).text);
     }
 }
 
@@ -82,9 +81,8 @@ void kiln__emit_reduced_bases(const struct kiln__emit *emit, const char *indent,
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
         if (!kiln__emit_loads(emit, k, 0, emit->group->reduced_step))
             continue;
-        kiln__text_add(emit->text, "%sconst %s b%zu = h%zu", indent, emit->index, k, k);
-        kiln__emit_dot(emit, k, emit->form->kept, emit->form->rank);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "%sconst %s b%zu = h%zu%s;\n", indent, emit->index, k, k,
+                       kiln__emit_dot(k, emit->form->kept, emit->form->rank).text);
     }
 }
 
@@ -152,18 +150,26 @@ void kiln__emit_merge(const struct kiln__emit *emit, const char *indent, const c
                    from_position, indent);
 }
 
-/* Results of one segment, those of neighbouring results beside each other. */
-static void emit_partial_store(const struct kiln__emit *emit, const char *indent, unsigned width,
-                               const char *a, const char *j, const char *place)
+static void store(const struct kiln__emit *emit, kiln_type type, unsigned width,
+                  const char *pointer, const char *offset, const char *value)
 {
-    char text[96];
-    snprintf(text, sizeof text, "partial + partial_offset + segment * n + %s", place);
-    kiln__emit_store(emit, indent, kiln__emit_accumulator(emit), width, text, a);
-    if (!kiln__emit_row(emit)->indexed)
-        return;
-    snprintf(text, sizeof text, "partial_position + partial_position_offset + segment * n + %s",
-             place);
-    kiln__emit_store(emit, indent, KILN_I32, width, text, j);
+    struct kiln__elements elements = {.type = type,
+                                      .width = width,
+                                      .fit = kiln__emit_fit(emit),
+                                      .pointer = pointer,
+                                      .offset = offset};
+    kiln__emit_store(emit->text, &elements, value, false);
+}
+
+/* Results of one segment, those of neighbouring results beside each other. */
+static void emit_partial_store(const struct kiln__emit *emit, unsigned width, const char *a,
+                               const char *j, const char *place)
+{
+    store(emit, kiln__emit_accumulator(emit), width, "partial",
+          kiln__phrase("partial_offset + segment * n + %s", place).text, a);
+    if (kiln__emit_row(emit)->indexed)
+        store(emit, KILN_I32, width, "partial_position",
+              kiln__phrase("partial_position_offset + segment * n + %s", place).text, j);
 }
 
 void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsigned width,
@@ -172,7 +178,7 @@ void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsign
     const struct kiln__group *group = emit->group;
     const struct kiln__reduce_row *row = kiln__emit_row(emit);
     if (emit->form->stage == KILN__STAGE_PARTIAL) {
-        emit_partial_store(emit, indent, width, a, j, place);
+        emit_partial_store(emit, width, a, j, place);
         return;
     }
     kiln_type type = (kiln_type)group->steps.items[group->reduced_step].type;
@@ -188,12 +194,9 @@ void kiln__emit_finish(const struct kiln__emit *emit, const char *indent, unsign
     kiln__emit_steps(emit, indent, group->reduced_step + 1u, (unsigned)group->steps.count, width,
                      "h", at);
     for (size_t k = 0; k < group->stores.count; k++) {
-        char target[64], value[16];
-        snprintf(target, sizeof target, "y%zu + q%zu + %s", k, k, place);
-        snprintf(value, sizeof value, "v%u", group->stores.items[k].step);
-        kiln__emit_store(emit, indent,
-                         (kiln_type)group->steps.items[group->stores.items[k].step].type, width,
-                         target, value);
+        uint16_t step = group->stores.items[k].step;
+        store(emit, (kiln_type)group->steps.items[step].type, width, kiln__phrase("y%zu", k).text,
+              kiln__phrase("q%zu + %s", k, place).text, kiln__phrase("v%u", step).text);
     }
 }
 

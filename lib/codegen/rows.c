@@ -67,6 +67,6 @@ void kiln__emit_rows(const struct kiln__emit *emit)
         emit_elements(&rows);
         kiln__rows_finish(&rows, "        ");
     }
-    kiln__rows_store(&rows, "        ");
+    kiln__rows_store(&rows);
     kiln__text_add(emit->text, "    }\n}\n");
 }

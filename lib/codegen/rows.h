@@ -70,7 +70,7 @@ void kiln__rows_merge(const struct kiln__rows_emit *rows, const char *indent, si
 void kiln__rows_finish(const struct kiln__rows_emit *rows, const char *indent);
 
 /* Store what there is one of per row. */
-void kiln__rows_store(const struct kiln__rows_emit *rows, const char *indent);
+void kiln__rows_store(const struct kiln__rows_emit *rows);
 
 /* How many vectors side by side suit the phase. */
 unsigned kiln__rows_unroll(const struct kiln__rows_emit *rows);

@@ -152,6 +152,6 @@ void kiln__emit_rows_grouped(const struct kiln__emit *emit)
         kiln__rows_finish(&rows, "    ");
     }
     kiln__text_add(emit->text, "    if (live && lane == 0) {\n");
-    kiln__rows_store(&rows, "        ");
+    kiln__rows_store(&rows);
     kiln__text_add(emit->text, "    }\n}\n");
 }

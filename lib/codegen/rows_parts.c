@@ -54,9 +54,8 @@ void kiln__rows_bases(const struct kiln__rows_emit *rows, const char *indent)
     const struct kiln__emit *emit = rows->emit;
     kiln__emit_coordinates(emit, indent, "p", 0, emit->form->kept);
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
-        kiln__text_add(emit->text, "%sconst %s h%zu = o%zu", indent, emit->index, k, k);
-        kiln__emit_dot(emit, k, 0, emit->form->kept);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "%sconst %s h%zu = o%zu%s;\n", indent, emit->index, k, k,
+                       kiln__emit_dot(k, 0, emit->form->kept).text);
     }
 }
 
@@ -126,9 +125,8 @@ void kiln__rows_reduced_bases(const struct kiln__rows_emit *rows, const char *in
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
         if (!loads(rows, k))
             continue;
-        kiln__text_add(emit->text, "%sconst %s b%zu = h%zu", indent, emit->index, k, k);
-        kiln__emit_dot(emit, k, emit->form->kept, emit->form->rank);
-        kiln__text_add(emit->text, ";\n");
+        kiln__text_add(emit->text, "%sconst %s b%zu = h%zu%s;\n", indent, emit->index, k, k,
+                       kiln__emit_dot(k, emit->form->kept, emit->form->rank).text);
     }
     for (size_t k = 0; k < emit->group->stores.count; k++)
         if (visits(rows, k))
@@ -148,13 +146,23 @@ void kiln__rows_values(const struct kiln__rows_emit *rows, const char *indent)
             kiln__emit_steps(&own, indent, i, i + 1, 1, "h", "0");
 }
 
-void kiln__rows_store(const struct kiln__rows_emit *rows, const char *indent)
+static void store_one(const struct kiln__rows_emit *rows, size_t k)
+{
+    uint16_t step = rows->emit->group->stores.items[k].step;
+    struct kiln__phrase pointer = kiln__phrase("y%zu", k), offset = kiln__phrase("q%zu + p", k);
+    struct kiln__elements elements = {.type = (kiln_type)step_at(rows, step)->type,
+                                      .width = 1,
+                                      .pointer = pointer.text,
+                                      .offset = offset.text};
+    kiln__emit_store(rows->emit->text, &elements, kiln__phrase("r%u", step).text, false);
+}
+
+void kiln__rows_store(const struct kiln__rows_emit *rows)
 {
     const struct kiln__group *group = rows->emit->group;
     for (size_t k = 0; k < group->stores.count; k++)
         if (!group->stores.items[k].full)
-            kiln__text_add(rows->emit->text, "%sy%zu[q%zu + p] = r%u;\n", indent, k, k,
-                           group->stores.items[k].step);
+            store_one(rows, k);
 }
 
 /* ---- reductions ---- */
@@ -263,19 +271,30 @@ void kiln__rows_finish(const struct kiln__rows_emit *rows, const char *indent)
 
 /* ---- elements ---- */
 
+/* Elements of store k at `at`. */
+static void visit_store(const struct kiln__rows_emit *rows, size_t k, size_t i, unsigned width,
+                        const char *at, const char *value)
+{
+    struct kiln__phrase pointer = kiln__phrase("y%zu", k),
+                        offset = kiln__phrase("g%zu + %s", k, at);
+    struct kiln__elements elements = {.type = (kiln_type)step_at(rows, i)->type,
+                                      .width = width,
+                                      .fit = kiln__emit_fit(rows->emit),
+                                      .pointer = pointer.text,
+                                      .offset = offset.text};
+    if (value)
+        kiln__emit_store(rows->emit->text, &elements, value, false);
+    else
+        kiln__emit_load(rows->emit->text, &elements);
+}
+
 static void emit_kept(const struct kiln__rows_emit *rows, const char *indent, size_t i,
                       unsigned width, const char *at)
 {
-    const struct kiln__emit *emit = rows->emit;
-    unsigned k = rows->rows.keeper[i] - 1u;
     struct kiln__type_name type = kiln__emit_type((kiln_type)step_at(rows, i)->type, width);
-    if (width == 1)
-        kiln__text_add(emit->text, "%sconst %s v%zu = y%u[g%u + %s];\n", indent, type.text, i, k, k,
-                       at);
-    else
-        kiln__text_add(emit->text, "%sconst %s v%zu = *(global const %s%s *)(y%u + g%u + %s);\n",
-                       indent, type.text, i, emit->form->aligned ? "" : "loose_", type.text, k, k,
-                       at);
+    kiln__text_add(rows->emit->text, "%sconst %s v%zu = ", indent, type.text, i);
+    visit_store(rows, rows->rows.keeper[i] - 1u, i, width, at, NULL);
+    kiln__text_add(rows->emit->text, ";\n");
 }
 
 /* A LOAD of a held access, in the phase that loads it or a later one. */
@@ -309,15 +328,6 @@ static void emit_value(const struct kiln__rows_emit *rows, const char *indent, u
         kiln__emit_steps(rows->emit, indent, i, i + 1, width, "b", at);
 }
 
-static void emit_store(const struct kiln__rows_emit *rows, const char *indent, size_t k, size_t i,
-                       unsigned width, const char *at)
-{
-    char place[96], value[32];
-    snprintf(place, sizeof place, "y%zu + g%zu + %s", k, k, at);
-    snprintf(value, sizeof value, "v%zu", i);
-    kiln__emit_store(rows->emit, indent, (kiln_type)step_at(rows, i)->type, width, place, value);
-}
-
 void kiln__rows_element(const struct kiln__rows_emit *rows, const char *indent, unsigned u,
                         unsigned width, const char *at)
 {
@@ -332,12 +342,13 @@ void kiln__rows_element(const struct kiln__rows_emit *rows, const char *indent, 
         unsigned keeper = rows->rows.keeper[i];
         bool first = rows->needed[i] && keeper && rows->rows.phase[i] == rows->phase;
         if (first && group->stores.items[keeper - 1].step != i)
-            emit_store(rows, indent, keeper - 1, i, width, at);
+            visit_store(rows, keeper - 1, i, width, at, kiln__phrase("v%u", i).text);
     }
     for (size_t k = 0; k < group->stores.count; k++)
         if (group->stores.items[k].full &&
             kiln__rows_store_phase(group, &rows->rows, k) == rows->phase)
-            emit_store(rows, indent, k, group->stores.items[k].step, width, at);
+            visit_store(rows, k, group->stores.items[k].step, width, at,
+                        kiln__phrase("v%u", group->stores.items[k].step).text);
 }
 
 unsigned kiln__rows_unroll(const struct kiln__rows_emit *rows)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,18 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
         text->length += (size_t)length;
     }
     va_end(again);
+}
+
+struct kiln__phrase kiln__phrase(const char *format, ...)
+{
+    struct kiln__phrase phrase;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(phrase.text, sizeof phrase.text, format, arguments);
+    va_end(arguments);
+    assert(length >= 0 && (size_t)length < sizeof phrase.text);
+    (void)length;
+    return phrase;
 }
 
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length)

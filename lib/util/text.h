@@ -19,6 +19,12 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length);
 void kiln__text_free(struct kiln__text *text);
 
+/* A few words that are put into a text later, by value. */
+struct kiln__phrase {
+    char text[224];
+};
+struct kiln__phrase kiln__phrase(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Hand the memory over to the caller, who frees it; NULL if the text failed. */
 char *kiln__text_take(struct kiln__text *text);
 
