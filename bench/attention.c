@@ -200,10 +200,10 @@ static void measure(const struct shape *shape)
         bench_way(&row, "kiln, by products", run_side, check_side, &composite);
         bench_compare(&row, "kiln", "kiln, by products");
     }
-    bench_way(&row, "C, blocked", run_blocked, check_blocked, NULL);
+    bench_peer(&row, "C, blocked", run_blocked, check_blocked, NULL);
     bench_at_least(&row, "kiln", "C, blocked", shape->of_blocked);
     if (peer_has_attention_products()) {
-        bench_way(&row, "OpenBLAS", run_products, check_products, NULL)->spins = true;
+        bench_peer(&row, "OpenBLAS", run_products, check_products, NULL)->spins = true;
         bench_compare(&row, "kiln", "OpenBLAS");
     }
     bench_measure(&row);

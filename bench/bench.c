@@ -18,7 +18,7 @@ const char *argp_program_version = "kiln benchmarks " KILN_VERSION;
 
 static const struct bench_program *program;
 static struct {
-    bool quick;
+    bool quick, alone, turns;
     const char *filter, *json, *device;
     double seconds; /* for the rounds of a row */
 } options;
@@ -26,9 +26,11 @@ static struct {
 static const struct argp_option shared_options[] = {
     {"quick", 'q', 0, 0, "fewer sizes and rounds", 1},
     {"filter", 'f', "TEXT", 0, "only rows whose name contains TEXT", 1},
+    {"kiln-only", 'k', 0, 0, "leave out what kiln is compared with", 1},
     {"json", 'j', "FILE", 0, "write the figures to FILE too (-: standard output)", 1},
     {"device", 'd', "DEVICE", 0, "number, type or part of the name, as KILN_DEVICE", 1},
     {"seconds", 's', "TIME", 0, "time for a row (2; quick 0.4)", 1},
+    {"turns", 't', 0, 0, "run rounds as standard input says (against.py)", 1},
     {0}};
 
 void bench_fail(const char *format, ...)
@@ -54,6 +56,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case 'q': options.quick = true; return 0;
     case 'f': options.filter = value; return 0;
+    case 'k': options.alone = true; return 0;
+    case 't': options.turns = true; return 0;
     case 'j': options.json = value; return 0;
     case 'd': options.device = value; return 0;
     case 's':
@@ -104,6 +108,8 @@ kiln_context *bench_start(const struct bench_program *what, int argc, char **arg
     program = what;
     settle_environment(argv);
     parse_all(argc, argv);
+    if (options.turns)
+        bench_turns_start();
     context_options.device = options.device;
     bench_ok(kiln_context_create(&context_options, &context), "making a context");
     bench_report_header(program->name, program->purpose, context, argc, argv);
@@ -127,6 +133,16 @@ bool bench_is_quick(void)
     return options.quick;
 }
 
+bool bench_is_alone(void)
+{
+    return options.alone;
+}
+
+bool bench_takes_turns(void)
+{
+    return options.turns;
+}
+
 const char *bench_device(void)
 {
     return options.device;
@@ -147,8 +163,25 @@ struct bench_way *bench_way(struct bench_row *row, const char *name, void (*run)
     return way;
 }
 
+struct bench_way *bench_peer(struct bench_row *row, const char *name, void (*run)(void *),
+                             bool (*check)(void *), void *user)
+{
+    static struct bench_way left_out;
+    return options.alone ? &left_out : bench_way(row, name, run, check, user);
+}
+
+static bool has_way(const struct bench_row *row, const char *name)
+{
+    for (size_t w = 0; w < row->way_count; w++)
+        if (!strcmp(row->ways[w].name, name))
+            return true;
+    return false;
+}
+
 static void add_target(struct bench_row *row, struct bench_target target)
 {
+    if (options.alone && !(has_way(row, target.way) && has_way(row, target.peer)))
+        return;
     if (row->target_count == BENCH_TARGETS)
         bench_fail("%s: too many targets", row->name);
     row->targets[row->target_count++] = target;

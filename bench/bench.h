@@ -71,12 +71,16 @@ kiln_context *bench_start(const struct bench_program *program, int argc, char **
 /* Whether a row of that name is asked for. */
 bool bench_wants(const char *name);
 bool bench_is_quick(void);
+bool bench_is_alone(void);      /* whether only kiln's own ways are asked for */
 const char *bench_device(void); /* what --device says, or NULL */
 double bench_budget(void);      /* seconds for the rounds of a row */
 
-/* Add a way or a target to a row. */
+/* Add a way of kiln's, a peer's, or a target to a row. Peers, and targets that are about them, are
+ * left out where kiln is alone. */
 struct bench_way *bench_way(struct bench_row *row, const char *name, void (*run)(void *),
                             bool (*check)(void *), void *user);
+struct bench_way *bench_peer(struct bench_row *row, const char *name, void (*run)(void *),
+                             bool (*check)(void *), void *user);
 void bench_at_least(struct bench_row *row, const char *way, const char *peer, double ratio);
 void bench_at_most(struct bench_row *row, const char *way, const char *peer, double seconds);
 void bench_compare(struct bench_row *row, const char *way, const char *peer);

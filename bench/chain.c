@@ -161,11 +161,11 @@ static void describe_row(struct bench_row *row)
     bench_way(row, "batch", run_batch, check, NULL);
     bench_way(row, "recorded anew", run_anew, check, NULL);
     bench_way(row, "eager", run_eager, check, NULL);
-    bench_way(row, "C loop", run_peer, check, NULL);
+    bench_peer(row, "C loop", run_peer, check, NULL);
     if (chain->triad)
-        bench_way(row, "triad", run_triad, NULL, NULL);
+        bench_peer(row, "triad", run_triad, NULL, NULL);
     if (chain->triad && peer_can_stream() && work.n % 16 == 0)
-        bench_way(row, "triad, stream", run_triad_stream, NULL, NULL);
+        bench_peer(row, "triad, stream", run_triad_stream, NULL, NULL);
     bench_at_least(row, "batch", "eager", chain->of_eager);
     bench_at_least(row, "recorded anew", "eager", chain->of_eager);
     bench_at_least(row, "batch", "C loop", work.n == LARGEST ? chain->of_peer : 0);

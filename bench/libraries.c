@@ -283,7 +283,7 @@ static void measure(kiln_context *context, const struct row *row)
         if (!peer->process || !process_take(peer->process, row->operation, row->input_count,
                                             row->inputs, (const float *const *)inputs, work.count))
             continue;
-        bench_way(&figures, peer->name, run_peer, check_peer, peer)->seconds = seconds_of;
+        bench_peer(&figures, peer->name, run_peer, check_peer, peer)->seconds = seconds_of;
         bench_compare(&figures, "kiln", peer->name);
     }
     bench_measure(&figures);
@@ -294,7 +294,7 @@ static void measure(kiln_context *context, const struct row *row)
 
 static void start_peers(void)
 {
-    for (size_t p = 0; p < PEERS; p++) {
+    for (size_t p = 0; p < PEERS && !bench_is_alone(); p++) {
         if (peers[p].arguments[1])
             peers[p].arguments[0] = python;
         peers[p].process = process_start(peers[p].arguments);

@@ -19,7 +19,9 @@ libbench_la_SOURCES = \
 	bench/bench.c \
 	bench/bench.h \
 	bench/measure.c \
-	bench/report.c
+	bench/report.c \
+	bench/report.h \
+	bench/turns.c
 libpeers_la_SOURCES = \
 	bench/peer_attention.c \
 	bench/peer_attention.h \
@@ -85,9 +87,16 @@ libbench_la_CFLAGS = $(bench_cflags)
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
 EXTRA_PROGRAMS = $(bench_programs)
 
-bench: all
+bench-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/peer_viennacl
+
+bench: bench-programs
 	for program in $(bench_programs); do \
 	    POCL_AFFINITY=1 ./$$program $(BENCH_ARGUMENTS) || exit 1; \
 	done
+
+# Beside the build in folder $(BASE): which rows became slower.
+bench-against: bench-programs
+	@test -n '$(BASE)' || { echo 'make bench-against BASE=<build folder of another checkout>'; exit 2; }
+	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' . $(notdir $(bench_programs))
 CLEANFILES += $(bench_programs) bench/peer_viennacl libbench.la libpeers.la

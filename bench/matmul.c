@@ -221,16 +221,16 @@ static void add_peers(struct bench_row *row, const struct shape *shape)
     if (queued)
         bench_way(row, "kiln, queued", run_queued, check_side, &own)->seconds = read_queued;
     if (peer_has_openblas()) {
-        bench_way(row, "OpenBLAS", run_openblas, check_host, NULL)->spins = true;
+        bench_peer(row, "OpenBLAS", run_openblas, check_host, NULL)->spins = true;
         bench_at_least(row, queued ? "kiln, queued" : "kiln", "OpenBLAS", shape->of_openblas);
     }
     if (peer_has_openblas() && shape->product.m == 1) {
-        bench_way(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL)->spins = true;
+        bench_peer(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL)->spins = true;
         bench_at_least(row, "kiln", "OpenBLAS sgemv", shape->of_sgemv);
     }
     if (peer_has_clblast() && row->amount <= MOST_CLBLAST) {
         open_side(&clblast);
-        bench_way(row, "CLBlast", run_clblast, check_side, &clblast);
+        bench_peer(row, "CLBlast", run_clblast, check_side, &clblast);
         bench_compare(row, "kiln", "CLBlast");
     }
 }

@@ -132,13 +132,30 @@ static void keep_round(const struct bench_row *row, struct rounds *rounds, const
     rounds->quiet += quiet;
 }
 
+static void choose_all_runs(const struct bench_row *row, size_t *runs)
+{
+    for (size_t w = 0; w < row->way_count; w++)
+        runs[w] = choose_runs(&row->ways[w]);
+}
+
+static void take_turns(const struct bench_row *row)
+{
+    size_t runs[BENCH_WAYS];
+    double seconds[BENCH_WAYS];
+    choose_all_runs(row, runs);
+    bench_turns_row(row);
+    while (bench_turns_wanted()) {
+        bool quiet = run_round(row, runs, seconds);
+        bench_turns_round(row, seconds, quiet);
+    }
+}
+
 /* Within the budget; beyond it, at most four times, for a few rounds that are quiet. */
 static void run_rounds(const struct bench_row *row, struct rounds *rounds)
 {
     size_t runs[BENCH_WAYS], fewest = bench_is_quick() ? 5 : 15;
     double budget = bench_budget(), seconds[BENCH_WAYS], spent = 0;
-    for (size_t w = 0; w < row->way_count; w++)
-        runs[w] = choose_runs(&row->ways[w]);
+    choose_all_runs(row, runs);
     double start = bench_now();
     while (rounds->count < MOST_ROUNDS && (rounds->count < 3 || spent < budget ||
                                            (rounds->quiet < fewest && spent < 4 * budget))) {
@@ -195,6 +212,10 @@ void bench_measure(const struct bench_row *row)
     struct bench_outcome outcomes[BENCH_TARGETS];
     rounds.count = rounds.quiet = 0;
     check_ways(row);
+    if (bench_takes_turns()) {
+        take_turns(row);
+        return;
+    }
     run_rounds(row, &rounds);
     for (size_t t = 0; t < row->target_count; t++)
         outcomes[t] = compare(row, &rounds, &row->targets[t]);

@@ -181,7 +181,7 @@ static void measure(const struct reduction *reduction)
     record(reduction, input);
     compute_reference(reduction);
     bench_way(&row, "kiln", run_kiln, check, NULL);
-    bench_way(&row, "C loop", run_peer, check, &work);
+    bench_peer(&row, "C loop", run_peer, check, &work);
     bench_at_least(&row, "kiln", "C loop", reduction->of_peer);
     bench_measure(&row);
     kiln_batch_release(work.batch);

@@ -26,4 +26,19 @@ void bench_report_row(const struct bench_row *row, const struct bench_result *re
 /* The last line, and the file if `json` names one; "-" is standard output. */
 void bench_report_end(const char *json);
 
+/* ---- turns ---- */
+
+/* Two processes that take turns: what asks for the rounds of both (against.py) lets one rest while
+ * the other runs. On standard input a line for a round, or `next`; on standard output
+ *
+ *     row <tab> name <tab> way...        checked, ready for rounds
+ *     round <tab> quiet <tab> seconds...
+ *
+ * and all else goes to standard error. */
+bool bench_takes_turns(void);
+void bench_turns_start(void);
+void bench_turns_row(const struct bench_row *row);
+bool bench_turns_wanted(void); /* one more round of the row */
+void bench_turns_round(const struct bench_row *row, const double *seconds, bool quiet);
+
 #endif

@@ -222,10 +222,10 @@ static void measure(const struct size *size)
     if (launch_count != (size->chained ? 1 : 8))
         bench_fail("%s: %zu launches", size->name, launch_count);
     bench_way(&row, "kiln", run_kiln, check, NULL);
-    bench_way(&row, "bare OpenCL calls", run_bare, check, NULL);
+    bench_peer(&row, "bare OpenCL calls", run_bare, check, NULL);
     bench_way(&row, "kiln, the thread's own work", submit_kiln, NULL, &submits[0])->seconds =
         read_seconds;
-    bench_way(&row, "bare, the thread's own work", submit_bare, NULL, &submits[1])->seconds =
+    bench_peer(&row, "bare, the thread's own work", submit_bare, NULL, &submits[1])->seconds =
         read_seconds;
     bench_at_most(&row, "kiln", "bare OpenCL calls", 3e-6);
     bench_at_most(&row, "kiln, the thread's own work", "bare, the thread's own work", 3e-6);

@@ -162,7 +162,7 @@ static void measure(const struct rows *rows)
     bench_ok(kiln_export(work.batch, function->record(work.batch, x, scale, shift), work.output),
              "recording");
     bench_way(&row, "kiln", run_kiln, check, NULL);
-    bench_way(&row, "C loop", run_peer, check, &work);
+    bench_peer(&row, "C loop", run_peer, check, &work);
     bench_at_least(&row, "kiln", "C loop", function->of_peer);
     bench_measure(&row);
     kiln_batch_release(work.batch);

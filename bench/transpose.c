@@ -121,8 +121,8 @@ static void measure(const struct transpose *transpose)
     bench_ok(kiln_export(work.batch, view, work.output), "recording");
     compute_reference(transpose);
     bench_way(&row, "kiln", run_kiln, check_kiln, NULL);
-    bench_way(&row, "C loop", run_peer, check_peer, NULL);
-    bench_way(&row, "memcpy", run_copy, NULL, NULL);
+    bench_peer(&row, "C loop", run_peer, check_peer, NULL);
+    bench_peer(&row, "memcpy", run_copy, NULL, NULL);
     bench_at_least(&row, "kiln", "C loop", transpose->of_peer);
     bench_compare(&row, "kiln", "memcpy");
     bench_measure(&row);
