@@ -70,7 +70,9 @@ class Side:
             return line.rstrip("\n").split("\t")
         if self.process.wait():
             self.errors.seek(0)
-            lines = self.errors.read().splitlines() or ["it failed without a word"]
+            lines = self.errors.read().splitlines() or [""]
+            if self.process.returncode < 0:
+                lines.append("ended by signal %d" % -self.process.returncode)
             raise RuntimeError("with %s: %s" % (self.library, lines[-1]))
         return []
 

@@ -17,6 +17,7 @@
 const char *argp_program_version = "kiln benchmarks " KILN_VERSION;
 
 static const struct bench_program *program;
+static kiln_context *context;
 static struct {
     bool quick, alone, turns;
     const char *filter, *json, *device;
@@ -104,7 +105,6 @@ static void settle_environment(char **argv)
 kiln_context *bench_start(const struct bench_program *what, int argc, char **argv)
 {
     kiln_context_options context_options = KILN_CONTEXT_OPTIONS_INIT;
-    kiln_context *context;
     program = what;
     settle_environment(argv);
     parse_all(argc, argv);
@@ -116,10 +116,15 @@ kiln_context *bench_start(const struct bench_program *what, int argc, char **arg
     return context;
 }
 
-int bench_end(kiln_context *context)
+void bench_store(void)
+{
+    bench_ok(kiln_context_sync_cache(context), "storing kernels");
+}
+
+int bench_end(kiln_context *made)
 {
     bench_report_end(options.json);
-    kiln_context_release(context);
+    kiln_context_release(made);
     return EXIT_SUCCESS;
 }
 

@@ -212,6 +212,7 @@ void bench_measure(const struct bench_row *row)
     struct bench_outcome outcomes[BENCH_TARGETS];
     rounds.count = rounds.quiet = 0;
     check_ways(row);
+    bench_store();
     if (bench_takes_turns()) {
         take_turns(row);
         return;

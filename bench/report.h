@@ -26,6 +26,9 @@ void bench_report_row(const struct bench_row *row, const struct bench_result *re
 /* The last line, and the file if `json` names one; "-" is standard output. */
 void bench_report_end(const char *json);
 
+/* Have the kernels stored that were compiled so far: that takes cores, too. */
+void bench_store(void);
+
 /* ---- turns ---- */
 
 /* Two processes that take turns: what asks for the rounds of both (against.py) lets one rest while
