@@ -19,8 +19,9 @@ missing=$(find lib kernels include tests tools examples bench doc -type f ! -nam
       *.mk) grep -q "^include $file" Makefile.am || echo "$file" ;;
       # A program's only source is named by the program.
       *.c) listed "$file" || listed "${file%.c}" || echo "$file" ;;
-      # A folder of data may be listed as a whole.
-      *) listed "$file" || listed "${file%/*}" || echo "$file" ;;
+      # A folder of data may be listed as a whole, one of the top level not: targets have such names.
+      */*/*) listed "$file" || listed "${file%/*}" || echo "$file" ;;
+      *) listed "$file" || echo "$file" ;;
     esac
   done)
 if [ -n "$missing" ]; then
