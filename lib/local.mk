@@ -183,16 +183,15 @@ runtime_sources = \
 	lib/runtime/bindings.c \
 	lib/runtime/bindings.h \
 	lib/runtime/buffer.h \
+	lib/runtime/checked.c \
 	lib/runtime/clblast.c \
 	lib/runtime/clblast.h \
 	lib/runtime/commands.c \
 	lib/runtime/commands.h \
+	lib/runtime/executable.c \
+	lib/runtime/executable.h \
 	lib/runtime/pool.c \
 	lib/runtime/pool.h \
-	lib/runtime/prepare.c \
-	lib/runtime/prepare.h \
-	lib/runtime/ready.c \
-	lib/runtime/ready.h \
 	lib/runtime/run.c \
 	lib/runtime/run.h \
 	lib/runtime/runtime.c \
@@ -242,8 +241,10 @@ session_sources = \
 	lib/session/explain.c \
 	lib/session/explain.h \
 	lib/session/now.c \
-	lib/session/plans.c \
-	lib/session/plans.h \
+	lib/session/plan_cache.c \
+	lib/session/plan_cache.h \
+	lib/session/programs.c \
+	lib/session/programs.h \
 	lib/session/validate.c \
 	lib/session/validate.h \
 	lib/session/words.c \

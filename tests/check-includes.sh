@@ -16,7 +16,7 @@ fuse: util ops graph
 plan: util ops graph fuse device
 codegen: util ops graph fuse device plan
 cache: util device
-runtime: util ops graph fuse device plan codegen cache
+runtime: util ops graph fuse device plan cache
 record: util ops graph device runtime
 grad: util ops graph record
 executor:

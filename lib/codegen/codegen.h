@@ -22,7 +22,6 @@ bool kiln__codegen_is_checked(const struct kiln__launch *launch);
  * KILN__WRONG_BYTES of memory, zeroed, where the first index that is outside is noted:
  * [0] the launch's number, [1] which memory, from 1, [2] and [3] the element, low half first. */
 void kiln__codegen_check(const char *source, struct kiln__text *checked);
-#define KILN__WRONG_BYTES 512
 
 /* The same for people: library texts are named instead of repeated. */
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,

@@ -102,4 +102,7 @@ bool kiln__launch_f32(struct kiln__launch *launch, float value);
 /* A scalar of a group in the type that kernels take it in. */
 bool kiln__launch_scalar(struct kiln__launch *launch, kiln_type type, double value);
 
+/* Memory that a checked kernel notes a wrong index in (codegen/codegen.h). */
+#define KILN__WRONG_BYTES 512
+
 #endif

@@ -12,11 +12,11 @@
 #include "util/error.h"
 #include "util/index.h"
 
-/* A plan and its kernels, lent to one batch (session/plans.h). */
-struct kiln__loan {
-    struct kiln__known_plan *known;
+/* A plan and its kernels, lent to one batch (session/plan_cache.h). */
+struct kiln__lease {
+    struct kiln__plan_entry *entry;
     const struct kiln__plan *plan;
-    struct kiln__ready *ready;
+    struct kiln__executable *executable;
     bool checked;
 };
 
@@ -32,11 +32,11 @@ struct kiln_batch {
     struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     size_t operations;
-    bool changed; /* since `loan` was taken */
+    bool changed; /* since `lease` was taken */
 
     /* What running it leaves here (session/batch.c). */
-    struct kiln__loan loan; /* plan and kernels; empty until needed */
-    struct kiln__run *last; /* the latest run, or NULL */
+    struct kiln__lease lease; /* plan and kernels; empty until needed */
+    struct kiln__run *last;   /* the latest run, or NULL */
 };
 
 /* Start an empty recording: earlier tensors are no longer valid. */

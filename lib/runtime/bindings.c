@@ -163,7 +163,7 @@ bool kiln__bindings_check(struct kiln__bindings *bindings)
     bool done = make_spans(bindings, &spans) && find_overlaps(bindings, &spans, &buffers);
     for (size_t i = 0; i < all && done; i++) {
         struct kiln__binding *binding = binding_at(bindings, i);
-        binding->detached = binding->overlaps || misaligned(binding);
+        binding->needs_bounce = binding->overlaps || misaligned(binding);
     }
     bindings->checked = done;
     free(spans.by_start);

@@ -9,17 +9,17 @@
 struct kiln__binding {
     void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
-    size_t item;     /* bytes of an element */
-    cl_mem memory;   /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
-    bool detached;   /* kernels must not work on it directly: a copy goes between */
-    size_t stand_in; /* of this run: its number */
-    bool overlaps;   /* a result whose memory others use too: written after everything else */
+    size_t item;       /* bytes of an element */
+    cl_mem memory;     /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
+    bool needs_bounce; /* kernels must not work on it directly: a copy goes between */
+    size_t bounce;     /* of this run: its number */
+    bool overlaps;     /* a result whose memory others use too: written after everything else */
 };
 
 struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) inputs;
     KILN__VECTOR(struct kiln__binding) results;
-    bool checked; /* `detached` is settled; false after any change */
+    bool checked; /* `needs_bounce` is settled; false after any change */
 };
 
 void kiln__bindings_free(struct kiln__bindings *bindings);
@@ -31,8 +31,8 @@ void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *
 /* Whether writing one changes the other. */
 bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b);
 
-/* Settle which bindings are detached: host memory that is not aligned for its type, results that
- * overlap an input or an earlier result. False without memory. */
+/* Settle which bindings are needs_bounce: host memory that is not aligned for its type, results
+ * that overlap an input or an earlier result. False without memory. */
 bool kiln__bindings_check(struct kiln__bindings *bindings);
 
 #endif

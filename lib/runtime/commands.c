@@ -1,35 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commands.h"
 
-#include <stdlib.h>
-
+#include "cache/gate.h"
 #include "runtime/clblast.h"
 
-static struct kiln__runtime *runtime_of(const struct kiln__commands *commands)
+struct commands {
+    struct kiln__executable *executable;
+    struct kiln__bindings *bindings;
+    struct kiln__run *run; /* receives the events */
+    cl_mem arena;
+    KILN__VECTOR(struct bounce {
+        cl_mem memory;
+        struct kiln__binding *binding;
+        bool is_input;
+    })
+    bounces; /* pool memory between kernels and bindings that need it */
+    KILN__VECTOR(struct wrapper {
+        cl_mem memory;
+        size_t result_bytes; /* 0 of an input */
+    })
+    wrappers;         /* around host memory, for this run only */
+    size_t maps_back; /* wrappers of results */
+    size_t left;      /* steps still to come: the last has an event in any case */
+};
+
+static struct kiln__runtime *runtime_of(const struct commands *commands)
 {
-    return commands->ready->runtime;
+    return commands->executable->runtime;
 }
 
 /* ---- memory ---- */
 
-static kiln_status take_stand_in(struct kiln__commands *commands, struct kiln__binding *binding,
-                                 bool is_input, cl_mem *memory, struct kiln__error *error)
+static kiln_status take_bounce(struct commands *commands, struct kiln__binding *binding,
+                               bool is_input, cl_mem *memory, struct kiln__error *error)
 {
-    struct kiln__stand_in *stand_in = kiln__vector_push(&commands->stand_ins);
-    if (!stand_in)
+    struct bounce *bounce = kiln__vector_push(&commands->bounces);
+    if (!bounce)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    binding->stand_in = commands->stand_ins.count - 1;
-    stand_in->binding = binding;
-    stand_in->is_input = is_input;
+    binding->bounce = commands->bounces.count - 1;
+    bounce->binding = binding;
+    bounce->is_input = is_input;
     kiln_status status =
-        kiln__pool_take(runtime_of(commands)->pool, binding->bytes, &stand_in->memory, error);
-    *memory = stand_in->memory;
+        kiln__pool_take(runtime_of(commands)->pool, binding->bytes, &bounce->memory, error);
+    *memory = bounce->memory;
     return status;
 }
 
 /* The caller's memory as a cl_mem: kept with the binding where the driver uses it as it is at any
  * time, else made for this run, whose start is when the driver looks at it. */
-static kiln_status wrap_host(struct kiln__commands *commands, struct kiln__binding *binding,
+static kiln_status wrap_host(struct commands *commands, struct kiln__binding *binding,
                              bool is_input, cl_mem *memory, struct kiln__error *error)
 {
     cl_int code;
@@ -45,56 +64,57 @@ static kiln_status wrap_host(struct kiln__commands *commands, struct kiln__bindi
         binding->memory = *memory;
         return KILN_OK;
     }
-    struct kiln__wrapper *wrapper = kiln__vector_push(&commands->wrappers);
+    struct wrapper *wrapper = kiln__vector_push(&commands->wrappers);
     if (!wrapper) {
         clReleaseMemObject(*memory);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
-    *wrapper = (struct kiln__wrapper){*memory, is_input ? 0 : binding->bytes};
-    commands->shows += !is_input;
+    *wrapper = (struct wrapper){*memory, is_input ? 0 : binding->bytes};
+    commands->maps_back += !is_input;
     return KILN_OK;
 }
 
-static kiln_status place_binding(struct kiln__commands *commands, struct kiln__binding *binding,
+static kiln_status place_binding(struct commands *commands, struct kiln__binding *binding,
                                  bool is_input, cl_mem *memory, struct kiln__error *error)
 {
-    if (binding->detached)
-        return take_stand_in(commands, binding, is_input, memory, error);
+    if (binding->needs_bounce)
+        return take_bounce(commands, binding, is_input, memory, error);
     *memory = binding->memory;
     return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
 }
 
-static struct kiln__binding *result_of(const struct kiln__commands *commands,
+static struct kiln__binding *result_of(const struct commands *commands,
                                        const struct kiln__plan_step *step)
 {
     bool delivers = step->kind == KILN__STEP_DOWNLOAD || step->kind == KILN__STEP_COPY;
     return delivers ? &commands->bindings->results.items[step->binding] : NULL;
 }
 
-/* A delivery to memory that later steps still read goes to a stand-in first. */
-static kiln_status hold_deliveries(struct kiln__commands *commands, struct kiln__error *error)
+/* A delivery to memory that later steps still read goes through a bounce buffer. */
+static kiln_status hold_deliveries(struct commands *commands, struct kiln__error *error)
 {
-    const struct kiln__plan *plan = commands->ready->plan;
+    const struct kiln__plan *plan = commands->executable->plan;
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < plan->steps.count && !status; i++) {
         cl_mem memory;
         struct kiln__binding *result = result_of(commands, &plan->steps.items[i]);
         if (result && result->overlaps)
-            status = take_stand_in(commands, result, false, &memory, error);
+            status = take_bounce(commands, result, false, &memory, error);
     }
     return status;
 }
 
-kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__error *error)
+static kiln_status settle_memory(struct commands *commands, struct kiln__error *error)
 {
-    struct kiln__ready *ready = commands->ready;
-    const struct kiln__plan *plan = ready->plan;
+    struct kiln__executable *executable = commands->executable;
+    const struct kiln__plan *plan = executable->plan;
     kiln_status status = KILN_OK;
     if (plan->arena_bytes)
-        status = kiln__pool_take(ready->runtime->pool, plan->arena_bytes, &commands->arena, error);
+        status =
+            kiln__pool_take(executable->runtime->pool, plan->arena_bytes, &commands->arena, error);
     for (size_t i = 0; i < plan->slots.count && !status; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
-        ready->memory[i] = commands->arena;
+        executable->memory[i] = commands->arena;
         if (slot->bytes == 0 || slot->place == KILN__PLACE_ARENA)
             continue;
         bool is_input = slot->place == KILN__PLACE_INPUT;
@@ -102,29 +122,29 @@ kiln_status kiln__commands_begin(struct kiln__commands *commands, struct kiln__e
                                             ? &commands->bindings->inputs.items[slot->binding]
                                             : &commands->bindings->results.items[slot->binding];
         if (slot->in_place)
-            ready->memory[i] = binding->memory;
+            executable->memory[i] = binding->memory;
         else
-            status = place_binding(commands, binding, is_input, &ready->memory[i], error);
+            status = place_binding(commands, binding, is_input, &executable->memory[i], error);
     }
     return status ? status : hold_deliveries(commands, error);
 }
 
-void kiln__commands_end(struct kiln__commands *commands)
+static void give_back(struct commands *commands)
 {
     struct kiln__pool *pool = runtime_of(commands)->pool;
     kiln__pool_give(pool, commands->arena);
-    for (size_t i = 0; i < commands->stand_ins.count; i++)
-        kiln__pool_give(pool, commands->stand_ins.items[i].memory);
+    for (size_t i = 0; i < commands->bounces.count; i++)
+        kiln__pool_give(pool, commands->bounces.items[i].memory);
     for (size_t i = 0; i < commands->wrappers.count; i++)
         clReleaseMemObject(commands->wrappers.items[i].memory);
-    kiln__vector_free(&commands->stand_ins);
+    kiln__vector_free(&commands->bounces);
     kiln__vector_free(&commands->wrappers);
 }
 
 /* ---- commands ---- */
 
 /* Where a launch's event goes, NULL where it has none. */
-static cl_event *launch_event(struct kiln__commands *commands, cl_event *event)
+static cl_event *launch_event(struct commands *commands, cl_event *event)
 {
     commands->left--;
     *event = NULL;
@@ -132,8 +152,8 @@ static cl_event *launch_event(struct kiln__commands *commands, cl_event *event)
 }
 
 /* The run keeps the event, if the command has one. */
-static kiln_status keep(struct kiln__commands *commands, cl_event event, const char *name,
-                        uint64_t bytes, struct kiln__error *error)
+static kiln_status keep(struct commands *commands, cl_event event, const char *name, uint64_t bytes,
+                        struct kiln__error *error)
 {
     if (!event)
         return KILN_OK;
@@ -142,7 +162,7 @@ static kiln_status keep(struct kiln__commands *commands, cl_event event, const c
     return kiln__run_keep(commands->run, name, bytes, event, error);
 }
 
-static kiln_status upload(struct kiln__commands *commands, cl_mem memory, size_t offset,
+static kiln_status upload(struct commands *commands, cl_mem memory, size_t offset,
                           const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
@@ -157,7 +177,7 @@ static kiln_status upload(struct kiln__commands *commands, cl_mem memory, size_t
     return keep(commands, event, "upload", binding->bytes, error);
 }
 
-static kiln_status download(struct kiln__commands *commands, cl_mem memory, size_t offset,
+static kiln_status download(struct commands *commands, cl_mem memory, size_t offset,
                             const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
@@ -172,7 +192,7 @@ static kiln_status download(struct kiln__commands *commands, cl_mem memory, size
     return keep(commands, event, "download", binding->bytes, error);
 }
 
-static kiln_status copy(struct kiln__commands *commands, cl_mem from, size_t offset, cl_mem to,
+static kiln_status copy(struct commands *commands, cl_mem from, size_t offset, cl_mem to,
                         size_t bytes, struct kiln__error *error)
 {
     cl_event event = NULL;
@@ -183,21 +203,20 @@ static kiln_status copy(struct kiln__commands *commands, cl_mem from, size_t off
                 : keep(commands, event, "copy", bytes, error);
 }
 
-static kiln_status launch(struct kiln__commands *commands, uint32_t index,
-                          struct kiln__error *error)
+static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
-    const struct kiln__launch *launch = &commands->ready->plan->launches.items[index];
+    const struct kiln__launch *launch = &commands->executable->plan->launches.items[index];
     cl_event own, *event = launch_event(commands, &own);
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
-        kiln_status status =
-            kiln__clblast_enqueue(runtime->queue, launch, commands->ready->memory, event, error);
+        kiln_status status = kiln__clblast_enqueue(runtime->queue, launch,
+                                                   commands->executable->memory, event, error);
         if (status)
             return status;
     } else {
-        cl_int code = clEnqueueNDRangeKernel(runtime->queue, commands->ready->kernels[index],
+        cl_int code = clEnqueueNDRangeKernel(runtime->queue, commands->executable->kernels[index],
                                              launch->dimensions, NULL, launch->global,
                                              launch->local, 0, NULL, event);
         if (code)
@@ -207,49 +226,48 @@ static kiln_status launch(struct kiln__commands *commands, uint32_t index,
     return keep(commands, own, launch->kernel, launch->bytes, error);
 }
 
-static kiln_status run_step(struct kiln__commands *commands, const struct kiln__plan_step *step,
+static kiln_status run_step(struct commands *commands, const struct kiln__plan_step *step,
                             struct kiln__error *error)
 {
-    const struct kiln__plan *plan = commands->ready->plan;
+    const struct kiln__plan *plan = commands->executable->plan;
     if (step->kind == KILN__STEP_LAUNCH)
         return launch(commands, step->launch, error);
-    cl_mem memory = commands->ready->memory[step->slot];
+    cl_mem memory = commands->executable->memory[step->slot];
     size_t offset = plan->slots.items[step->slot].offset;
     if (step->kind == KILN__STEP_UPLOAD)
         return upload(commands, memory, offset, &commands->bindings->inputs.items[step->binding],
                       error);
     const struct kiln__binding *result = result_of(commands, step);
     if (result->overlaps)
-        return copy(commands, memory, offset, commands->stand_ins.items[result->stand_in].memory,
+        return copy(commands, memory, offset, commands->bounces.items[result->bounce].memory,
                     result->bytes, error);
     if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, memory, offset, result, error);
     return copy(commands, memory, offset, result->memory, result->bytes, error);
 }
 
-/* Detached inputs go to their stand-ins first, detached results leave theirs last. */
-static kiln_status run_stand_ins(struct kiln__commands *commands, bool inputs,
-                                 struct kiln__error *error)
+/* Inputs go to their bounce buffers first, results leave theirs last. */
+static kiln_status run_bounces(struct commands *commands, bool inputs, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->stand_ins.count && !status; i++) {
-        const struct kiln__stand_in *stand_in = &commands->stand_ins.items[i];
-        const struct kiln__binding *binding = stand_in->binding;
-        if (stand_in->is_input != inputs)
+    for (size_t i = 0; i < commands->bounces.count && !status; i++) {
+        const struct bounce *bounce = &commands->bounces.items[i];
+        const struct kiln__binding *binding = bounce->binding;
+        if (bounce->is_input != inputs)
             continue;
         if (inputs)
-            status = upload(commands, stand_in->memory, 0, binding, error);
+            status = upload(commands, bounce->memory, 0, binding, error);
         else if (binding->host)
-            status = download(commands, stand_in->memory, 0, binding, error);
+            status = download(commands, bounce->memory, 0, binding, error);
         else
-            status = copy(commands, stand_in->memory, 0, binding->memory, binding->bytes, error);
+            status = copy(commands, bounce->memory, 0, binding->memory, binding->bytes, error);
     }
     return status;
 }
 
 /* Mapping makes a result visible in the caller's memory; the wrapper is not used again. */
-static kiln_status show_result(struct kiln__commands *commands, const struct kiln__wrapper *wrapper,
-                               struct kiln__error *error)
+static kiln_status map_back(struct commands *commands, const struct wrapper *wrapper,
+                            struct kiln__error *error)
 {
     cl_command_queue queue = runtime_of(commands)->queue;
     cl_event map = NULL, unmap = NULL;
@@ -267,17 +285,17 @@ static kiln_status show_result(struct kiln__commands *commands, const struct kil
     return status ? status : unmapped;
 }
 
-static kiln_status show_results(struct kiln__commands *commands, struct kiln__error *error)
+static kiln_status map_results_back(struct commands *commands, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < commands->wrappers.count && !status; i++)
         if (commands->wrappers.items[i].result_bytes)
-            status = show_result(commands, &commands->wrappers.items[i], error);
+            status = map_back(commands, &commands->wrappers.items[i], error);
     return status;
 }
 
 /* A batch that has nothing to do still completes, after what came before it. */
-static kiln_status mark_end(struct kiln__commands *commands, struct kiln__error *error)
+static kiln_status mark_end(struct commands *commands, struct kiln__error *error)
 {
     cl_event event = NULL;
     cl_int code = clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, &event);
@@ -285,19 +303,57 @@ static kiln_status mark_end(struct kiln__commands *commands, struct kiln__error 
                 : kiln__run_keep(commands->run, "marker", 0, event, error);
 }
 
-kiln_status kiln__commands_enqueue(struct kiln__commands *commands, struct kiln__error *error)
+static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
 {
-    const struct kiln__plan *plan = commands->ready->plan;
-    commands->left = plan->steps.count + commands->stand_ins.count + commands->shows;
+    const struct kiln__plan *plan = commands->executable->plan;
+    commands->left = plan->steps.count + commands->bounces.count + commands->maps_back;
     if (commands->left == 0)
         return mark_end(commands, error);
-    kiln_status status = run_stand_ins(commands, true, error);
+    kiln_status status = run_bounces(commands, true, error);
     for (size_t i = 0; i < plan->steps.count && !status; i++)
         status = run_step(commands, &plan->steps.items[i], error);
     if (!status)
-        status = run_stand_ins(commands, false, error);
+        status = run_bounces(commands, false, error);
     if (!status)
-        status = show_results(commands, error);
+        status = map_results_back(commands, error);
     cl_int code = status ? CL_SUCCESS : clFlush(runtime_of(commands)->queue);
     return code ? kiln__cl_fail(error, "clFlush", code) : status;
+}
+
+/* ---- a run ---- */
+
+kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__bindings *bindings,
+                               struct kiln__run **run, struct kiln__error *error)
+{
+    struct kiln__runtime *runtime = executable->runtime;
+    *run = NULL;
+    kiln_status status = kiln__runtime_check_process(runtime, error);
+    if (status)
+        return status;
+    *run = kiln__run_create();
+    if (!*run)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    struct commands commands = {.executable = executable, .bindings = bindings, .run = *run};
+    if (runtime->gated)
+        kiln__gate_enter();
+    if (!kiln__bindings_check(bindings))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    if (!status)
+        status = settle_memory(&commands, error);
+    if (!status)
+        status = kiln__executable_bind(executable, error);
+    if (!status)
+        status = enqueue(&commands, error);
+    if (status) {
+        kiln__cl_finish(runtime->queue);
+        kiln__run_release(*run);
+        *run = NULL;
+    } else {
+        kiln__executable_launched(executable);
+        atomic_fetch_add(&runtime->counters.batches, 1);
+    }
+    give_back(&commands);
+    if (runtime->gated)
+        kiln__gate_leave();
+    return status;
 }

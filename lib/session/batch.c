@@ -4,6 +4,7 @@
 
 #include <kiln/opencl.h>
 
+#include "runtime/commands.h"
 #include "session/context.h"
 #include "session/validate.h"
 
@@ -33,7 +34,7 @@ kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct 
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
 static void drop_run(kiln_batch *batch)
 {
-    kiln__plans_return(batch->context->plans, &batch->loan);
+    kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
     kiln__run_release(batch->last);
     batch->last = NULL;
 }
@@ -92,9 +93,9 @@ static void name_replaced(kiln_batch *batch)
 static bool has_plan(kiln_batch *batch)
 {
     if (batch->changed)
-        kiln__plans_return(batch->context->plans, &batch->loan);
+        kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
     batch->changed = false;
-    return batch->loan.known != NULL;
+    return batch->lease.entry != NULL;
 }
 
 static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
@@ -102,7 +103,8 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
     if (has_plan(batch))
         return KILN_OK;
     name_replaced(batch);
-    return kiln__plans_borrow(batch->context->plans, &batch->graph, false, &batch->loan, error);
+    return kiln__plan_cache_lease(batch->context->plan_cache, &batch->graph, false, &batch->lease,
+                                  error);
 }
 
 /* The batch keeps the run as its latest one. */
@@ -125,7 +127,7 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = kiln__validate_begin(&validation, batch, call, &error);
     if (!status)
-        status = kiln__ready_run(batch->loan.ready, &batch->bindings, &made, &error);
+        status = kiln__commands_run(batch->lease.executable, &batch->bindings, &made, &error);
     if (status) {
         kiln__validate_free(&validation);
         return status;
@@ -189,7 +191,7 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
         status = borrow_plan(batch, &error);
     if (status)
         return status;
-    const struct kiln__plan *plan = batch->loan.plan;
+    const struct kiln__plan *plan = batch->lease.plan;
     *cost = (kiln_batch_cost){.launches = plan->launches.count,
                               .peak_bytes = plan->arena_bytes,
                               .unshared_bytes = plan->unshared_bytes,
@@ -208,7 +210,8 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     if (status || has_plan(batch))
         return status;
     name_replaced(batch);
-    return kiln__plans_prepare(batch->context->plans, &batch->graph, threads, &batch->loan, &error);
+    return kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
+                                    &batch->lease, &error);
 }
 
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
@@ -220,7 +223,7 @@ kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
     if (!status)
         name_replaced(batch);
     if (!status)
-        status = kiln__plans_explain(batch->context->plans, &batch->graph, &text, NULL);
+        status = kiln__plan_cache_explain(batch->context->plan_cache, &batch->graph, &text, NULL);
     if (!status)
         *result = kiln__text_take(&text);
     kiln__text_free(&text);

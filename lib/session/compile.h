@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a recorded graph to a plan, stage after stage, each verified where that is asked for
+/* From a recorded graph to an executable, stage after stage, each verified where that is asked for
  * (util/verify.h). */
 #ifndef KILN_SESSION_COMPILE_H
 #define KILN_SESSION_COMPILE_H
 
 #include "plan/plan.h"
+#include "runtime/executable.h"
 
 /* A copy of `recorded` after the passes. `log` (may be NULL) receives what each changed. What is
  * answered is the caller's to free. Errors, of all three: OUT_OF_HOST_MEMORY; WRONG_STATE names the
@@ -12,13 +13,21 @@
 kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, struct kiln__text *log,
                                   struct kiln__graph *graph, struct kiln__error *error);
 
-/* Then cut into groups. */
-kiln_status kiln__compile_fuse(const struct kiln__graph *recorded, struct kiln__text *log,
-                               struct kiln__fusion *fusion, struct kiln__error *error);
+/* Cut `graph`, which is taken over, into groups. */
+kiln_status kiln__compile_fuse(struct kiln__graph *graph, struct kiln__fusion *fusion,
+                               struct kiln__error *error);
 
-/* Then planned. */
+/* Both, then planned. */
 kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                const struct kiln__plan_options *options, struct kiln__text *log,
                                struct kiln__plan *plan, struct kiln__error *error);
+
+/* The plan, which must outlive it, made ready to run: programs from memory, disk or source, with
+ * their kernels. `checked`: kernels that look at every index. `threads` (may be NULL): programs are
+ * compiled side by side first, and stored (session/programs.h).
+ * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
+                                     bool checked, const unsigned *threads,
+                                     struct kiln__executable **made, struct kiln__error *error);
 
 #endif

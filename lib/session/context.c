@@ -96,8 +96,8 @@ static kiln_status make_parts(const char *call, const kiln_context_options *opti
     runtime->runs = kiln__runs_create();
     runtime->trace = profile ? kiln__trace_create(trace, runtime->device.info.name) : NULL;
     context->matmul = matmul ? strdup(matmul) : NULL;
-    context->plans = kiln__plans_create(runtime, context->matmul);
-    bool done = runtime->pool && runtime->staging && runtime->runs && context->plans &&
+    context->plan_cache = kiln__plan_cache_create(runtime, context->matmul);
+    bool done = runtime->pool && runtime->staging && runtime->runs && context->plan_cache &&
                 (runtime->trace || !profile) && (context->matmul || !matmul);
     return done ? KILN_OK
                 : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
@@ -111,7 +111,7 @@ static void destroy(kiln_context *context)
         kiln__cl_finish(runtime->queue);
     /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
     if (!child) {
-        kiln__plans_destroy(context->plans);
+        kiln__plan_cache_destroy(context->plan_cache);
         kiln__programs_destroy(runtime->programs);
         if (runtime->gated)
             kiln__gate_remove_queue(runtime->queue);

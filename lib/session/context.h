@@ -5,12 +5,12 @@
 
 #include "record/batch.h"
 #include "runtime/runtime.h"
-#include "session/plans.h"
+#include "session/plan_cache.h"
 
 struct kiln_context {
     atomic_int references;
     struct kiln__runtime runtime;
-    struct kiln__plans *plans;
+    struct kiln__plan_cache *plan_cache;
     char *matmul;              /* implementation to use where it can be, or NULL */
     double validate;           /* share of runs to compare with the host */
     atomic_uint_fast64_t runs; /* counted where that is not 0 */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/explain.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "codegen/codegen.h"
+#include "util/log.h"
 
 static void explain_values(const struct kiln__plan *plan, struct kiln__text *text)
 {
@@ -81,12 +85,12 @@ static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *te
     }
 }
 
-void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *passes,
+void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *log,
                    const struct kiln__plan *plan, struct kiln__text *text)
 {
     kiln__text_add(text, "== recorded ==\n");
     kiln__graph_dump(recorded, text);
-    kiln__text_add(text, "== passes ==\n%s", passes->data ? passes->data : "");
+    kiln__text_add(text, "== passes ==\n%s", log->data ? log->data : "");
     kiln__text_add(text, "== graph ==\n");
     kiln__graph_dump(&plan->fusion.graph, text);
     kiln__text_add(text, "== values ==\n");
@@ -102,4 +106,18 @@ void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *
     explain_steps(plan, text);
     kiln__text_add(text, "== kernels ==\n");
     explain_kernels(plan, text);
+}
+
+void kiln__explain_to(const char *path, const struct kiln__graph *recorded,
+                      const struct kiln__text *log, const struct kiln__plan *plan)
+{
+    struct kiln__text text = {0};
+    kiln__explain(recorded, log, plan, &text);
+    FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
+    bool written = file && fprintf(file, "%s\n", text.data ? text.data : "") >= 0;
+    if (file && file != stderr)
+        written = fclose(file) == 0 && written;
+    if (!written)
+        KILN__LOG(KILN__LOG_ERROR, "cannot write explanations to %s: %s", path, strerror(errno));
+    kiln__text_free(&text);
 }

@@ -5,9 +5,14 @@
 
 #include "plan/plan.h"
 
-/* Append every stage to `text`: `recorded` as it was recorded, what the passes said, what was fused
- * and why not, groups, memory, steps, kernel text. */
-void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *passes,
+/* Append every stage to `text`: `recorded` as it was recorded, what rewriting said (`log`), what
+ * was fused and why not, groups, memory, steps, kernel text. */
+void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *log,
                    const struct kiln__plan *plan, struct kiln__text *text);
+
+/* The same to the file that $KILN_EXPLAIN names; "-" is standard error. The context could write
+ * there when it was made: what goes wrong later is logged, and the run goes on. */
+void kiln__explain_to(const char *path, const struct kiln__graph *recorded,
+                      const struct kiln__text *log, const struct kiln__plan *plan);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/bounds.h"
+#include "runtime/commands.h"
 #include "util/environment.h"
 #include "util/log.h"
 
@@ -151,21 +152,21 @@ static kiln_status run_checked(kiln_context *context, const struct kiln__graph *
                                struct kiln__bindings *bindings, const char *call, bool *lost,
                                struct kiln__error *error)
 {
-    struct kiln__loan loan;
+    struct kiln__lease lease;
     struct kiln__run *run = NULL;
-    kiln_status status = kiln__plans_borrow(context->plans, graph, true, &loan, error);
+    kiln_status status = kiln__plan_cache_lease(context->plan_cache, graph, true, &lease, error);
     if (status)
         return status;
-    status = kiln__ready_run(loan.ready, bindings, &run, error);
+    status = kiln__commands_run(lease.executable, bindings, &run, error);
     if (!status)
         status = kiln__run_await(run, context->runtime.queue, call, error);
     *lost = status && kiln__cl_finish(context->runtime.queue);
     if (!status)
-        status = kiln__ready_judge(loan.ready, call, error);
+        status = kiln__checked_judge(lease.executable, call, error);
     if (status == KILN_WRONG_RESULT)
         KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
     kiln__run_release(run);
-    kiln__plans_return(context->plans, &loan);
+    kiln__plan_cache_return(context->plan_cache, &lease);
     return status;
 }
 
@@ -282,7 +283,7 @@ static bool is_overwritten(const struct kiln__bindings *bindings, size_t result)
  */
 static void blame_kernel(const kiln_batch *batch, size_t result, struct kiln__text *text)
 {
-    const struct kiln__plan *plan = batch->loan.plan;
+    const struct kiln__plan *plan = batch->lease.plan;
     uint32_t node = plan->fusion.graph.requests.items[result].node, launch = 0;
     bool found = false;
     for (uint32_t i = 0; i < plan->launches.count; i++) {
@@ -296,7 +297,7 @@ static void blame_kernel(const kiln_batch *batch, size_t result, struct kiln__te
     if (!found)
         return;
     kiln__text_add(text, ", but not ");
-    kiln__ready_name_launch(plan, launch, text);
+    kiln__launch_title(plan, launch, text);
     kiln__text_add(text, launch ? ", which computes it, or one before it" : ", which computes it");
 }
 

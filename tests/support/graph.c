@@ -16,7 +16,7 @@
 static kiln_context *imagine_context(kiln_context *context, kiln_device_type type,
                                      const char *platform)
 {
-    if (context->plans)
+    if (context->plan_cache)
         return context;
     kiln__verifies = true;
     kiln_device_info *info = &context->runtime.device.info;
@@ -31,8 +31,8 @@ static kiln_context *imagine_context(kiln_context *context, kiln_device_type typ
     info->max_allocation = IMAGINED_LARGEST;
     context->runtime.device.traits = kiln__traits_for(info);
     context->runtime.process = getpid();
-    context->plans = kiln__plans_create(&context->runtime, NULL);
-    cr_assert(context->plans);
+    context->plan_cache = kiln__plan_cache_create(&context->runtime, NULL);
+    cr_assert(context->plan_cache);
     return context;
 }
 
@@ -129,10 +129,9 @@ void passes_text(const kiln_batch *batch, struct kiln__text *text)
 
 struct kiln__fusion fusion_of(const kiln_batch *batch)
 {
+    struct kiln__graph graph = after_passes(batch, NULL);
     struct kiln__fusion fusion;
-    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__compile_fuse(&batch->graph, NULL, &fusion, NULL), KILN_OK, "%s",
-                 kiln_last_error());
+    cr_assert_eq(kiln__compile_fuse(&graph, &fusion, NULL), KILN_OK, "%s", kiln_last_error());
     return fusion;
 }
 

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/executable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making it ---- */
+
+static cl_int set_index(cl_kernel kernel, cl_uint position, int64_t value, bool wide)
+{
+    cl_int narrow = (cl_int)value;
+    return wide ? clSetKernelArg(kernel, position, sizeof value, &value)
+                : clSetKernelArg(kernel, position, sizeof narrow, &narrow);
+}
+
+static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel kernel,
+                                 struct kiln__error *error)
+{
+    for (cl_uint i = 0; i < launch->arguments.count; i++) {
+        const struct kiln__argument *argument = &launch->arguments.items[i];
+        cl_int code = CL_SUCCESS;
+        if (argument->kind == KILN__ARGUMENT_INDEX)
+            code = set_index(kernel, i, argument->integer, launch->form.wide);
+        else if (argument->kind == KILN__ARGUMENT_I32)
+            code = set_index(kernel, i, argument->integer, false);
+        else if (argument->kind == KILN__ARGUMENT_F32)
+            code = clSetKernelArg(kernel, i, sizeof argument->real, &argument->real);
+        if (code)
+            return kiln__cl_fail(error, "clSetKernelArg", code);
+    }
+    return KILN_OK;
+}
+
+static kiln_status make_kernel(struct kiln__executable *executable, size_t index,
+                               struct kiln__error *error)
+{
+    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    const struct kiln__launch_program *from = &executable->programs[index];
+    cl_int code;
+    cl_kernel kernel = clCreateKernel(kiln__program_cl(from->program), launch->kernel, &code);
+    if (code)
+        return kiln__cl_fail(error, "clCreateKernel", code);
+    executable->kernels[index] = kernel;
+    kiln_status status = set_constants(launch, kernel, error);
+    if (!status && from->checked)
+        status = kiln__checked_begin(executable, error);
+    return !status && from->checked ? kiln__checked_arguments(executable, index, error) : status;
+}
+
+/* Call `visit` for every memory argument, launch by launch. */
+static void each_use(struct kiln__executable *executable,
+                     void (*visit)(struct kiln__executable *, uint32_t slot, struct kiln__use use))
+{
+    for (uint32_t i = 0; i < executable->plan->launches.count; i++) {
+        const struct kiln__launch *launch = &executable->plan->launches.items[i];
+        for (uint32_t k = 0; k < launch->arguments.count; k++)
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
+                visit(executable, launch->arguments.items[k].slot, (struct kiln__use){i, k});
+    }
+}
+
+static void count_use(struct kiln__executable *executable, uint32_t slot, struct kiln__use use)
+{
+    (void)use;
+    executable->first_use[slot + 2]++;
+}
+
+static void put_use(struct kiln__executable *executable, uint32_t slot, struct kiln__use use)
+{
+    executable->uses[executable->first_use[slot + 1]++] = use;
+}
+
+/* All memory arguments, those of one slot together: a counting sort. While uses are put in their
+ * places, first_use[s + 1] goes from where those of slot s begin to where they end. */
+static bool list_uses(struct kiln__executable *executable)
+{
+    size_t slots = executable->plan->slots.count;
+    each_use(executable, count_use);
+    for (size_t s = 0; s < slots; s++)
+        executable->first_use[s + 2] += executable->first_use[s + 1];
+    executable->uses =
+        calloc((size_t)executable->first_use[slots + 1] + 1, sizeof *executable->uses);
+    if (executable->uses)
+        each_use(executable, put_use);
+    return executable->uses;
+}
+
+static bool make_room(struct kiln__executable *executable,
+                      const struct kiln__launch_program *programs)
+{
+    size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
+    executable->kernels = calloc(launches + 1, sizeof *executable->kernels);
+    executable->programs = calloc(launches + 1, sizeof *executable->programs);
+    executable->memory = calloc(slots + 1, sizeof *executable->memory);
+    executable->bound = calloc(slots + 1, sizeof *executable->bound);
+    executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
+    if (executable->programs)
+        memcpy(executable->programs, programs, launches * sizeof *programs);
+    return executable->kernels && executable->programs && executable->memory && executable->bound &&
+           executable->first_use && list_uses(executable);
+}
+
+kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
+                                    const struct kiln__launch_program *programs,
+                                    struct kiln__executable **made, struct kiln__error *error)
+{
+    struct kiln__executable *executable = calloc(1, sizeof *executable);
+    kiln_status status = KILN_OK;
+    *made = NULL;
+    if (executable) {
+        executable->runtime = runtime;
+        executable->plan = plan;
+    }
+    if (!executable || !make_room(executable, programs))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the kernels");
+    for (size_t i = 0; i < plan->launches.count && !status; i++)
+        if (programs[i].program)
+            status = make_kernel(executable, i, error);
+    if (status)
+        kiln__executable_destroy(executable);
+    else
+        *made = executable;
+    return status;
+}
+
+static void forget(struct kiln__executable *executable, size_t slot)
+{
+    if (executable->bound[slot])
+        clReleaseMemObject(executable->bound[slot]);
+    executable->bound[slot] = NULL;
+}
+
+void kiln__executable_rest(struct kiln__executable *executable)
+{
+    for (size_t i = 0; executable->bound && i < executable->plan->slots.count; i++)
+        forget(executable, i);
+}
+
+void kiln__executable_destroy(struct kiln__executable *executable)
+{
+    if (!executable)
+        return;
+    for (size_t i = 0; executable->kernels && i < executable->plan->launches.count; i++)
+        if (executable->kernels[i])
+            clReleaseKernel(executable->kernels[i]);
+    kiln__executable_rest(executable);
+    if (executable->wrong)
+        clReleaseMemObject(executable->wrong);
+    free(executable->uses);
+    free(executable->kernels);
+    free(executable->programs);
+    free(executable->memory);
+    free(executable->bound);
+    free(executable->first_use);
+    free(executable);
+}
+
+/* ---- running it ---- */
+
+/* Memory arguments of slots whose memory is another one than last time. The bound memory is
+ * retained, so that an address that comes again is the same object. */
+kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error)
+{
+    for (uint32_t s = 0; s < executable->plan->slots.count; s++) {
+        cl_mem memory = executable->memory[s];
+        if (memory == executable->bound[s] || !memory)
+            continue;
+        forget(executable, s); /* should a call fail, all arguments are set again next time */
+        for (uint32_t u = executable->first_use[s]; u < executable->first_use[s + 1]; u++) {
+            const struct kiln__use *use = &executable->uses[u];
+            if (!executable->kernels[use->launch])
+                continue;
+            cl_int code = clSetKernelArg(executable->kernels[use->launch], use->argument,
+                                         sizeof memory, &memory);
+            if (code)
+                return kiln__cl_fail(error, "clSetKernelArg", code);
+        }
+        if (!clRetainMemObject(memory))
+            executable->bound[s] = memory;
+    }
+    return KILN_OK;
+}
+
+void kiln__executable_launched(struct kiln__executable *executable)
+{
+    if (executable->has_run)
+        return;
+    executable->has_run = true;
+    for (size_t i = 0; i < executable->plan->launches.count; i++) {
+        const struct kiln__launch *launch = &executable->plan->launches.items[i];
+        if (executable->programs[i].program)
+            kiln__program_launched(executable->programs[i].program, launch->dimensions,
+                                   launch->global, launch->local);
+    }
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An executable: the kernels of a plan with their constant arguments set. Running it again
+ * (runtime/commands.h) sets only the memory arguments that changed. */
+#ifndef KILN_RUNTIME_EXECUTABLE_H
+#define KILN_RUNTIME_EXECUTABLE_H
+
+#include "plan/plan.h"
+#include "runtime/runtime.h"
+
+/* What the kernel of a launch is taken from. */
+struct kiln__launch_program {
+    struct kiln__program *program; /* NULL of a call of CLBlast */
+    bool checked;                  /* looks at every index, and takes further arguments */
+};
+
+struct kiln__executable { /* used by one thread at a time */
+    struct kiln__runtime *runtime;
+    const struct kiln__plan *plan;
+    cl_kernel *kernels;                    /* per launch */
+    struct kiln__launch_program *programs; /* per launch */
+    cl_mem *memory;                        /* per slot: of the run that is being enqueued */
+    cl_mem *bound;       /* per slot: what kernel arguments were last set to, retained */
+    uint32_t *first_use; /* per slot, and one more: where its uses start */
+    struct kiln__use {
+        uint32_t launch, argument;
+    } * uses;
+    bool has_run;
+    cl_mem wrong; /* where checked kernels note an index that is outside; NULL: none is checked */
+};
+
+/* Make the kernels of `plan`, which must outlive it, from a program for each launch.
+ * Errors: DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
+                                    const struct kiln__launch_program *programs,
+                                    struct kiln__executable **made, struct kiln__error *error);
+void kiln__executable_destroy(struct kiln__executable *executable);
+
+/* Set the kernels' memory arguments to executable->memory, where that changed. */
+kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error);
+
+/* It was enqueued: programs that were compiled are stored. */
+void kiln__executable_launched(struct kiln__executable *executable);
+
+/* Forget the memory of the last run: an executable that waits pins none. */
+void kiln__executable_rest(struct kiln__executable *executable);
+
+/* ---- checked.c ---- */
+
+/* Memory to note wrong indices in, and the further arguments of a checked kernel. */
+kiln_status kiln__checked_begin(struct kiln__executable *executable, struct kiln__error *error);
+kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t launch,
+                                    struct kiln__error *error);
+
+/* After a run has ended: whether a checked kernel used an index outside its memory. `call` is for
+ * the sentence. Errors: WRONG_RESULT, DEVICE_ERROR. */
+kiln_status kiln__checked_judge(struct kiln__executable *executable, const char *call,
+                                struct kiln__error *error);
+
+/* "kernel 3 (kiln_map: neg, square)". */
+void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);
+
+#endif

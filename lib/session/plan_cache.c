@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/plan_cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/compile.h"
+#include "session/explain.h"
+#include "util/environment.h"
+#include "util/hash.h"
+
+/* Beyond this many the least recently used plan that nobody has borrowed goes. */
+#define MOST_PLANS 256
+
+/* Sets of kernels that wait for the next batch of the same structure. */
+#define MOST_IDLE 4
+
+struct kiln__plan_entry {
+    uint64_t hash;
+    struct kiln__text key; /* nodes and requests, as bytes */
+    struct kiln__plan plan;
+    unsigned leases;
+    uint64_t used;
+    struct kiln__executable *idle[MOST_IDLE];
+    unsigned idle_count;
+};
+
+struct kiln__plan_cache {
+    struct kiln__runtime *runtime;
+    struct kiln__plan_options options;
+    pthread_mutex_t lock; /* guards what follows; planning and compiling happen outside */
+    KILN__VECTOR(struct kiln__plan_entry *) entries;
+    uint64_t clock;
+};
+
+struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul)
+{
+    struct kiln__plan_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return NULL;
+    cache->runtime = runtime;
+    cache->options.device = &runtime->device;
+    cache->options.shared = runtime->host_mode != KILN__HOST_SEPARATE;
+    cache->options.matmul = matmul;
+    pthread_mutex_init(&cache->lock, NULL);
+    return cache;
+}
+
+static void free_entry(struct kiln__plan_entry *entry)
+{
+    for (unsigned i = 0; i < entry->idle_count; i++)
+        kiln__executable_destroy(entry->idle[i]);
+    kiln__plan_free(&entry->plan);
+    kiln__text_free(&entry->key);
+    free(entry);
+}
+
+void kiln__plan_cache_destroy(struct kiln__plan_cache *cache)
+{
+    if (!cache)
+        return;
+    for (size_t i = 0; i < cache->entries.count; i++)
+        free_entry(cache->entries.items[i]);
+    kiln__vector_free(&cache->entries);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+}
+
+/* ---- finding ---- */
+
+static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
+{
+    uint64_t count = graph->nodes.count;
+    kiln__text_add_bytes(key, &count, sizeof count);
+    kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
+    kiln__text_add_bytes(key, graph->requests.items,
+                         graph->requests.count * sizeof *graph->requests.items);
+}
+
+/* Under the lock. */
+static struct kiln__plan_entry *find(struct kiln__plan_cache *cache, uint64_t hash,
+                                     const struct kiln__text *key)
+{
+    for (size_t i = 0; i < cache->entries.count; i++) {
+        struct kiln__plan_entry *entry = cache->entries.items[i];
+        if (entry->hash != hash || entry->key.length != key->length ||
+            memcmp(entry->key.data, key->data, key->length))
+            continue;
+        entry->leases++;
+        entry->used = ++cache->clock;
+        return entry;
+    }
+    return NULL;
+}
+
+/* Under the lock: make room for one more. */
+static void evict(struct kiln__plan_cache *cache)
+{
+    size_t oldest = SIZE_MAX;
+    if (cache->entries.count < MOST_PLANS)
+        return;
+    for (size_t i = 0; i < cache->entries.count; i++)
+        if (!cache->entries.items[i]->leases &&
+            (oldest == SIZE_MAX ||
+             cache->entries.items[i]->used < cache->entries.items[oldest]->used))
+            oldest = i;
+    if (oldest == SIZE_MAX)
+        return;
+    free_entry(cache->entries.items[oldest]);
+    cache->entries.items[oldest] = cache->entries.items[--cache->entries.count];
+}
+
+/* ---- making ---- */
+
+/* Plan, and explain the plan where $KILN_EXPLAIN asks for it. */
+static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                             struct kiln__plan *plan, struct kiln__error *error)
+{
+    const char *path = kiln__environment("KILN_EXPLAIN");
+    struct kiln__text log = {0};
+    kiln_status status =
+        kiln__compile_plan(graph, &cache->options, path ? &log : NULL, plan, error);
+    if (!status && path)
+        kiln__explain_to(path, graph, &log, plan);
+    kiln__text_free(&log);
+    return status;
+}
+
+/* Two threads may make the same plan at once; the second one's is dropped. */
+static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                             uint64_t hash, struct kiln__text *key,
+                             struct kiln__plan_entry **result, struct kiln__error *error)
+{
+    struct kiln__plan_entry *entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    kiln_status status = make_plan(cache, graph, &entry->plan, error);
+    if (status) {
+        free(entry);
+        return status;
+    }
+    atomic_fetch_add(&cache->runtime->counters.plans_made, 1);
+    pthread_mutex_lock(&cache->lock);
+    *result = find(cache, hash, key);
+    if (!*result) {
+        evict(cache);
+        struct kiln__plan_entry **place = kiln__vector_push(&cache->entries);
+        if (place) {
+            entry->hash = hash;
+            entry->key = *key;
+            entry->leases = 1;
+            entry->used = ++cache->clock;
+            *key = (struct kiln__text){0};
+            *place = *result = entry;
+        }
+    }
+    pthread_mutex_unlock(&cache->lock);
+    if (*result != entry)
+        free_entry(entry);
+    return *result ? KILN_OK
+                   : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a plan");
+}
+
+/* ---- leasing ---- */
+
+/* `threads`: see kiln__compile_executable(). */
+static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                              bool checked, const unsigned *threads, struct kiln__lease *lease,
+                              struct kiln__error *error)
+{
+    struct kiln__text key = {0};
+    kiln_status status = KILN_OK;
+    *lease = (struct kiln__lease){.checked = checked};
+    make_key(graph, &key);
+    if (key.failed)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    uint64_t hash = kiln__hash64(key.data, key.length);
+    pthread_mutex_lock(&cache->lock);
+    lease->entry = find(cache, hash, &key);
+    if (lease->entry && lease->entry->idle_count && !checked)
+        lease->executable = lease->entry->idle[--lease->entry->idle_count];
+    pthread_mutex_unlock(&cache->lock);
+    if (lease->entry)
+        atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
+    else
+        status = add_entry(cache, graph, hash, &key, &lease->entry, error);
+    kiln__text_free(&key);
+    if (!status && !lease->executable)
+        status = kiln__compile_executable(cache->runtime, &lease->entry->plan, checked, threads,
+                                          &lease->executable, error);
+    if (!status)
+        lease->plan = &lease->entry->plan;
+    else if (lease->entry)
+        kiln__plan_cache_return(cache, lease);
+    return status;
+}
+
+kiln_status kiln__plan_cache_lease(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                                   bool checked, struct kiln__lease *lease,
+                                   struct kiln__error *error)
+{
+    return lease_plan(cache, graph, checked, NULL, lease, error);
+}
+
+kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
+                                     const struct kiln__graph *graph, unsigned threads,
+                                     struct kiln__lease *lease, struct kiln__error *error)
+{
+    return lease_plan(cache, graph, false, &threads, lease, error);
+}
+
+void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease)
+{
+    struct kiln__plan_entry *entry = lease->entry;
+    if (!entry)
+        return;
+    if (lease->executable)
+        kiln__executable_rest(lease->executable);
+    pthread_mutex_lock(&cache->lock);
+    if (lease->executable && !lease->checked && entry->idle_count < MOST_IDLE) {
+        entry->idle[entry->idle_count++] = lease->executable;
+        lease->executable = NULL;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    kiln__executable_destroy(lease->executable); /* before the plan, which it looks at, may go */
+    pthread_mutex_lock(&cache->lock);
+    entry->leases--;
+    pthread_mutex_unlock(&cache->lock);
+    *lease = (struct kiln__lease){0};
+}
+
+kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
+                                     const struct kiln__graph *graph, struct kiln__text *text,
+                                     struct kiln__error *error)
+{
+    struct kiln__plan plan;
+    struct kiln__text log = {0};
+    kiln_status status = kiln__compile_plan(graph, &cache->options, &log, &plan, error);
+    if (!status) {
+        kiln__explain(graph, &log, &plan, text);
+        kiln__plan_free(&plan);
+    }
+    kiln__text_free(&log);
+    return !status && text->failed
+               ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the explanation")
+               : status;
+}

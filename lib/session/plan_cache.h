@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plans of a context, found by the structure of a batch: a batch that looks like an earlier one
+ * is not planned again. */
+#ifndef KILN_SESSION_PLAN_CACHE_H
+#define KILN_SESSION_PLAN_CACHE_H
+
+#include "record/batch.h"
+#include "runtime/runtime.h"
+
+struct kiln__plan_cache; /* safe to use from many threads */
+
+/* NULL without memory. */
+struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul);
+void kiln__plan_cache_destroy(struct kiln__plan_cache *cache);
+
+/* Find or make the plan of `graph`, and an executable of its own for the caller; `checked`: kernels
+ * that look at every index. Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
+kiln_status kiln__plan_cache_lease(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                                   bool checked, struct kiln__lease *lease,
+                                   struct kiln__error *error);
+
+/* The same; its programs are compiled side by side and stored first, see
+ * kiln__compile_executable(). */
+kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
+                                     const struct kiln__graph *graph, unsigned threads,
+                                     struct kiln__lease *lease, struct kiln__error *error);
+void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease);
+
+/* Append an explanation of `graph` to `text`. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
+                                     const struct kiln__graph *graph, struct kiln__text *text,
+                                     struct kiln__error *error);
+
+#endif

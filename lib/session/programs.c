@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/programs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+
+static bool has_program(const struct kiln__launch *launch)
+{
+    return launch->source != KILN__SOURCE_CLBLAST;
+}
+
+static void write_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                       bool checked, struct kiln__text *name)
+{
+    kiln__codegen_name(plan, launch, name);
+    if (checked)
+        kiln__text_add(name, " checked");
+}
+
+static void write_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         bool checked, struct kiln__text *source)
+{
+    struct kiln__text plain = {0};
+    kiln__codegen_source(plan, launch, checked ? &plain : source);
+    if (checked && !plain.failed)
+        kiln__codegen_check(plain.data, source);
+    source->failed = source->failed || plain.failed;
+    kiln__text_free(&plain);
+}
+
+/* The source is written where memory has no program of that name. */
+static kiln_status find_program(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                const struct kiln__launch *launch,
+                                struct kiln__launch_program *found, struct kiln__error *error)
+{
+    struct kiln__text name = {0}, source = {0};
+    kiln_status status = KILN_OK;
+    write_name(plan, launch, found->checked, &name);
+    if (!name.failed)
+        found->program = kiln__programs_find(programs, name.data, name.length);
+    if (!found->program) {
+        write_source(plan, launch, found->checked, &source);
+        if (name.failed || source.failed)
+            status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
+        else
+            status = kiln__programs_get(programs, name.data, name.length, source.data,
+                                        launch->options, launch->kernel, &found->program, error);
+    }
+    kiln__text_free(&name);
+    kiln__text_free(&source);
+    return status;
+}
+
+kiln_status kiln__plan_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                bool checked, struct kiln__launch_program *found,
+                                struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < plan->launches.count && !status; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        found[i] =
+            (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
+        if (has_program(launch))
+            status = find_program(programs, plan, launch, &found[i], error);
+    }
+    return status;
+}
+
+/* ---- many at once ---- */
+
+struct texts {
+    struct kiln__text name, source;
+};
+
+static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
+                      const struct kiln__text *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (wishes[i].name_length == name->length &&
+            !memcmp(wishes[i].name, name->data, name->length))
+            return true;
+    return false;
+}
+
+/* False: no memory. A launch of a program that is listed adds nothing. */
+static bool list_program(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         struct texts *texts, struct kiln__program_wish *wishes, size_t *count)
+{
+    kiln__codegen_name(plan, launch, &texts->name);
+    if (texts->name.failed)
+        return false;
+    if (is_listed(wishes, *count, &texts->name)) {
+        kiln__text_free(&texts->name);
+        return true;
+    }
+    kiln__codegen_source(plan, launch, &texts->source);
+    if (texts->source.failed)
+        return false;
+    wishes[(*count)++] = (struct kiln__program_wish){
+        texts->name.data, texts->name.length, texts->source.data, launch->options,
+        launch->kernel,   launch->dimensions, launch->global,     launch->local};
+    return true;
+}
+
+kiln_status kiln__plan_programs_prepare(struct kiln__programs *programs,
+                                        const struct kiln__plan *plan, unsigned threads,
+                                        struct kiln__error *error)
+{
+    size_t launches = plan->launches.count, count = 0;
+    struct kiln__program_wish *wishes = calloc(launches + 1, sizeof *wishes);
+    struct texts *texts = calloc(launches + 1, sizeof *texts);
+    bool listed = wishes && texts;
+    for (size_t i = 0; i < launches && listed; i++)
+        if (has_program(&plan->launches.items[i]))
+            listed = list_program(plan, &plan->launches.items[i], &texts[count], wishes, &count);
+    if (listed)
+        kiln__programs_prepare(programs, wishes, count, threads);
+    for (size_t i = 0; texts && i <= launches; i++) {
+        kiln__text_free(&texts[i].name);
+        kiln__text_free(&texts[i].source);
+    }
+    free(wishes);
+    free(texts);
+    return listed
+               ? KILN_OK
+               : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to prepare the batch");
+}
