@@ -26,7 +26,8 @@ kilninclude_HEADERS = \
 	include/kiln/types.h
 generated_headers = \
 	include/kiln/elementwise.h \
-	include/kiln/reductions.h
+	include/kiln/reductions.h \
+	include/kiln/typemap.h
 nodist_kilninclude_HEADERS = \
 	$(generated_headers) \
 	include/kiln/version.h
@@ -39,4 +40,9 @@ include/kiln/elementwise.h: lib/ops/elementwise.def lib/ops/prototypes.awk
 include/kiln/reductions.h: lib/ops/reduce.def lib/ops/prototypes.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)
 	$(AM_V_at)$(AWK) -f $(srcdir)/lib/ops/prototypes.awk $(srcdir)/lib/ops/reduce.def >$@.new
+	$(AM_V_at)mv $@.new $@
+
+include/kiln/typemap.h: lib/ops/types.def lib/ops/typemap.awk
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)$(AWK) -f $(srcdir)/lib/ops/typemap.awk $(srcdir)/lib/ops/types.def >$@.new
 	$(AM_V_at)mv $@.new $@

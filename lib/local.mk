@@ -27,7 +27,8 @@ ops_sources = \
 	lib/ops/reduce.def \
 	lib/ops/philox.c \
 	lib/ops/philox.h \
-	lib/ops/types.c
+	lib/ops/types.c \
+	lib/ops/types.def
 
 device_sources = \
 	lib/device/choose.c \

@@ -412,9 +412,10 @@ Test(attention, errors)
                    floats, (size_t[4]){3, 3, 2, 0}, lead, NULL);
     expect_refusal(KILN_SHAPE_MISMATCH, "operand q of shape [3] has too few dimensions", floats,
                    (size_t[4]){1, 2, 2, 0}, vector, NULL);
-    expect_refusal(KILN_TYPE_MISMATCH, "operand v is i32, and only f32 is taken",
+    expect_refusal(KILN_TYPE_MISMATCH, "operand v is i32, and only floating types are taken",
                    TYPES(F32, F32, I32, F32), plain, good, NULL);
-    expect_refusal(KILN_TYPE_MISMATCH, "operand mask is i32, and only f32 or u8 is taken",
+    expect_refusal(KILN_TYPE_MISMATCH,
+                   "operand mask is i32, and only floating types and u8 are taken",
                    TYPES(F32, F32, F32, I32), masked, good, NULL);
     expect_refusal(KILN_INVALID_ARGUMENT, "KILN_ATTENTION_OPTIONS_INIT", floats, plain, good,
                    &options);

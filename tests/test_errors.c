@@ -165,9 +165,10 @@ Test(errors, what_does_not_fit)
            kiln_maximum(s.batch, s.y, s.v));
     MISUSE(KILN_TYPE_MISMATCH, "kiln_add: operands are f32 and i32; cast one of them",
            kiln_add(s.batch, s.x, s.i));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_exp: operands are i32, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_exp: operands are i32, and only floating types are taken",
            kiln_exp(s.batch, s.i));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_mean: the operand is u8, and only f32 is taken; cast it",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_mean: the operand is u8, and only floating types are taken; cast it",
            kiln_mean(s.batch, s.u, 0, NULL, 0));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_scale: i32 cannot hold 0.5", kiln_scale(s.batch, s.i, 0.5));
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_reshape: shape [4,8] has 32 elements and shape [4,9] has 36",
@@ -184,7 +185,8 @@ Test(errors, products_that_do_not_fit)
            "kiln_matmul: shapes [4,8] and [4,7] do not fit: a's last dimension must be b's last "
            "but one, and leading dimensions must broadcast",
            kiln_matmul(s.batch, s.x, s.y));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_matmul: operand b is i32, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_matmul: operand b is i32, and only floating types are taken; cast it",
            kiln_matmul(s.batch, s.x, s.i));
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_matmul: operand a of shape [] has too few dimensions",
            kiln_matmul(s.batch, s.s, s.x));
@@ -342,7 +344,8 @@ Test(errors, normalizations_name_their_call_and_operand)
 {
     MISUSE(KILN_INVALID_HANDLE, "kiln_softmax: operand x " EMPTY,
            kiln_softmax(s.batch, empty, AXES(1)));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_log_softmax: operand x is i32, and only f32 is taken; cast it",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_log_softmax: operand x is i32, and only floating types are taken; cast it",
            kiln_log_softmax(s.batch, s.i, AXES(1)));
     MISUSE(KILN_INVALID_ARGUMENT,
            "kiln_logsumexp: axis 2 is not one of the dimensions of shape [4,8]",
@@ -356,7 +359,8 @@ Test(errors, normalizations_name_their_call_and_operand)
            kiln_rms_norm(s.batch, s.x, empty, AXES(1), NAN));
     MISUSE(KILN_INVALID_HANDLE, "kiln_layer_norm: operand scale " OTHER,
            kiln_layer_norm(s.batch, s.x, s.other, empty, AXES(1), 0));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_layer_norm: operand shift is u8, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_layer_norm: operand shift is u8, and only floating types are taken; cast it",
            kiln_layer_norm(s.batch, s.x, s.v, s.u, AXES(1), 0));
     MISUSE(KILN_SHAPE_MISMATCH,
            "kiln_rms_norm: operand scale of shape [4,8] does not broadcast to x of shape [8]",

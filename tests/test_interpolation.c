@@ -164,6 +164,6 @@ Test(interpolation, refusals)
     x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_lerp(b, x, x, kiln_constant(b, KILN_I32, 1));
     expect_refused(b, KILN_TYPE_MISMATCH,
-                   "kiln_lerp: operand weight is i32, and only f32 is taken; cast it");
+                   "kiln_lerp: operand weight is i32, and only floating types are taken; cast it");
     check_close();
 }

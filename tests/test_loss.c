@@ -196,17 +196,20 @@ Test(loss, misuse_is_named)
     MISUSE(KILN_SHAPE_MISMATCH,
            "kiln_mean_squared_error: shapes [3] of x and [3,3] of target must be equal",
            kiln_mean_squared_error(batch, one, two));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_mean_squared_error: x is i32, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_mean_squared_error: operand x is i32, and only floating types are taken; cast it",
            kiln_mean_squared_error(batch, whole, one));
     MISUSE(KILN_INVALID_HANDLE, "kiln_mean_squared_error: operand target is the empty tensor",
            kiln_mean_squared_error(batch, one, none));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_binary_cross_entropy: target is i32, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_binary_cross_entropy: operand target is i32, and only floating types are taken; "
+           "cast it",
            kiln_binary_cross_entropy(batch, one, whole));
     MISUSE(KILN_INVALID_HANDLE, "kiln_binary_cross_entropy: operand logits is the empty tensor",
            kiln_binary_cross_entropy(batch, none, one));
     MISUSE(KILN_INVALID_HANDLE, "kiln_cross_entropy: operand labels is the empty tensor",
            kiln_cross_entropy(batch, two, none));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_cross_entropy: labels are f32, and only i32 and u8 are taken",
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_cross_entropy: labels are f32, and only integers are taken",
            kiln_cross_entropy(batch, two, one));
     MISUSE(KILN_SHAPE_MISMATCH,
            "kiln_cross_entropy: logits are [3] and labels [3], not one for each row",

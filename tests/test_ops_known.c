@@ -50,7 +50,8 @@ static const struct {
 static bool is_right(const struct known *known, kiln_type type, double found)
 {
     double ulp = kiln__elementwise_rows[known->op].max_ulp;
-    double error = type == KILN_F32 ? ulp * kiln__float_ulp(known->answer) + check_denormal() : 0;
+    double error =
+        type == KILN_F32 ? ulp * kiln__type_ulp(KILN_F32, known->answer) + check_denormal() : 0;
     error += type == KILN_F32 && isfinite(known->answer) ? 1e-14 * fabs(known->answer) : 0;
     if (known->answer == 0 && found == 0)
         return type != KILN_F32 || signbit(found) == signbit(known->answer);

@@ -304,7 +304,8 @@ Test(random, misuse_is_named)
            (kiln_random_next(batch, state), kiln_random_next(batch, state)));
     MISUSE(KILN_INVALID_HANDLE, "kiln_dropout: operand x is the empty tensor",
            kiln_dropout(batch, none, 0.5, key));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_dropout: x is i32, and only f32 is taken",
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_dropout: operand x is i32, and only floating types are taken; cast it",
            kiln_dropout(batch, one, 0.5, key));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_dropout: 1.5 is no probability",
            kiln_dropout(batch, real, 1.5, key));

@@ -189,14 +189,14 @@ Test(reference, only_what_is_needed)
 
 Test(bounds, distance_of_floats)
 {
-    cr_expect_eq(kiln__float_ulp(1), 0x1p-23);
-    cr_expect_eq(kiln__float_ulp(-1.999), 0x1p-23);
-    cr_expect_eq(kiln__float_ulp(2), 0x1p-22);
-    cr_expect_eq(kiln__float_ulp(FLT_MAX), 0x1p104);
-    cr_expect_eq(kiln__float_ulp(1e300), 0x1p104);
-    cr_expect_eq(kiln__float_ulp(0), 0x1p-149);
-    cr_expect_eq(kiln__float_ulp(1e-45), 0x1p-149);
-    cr_expect_eq(kiln__float_ulp(FLT_MIN), 0x1p-149);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, 1), 0x1p-23);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, -1.999), 0x1p-23);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, 2), 0x1p-22);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, FLT_MAX), 0x1p104);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, 1e300), 0x1p104);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, 0), 0x1p-149);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, 1e-45), 0x1p-149);
+    cr_expect_eq(kiln__type_ulp(KILN_F32, FLT_MIN), 0x1p-149);
 }
 
 Test(bounds, what_is_within)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <kiln/export.h>
+#include <kiln/typemap.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,12 +16,6 @@ extern "C" {
 
 /** Most dimensions that a tensor can have. */
 #define KILN_MAX_RANK 8
-
-/** Every data type: name, value (part of the binary interface), bytes, C type on the host. */
-#define KILN_TYPE_MAP(X)                                                                           \
-    X(F32, 1, 4, float)                                                                            \
-    X(I32, 2, 4, int32_t)                                                                          \
-    X(U8, 3, 1, uint8_t)
 
 /** The type of a tensor's elements. */
 typedef enum kiln_type {

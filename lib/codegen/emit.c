@@ -271,11 +271,7 @@ void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigne
 
 const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type accumulator)
 {
-    static const char *const floating[] = {"0", "1", "-INFINITY", "INFINITY"};
-    static const char *const integer[] = {"0", "1", "INT_MIN", "INT_MAX"};
-    static const char *const byte[] = {"0", "1", "0", "UCHAR_MAX"};
     const struct kiln__type_row *type = kiln__type_row(accumulator);
-    return type->floating     ? floating[row->identity]
-           : type->bytes == 1 ? byte[row->identity]
-                              : integer[row->identity];
+    const char *const texts[] = {"0", "1", type->least_text, type->most_text};
+    return texts[row->identity];
 }

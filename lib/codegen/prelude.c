@@ -60,8 +60,7 @@ static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned 
         kiln__text_add(
             emit->text,
             "#define CHOOSE_%s(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))\n",
-            name.text, kiln__type_row(type)->bytes == 1 ? "char" : "int", width,
-            kiln__emit_type(KILN_U8, width).text);
+            name.text, kiln__type_row(type)->mask, width, kiln__emit_type(KILN_U8, width).text);
 }
 
 static const struct helper {

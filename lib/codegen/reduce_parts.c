@@ -95,8 +95,8 @@ static void emit_choose(const struct kiln__emit *emit, const char *indent, unsig
     if (width == 1)
         kiln__text_add(emit->text, "%sif (", indent);
     else
-        kiln__text_add(emit->text, "%sconst %s%u chosen = ", indent,
-                       kiln__type_row(type)->bytes == 1 ? "char" : "int", width);
+        kiln__text_add(emit->text, "%sconst %s%u chosen = ", indent, kiln__type_row(type)->mask,
+                       width);
     kiln__emit_expression(emit, kiln__emit_row(emit)->combine, a, value, NULL, type, width);
     if (width == 1)
         kiln__text_add(emit->text, ") {\n%s    a%u = %s;\n%s    j%u = (int)(%s);\n%s}\n", indent, u,

@@ -171,8 +171,9 @@ static bool check_loss(kiln_batch *batch, const char *call, kiln_tensor loss)
     if (!node)
         return false;
     if (!kiln__node_is_floating(node))
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: loss is %s, and only f32 has a gradient",
-                   call, kiln_type_name((kiln_type)node->type));
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: loss is %s, and only floating types have a gradient", call,
+                   kiln_type_name((kiln_type)node->type));
     else if (kiln__node_count(node) != 1)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: loss has shape %s, and a gradient is one of a single element; sum it", call,
@@ -190,7 +191,7 @@ static bool check_inputs(kiln_batch *batch, const char *call, const kiln_tensor 
             return false;
         if (!kiln__node_is_floating(node)) {
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                       "%s: %s is %s, and only f32 has a gradient", call, name,
+                       "%s: %s is %s, and only floating types have a gradient", call, name,
                        kiln_type_name((kiln_type)node->type));
             return false;
         }

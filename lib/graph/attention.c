@@ -187,7 +187,7 @@ static double score_error(const struct row *row, size_t j, double score, double 
     double error =
         scale * (kiln__bound_gamma((double)row->size.d + 3) * (magnitude + carried) + carried);
     error += row->mask ? row->mask_error[j] : 0;
-    if (scale * magnitude + fabs(bias) > FLT_MAX / 2)
+    if (scale * magnitude + fabs(bias) > KILN__LARGEST / 2)
         return INFINITY;
     return error + 3 * KILN__UNIT * (fabs(bias) + fabs(score) + fabs(peak));
 }
@@ -234,7 +234,8 @@ static double mean_error(const struct row *row, const struct weights *weights, s
                  (v * relative + row->v_error[j * row->size.e + c] * (1 + relative));
         lost += v;
     }
-    error = error / weights->total + lost * 0x1p-125 + (double)row->size.n * 0x1p-149 + denormal;
+    error = error / weights->total + lost * 2 * KILN__SMALLEST +
+            (double)row->size.n * KILN__DENORMAL + denormal;
     return weights->shift < 0.5 ? error * (1 + 2 * weights->shift) : INFINITY;
 }
 

@@ -7,16 +7,6 @@
 #include "graph/attention.h"
 #include "graph/bounds_rules.h"
 
-double kiln__float_ulp(double value)
-{
-    int exponent;
-    if (!isfinite(value) || value == 0)
-        return 0x1p-149;
-    frexp(value, &exponent);
-    exponent = exponent > 128 ? 128 : exponent < -125 ? -125 : exponent;
-    return ldexp(1, exponent - 24);
-}
-
 double kiln__bound_gamma(double n)
 {
     return n * KILN__UNIT / (1 - n * KILN__UNIT);

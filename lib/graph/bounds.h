@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far a device may be from the reference: an error bound for every element of every node,
  * carried from operands to results. Each operation adds what its row allows; sums and products add
- * gamma_n * sum |a||b|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 3.1). */
+ * gamma_n * sum |a||b|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 3.1). All that
+ * is computed is computed in f32; types that are only stored round when they are cast to. */
 #ifndef KILN_GRAPH_BOUNDS_H
 #define KILN_GRAPH_BOUNDS_H
 
@@ -11,9 +12,6 @@ struct kiln__bounds {
     double **errors; /* per node that the reference has: INFINITY where nothing can be said */
     size_t count;
 };
-
-/* The distance of floats at `value`. */
-double kiln__float_ulp(double value);
 
 /* Bounds of every value of `reference`. `denormal`: what a device that flushes denormals adds,
  * else 0. False without memory. */

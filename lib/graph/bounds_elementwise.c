@@ -55,13 +55,14 @@ static double inner_error(const struct kiln__node *node, const double *values)
     double product = values[0] * values[1];
     if (node->op != KILN__OP_fma || isinf(product) || isnan(product))
         return 0;
-    return fabs(product) >= KILN__OVERFLOW ? INFINITY : 0.5 * kiln__float_ulp(product);
+    return fabs(product) >= KILN__OVERFLOW ? INFINITY : 0.5 * kiln__type_ulp(KILN_F32, product);
 }
 
 /* Rounding leaves it as it is. */
 static bool is_exact(double value)
 {
-    return (double)(float)value == value && (value == 0 || fabs(value) >= FLT_MIN);
+    return kiln__type_round(KILN_F32, value) == value &&
+           (value == 0 || fabs(value) >= KILN__SMALLEST);
 }
 
 static double elementwise_error(const struct kiln__bounding *walk, const struct kiln__node *node,
@@ -86,7 +87,7 @@ static double elementwise_error(const struct kiln__bounding *walk, const struct 
     if (isinf(moved) || isinf(centre) || isnan(centre) ||
         (moved == 0 && row->max_ulp <= 0.5 && is_exact(centre)))
         return moved;
-    return moved + row->max_ulp * kiln__float_ulp(fabs(centre) + moved) + walk->denormal;
+    return moved + row->max_ulp * kiln__type_ulp(KILN_F32, fabs(centre) + moved) + walk->denormal;
 }
 
 void kiln__bound_elementwise(const struct kiln__bounding *walk, const struct kiln__node *node,
@@ -108,6 +109,14 @@ void kiln__bound_elementwise(const struct kiln__bounding *walk, const struct kil
     }
 }
 
+/* How far rounding takes `moved` from where it takes `value`. */
+static double rounded_apart(kiln_type type, double value, double moved)
+{
+    double a = kiln__type_round(type, value), b = kiln__type_round(type, moved);
+    return a == b || isnan(a) ? 0 : fabs(a - b);
+}
+
+/* Rounding keeps the order of numbers: no value in between gets farther than the ends. */
 void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node *node,
                       double *result)
 {
@@ -117,11 +126,11 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
         double value = x.values[i], error = x.errors[i];
         if (isinf(error))
             result[i] = INFINITY;
-        else if (kiln__node_is_floating(node))
-            result[i] = error + (fabs(value) > 0x1p24 ? 0.5 * kiln__float_ulp(value) : 0);
+        else if (type == KILN_F32)
+            result[i] = error + (fabs(value) > KILN__WHOLE ? 0.5 * kiln__type_ulp(type, value) : 0);
         else if (error > 0)
-            result[i] = fmax(kiln__type_round(type, value + error) - kiln__type_round(type, value),
-                             kiln__type_round(type, value) - kiln__type_round(type, value - error));
+            result[i] = fmax(rounded_apart(type, value, value + error),
+                             rounded_apart(type, value, value - error));
         else
             result[i] = 0;
     }

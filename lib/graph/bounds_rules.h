@@ -5,8 +5,15 @@
 
 #include "graph/bounds.h"
 
-#define KILN__UNIT 0x1p-24            /* half the distance of floats at 1 */
-#define KILN__OVERFLOW 0x1.ffffffp127 /* from here on a number rounds to infinity */
+/* Of what is computed, by its row: half the distance of numbers at 1, from where on one rounds to
+ * infinity, the largest one, the smallest one with all digits, the smallest one, and up to where
+ * whole numbers are exact. */
+#define KILN__UNIT (kiln__type_ulp(KILN_F32, 1) / 2)
+#define KILN__OVERFLOW kiln__type_overflow(KILN_F32)
+#define KILN__LARGEST kiln__type_row(KILN_F32)->highest
+#define KILN__SMALLEST kiln__type_smallest(KILN_F32)
+#define KILN__DENORMAL kiln__type_ulp(KILN_F32, 0)
+#define KILN__WHOLE (1 / KILN__UNIT)
 
 /* gamma_n (Higham 2002, section 3.1): the relative error of n roundings, of sums in any order. */
 double kiln__bound_gamma(double n);

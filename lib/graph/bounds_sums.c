@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of what adds up many values: reductions, running sums, scatters, products. */
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -37,10 +36,10 @@ static double multiplied_error(const struct kiln__node *node, const struct total
 {
     if (!kiln__node_is_floating(node))
         return total->error > 0 || total->most > 0x1p53 ? INFINITY : 0;
-    if (total->most > FLT_MAX || isnan(total->most) ||
-        (total->product > 0 && total->least < FLT_MIN))
+    if (total->most > KILN__LARGEST || isnan(total->most) ||
+        (total->product > 0 && total->least < KILN__SMALLEST))
         return INFINITY;
-    if (total->endless || (!total->broken && total->most <= 0x1p24))
+    if (total->endless || (!total->broken && total->most <= KILN__WHOLE))
         return 0;
     return total->moved - total->product + kiln__bound_gamma(total->n) * total->moved;
 }
@@ -49,9 +48,9 @@ static double multiplied_error(const struct kiln__node *node, const struct total
 static double summed_error(const struct kiln__bounding *walk, const struct total *total)
 {
     double largest = total->magnitude + total->error;
-    if (isinf(total->error) || largest > FLT_MAX)
+    if (isinf(total->error) || largest > KILN__LARGEST)
         return INFINITY;
-    if (total->endless || (!total->broken && largest <= 0x1p24))
+    if (total->endless || (!total->broken && largest <= KILN__WHOLE))
         return 0; /* infinities and NaN are what they are in any order */
     return total->error + kiln__bound_gamma(total->n) * largest + total->n * walk->denormal;
 }
@@ -73,7 +72,8 @@ static double reduced_error(const struct kiln__bounding *walk, const struct kiln
     double error = summed_error(walk, total);
     if (node->op != KILN__REDUCE_mean || total->endless || total->n == 0)
         return error;
-    return error / total->n + 3 * kiln__float_ulp(total->magnitude / total->n) + walk->denormal;
+    return error / total->n + 3 * kiln__type_ulp(KILN_F32, total->magnitude / total->n) +
+           walk->denormal;
 }
 
 void kiln__bound_reduce(const struct kiln__bounding *walk, const struct kiln__node *node,
@@ -169,7 +169,7 @@ static double product_error(const struct kiln__bounding *walk, struct kiln__boun
         add_up(&total, x * y, isnan(error) ? INFINITY : error);
     }
     double error = summed_error(walk, &total);
-    return total.broken ? error + (double)k * 0x1p-149 : error;
+    return total.broken ? error + (double)k * KILN__DENORMAL : error;
 }
 
 void kiln__bound_matmul(const struct kiln__bounding *walk, const struct kiln__node *node,

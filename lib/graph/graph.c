@@ -110,6 +110,18 @@ bool kiln__node_is_floating(const struct kiln__node *node)
     return kiln__type_row((kiln_type)node->type)->floating;
 }
 
+kiln_type kiln__node_computed(const struct kiln__node *node)
+{
+    return kiln__type_row((kiln_type)node->type)->computed;
+}
+
+bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
+{
+    enum kiln__kind kind = (enum kiln__kind)node->kind;
+    return kind == KILN__CAST || kind == KILN__PLACE || kiln__node_is_movement(node) ||
+           (kind == KILN__GATHER && k == 0);
+}
+
 bool kiln__node_is_pointwise(const struct kiln__node *node)
 {
     return node->kind == KILN__ELEMENTWISE || node->kind == KILN__CAST;

@@ -112,7 +112,11 @@ bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to);
 size_t kiln__node_count(const struct kiln__node *node);
 size_t kiln__node_bytes(const struct kiln__node *node);
 bool kiln__node_is_input(const struct kiln__node *node);
-bool kiln__node_is_floating(const struct kiln__node *node); /* its type */
+bool kiln__node_is_floating(const struct kiln__node *node);   /* its type */
+kiln_type kiln__node_computed(const struct kiln__node *node); /* what operations read it as */
+
+/* Whether operand `k` is taken as it is stored; otherwise it is of a type that is computed in. */
+bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k);
 
 /* Of a scan: its axis, and how far apart neighbours along it are in a dense tensor. */
 uint32_t kiln__scan_axis(const struct kiln__node *node);

@@ -68,9 +68,9 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
 static void evaluate_cast(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const double *values = e->values[node->input[0]];
-    bool floating = kiln__node_is_floating(node);
+    kiln_type type = (kiln_type)node->type;
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = floating ? values[i] : kiln__type_round((kiln_type)node->type, values[i]);
+        result[i] = type == KILN_F32 ? values[i] : kiln__type_round(type, values[i]);
 }
 
 size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,

@@ -187,6 +187,11 @@ static const struct {
 
 _Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER_ADD + 1, "a row per kind");
 
+static bool is_computed(const struct kiln__node *node)
+{
+    return kiln__node_computed(node) == (kiln_type)node->type;
+}
+
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
@@ -199,6 +204,9 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (node->input[i] >= index)
             return "order of inputs";
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (!kiln__node_takes_stored(node, i) && !is_computed(&graph->nodes.items[node->input[i]]))
+            return "type of an input, which nothing computes with";
     return checks[node->kind].check ? checks[node->kind].check(graph, node) : NULL;
 }
 

@@ -114,8 +114,8 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
 {
-    /* Sums and products outgrow their values. */
-    return type == KILN_U8 && row->identity <= KILN__IDENTITY_1 ? KILN_I32 : type;
+    bool outgrows = row->identity <= KILN__IDENTITY_1;
+    return outgrows ? kiln__type_row(type)->accumulator : kiln__type_row(type)->computed;
 }
 
 kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type)

@@ -10,13 +10,20 @@
 
 /* ---- types ---- */
 
+/* A row of types.def. What it is computed in is what elements become where they are loaded. */
 struct kiln__type_row {
-    const char *name;   /* "f32" */
-    const char *device; /* OpenCL C scalar type, "float"; vectors append their width */
-    const char *sums;   /* the type to add, subtract and multiply in: what overflows wraps around */
+    const char *name; /* "f32" */
     uint8_t bytes;
     bool floating;
+    int digits, least;      /* of a floating one: bits of the mantissa, 2^least is normal */
     double lowest, highest; /* finite range */
+    const char *stored;     /* OpenCL C scalar type in memory, "float" */
+    kiln_type computed;     /* itself, or the wider type that operations take it for */
+    const char *device;     /* that one's OpenCL C scalar type; vectors append their width */
+    const char *sums;       /* the one to add, subtract and multiply in, which wraps around */
+    const char *mask;       /* what a comparison of vectors gives */
+    kiln_type accumulator;  /* of sums and products */
+    const char *least_text, *most_text; /* its least and greatest value in OpenCL C */
 };
 
 /* NULL for a value that is no type. */
@@ -46,6 +53,12 @@ double kiln__type_load(kiln_type type, const void *place);
 
 /* What storing and loading again makes of `value`. */
 double kiln__type_round(kiln_type type, double value);
+
+/* Of a floating type: the distance of its numbers at `value`, its smallest normal number, and from
+ * where on a number rounds to infinity. */
+double kiln__type_ulp(kiln_type type, double value);
+double kiln__type_smallest(kiln_type type);
+double kiln__type_overflow(kiln_type type);
 
 /* ---- elementwise operations ---- */
 

@@ -26,11 +26,11 @@ static bool check_operand(kiln_batch *batch, const char *call, unsigned i,
     if (!node)
         return false;
     operands->shape[i] = node->shape;
-    bool taken = node->type == KILN_F32 || (i == KILN__MASK && node->type == KILN_U8);
-    if (!taken)
+    bool is_mask = i == KILN__MASK && kiln__node_computed(node) == KILN_U8;
+    if (!kiln__node_is_floating(node) && !is_mask)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: operand %s is %s, and only f32%s is taken", call, names[i],
-                   kiln_type_name((kiln_type)node->type), i == KILN__MASK ? " or u8" : "");
+                   "%s: operand %s is %s, and only floating types%s are taken", call, names[i],
+                   kiln_type_name((kiln_type)node->type), i == KILN__MASK ? " and u8" : "");
     else if (i != KILN__MASK && node->shape.rank < 2)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: operand %s of shape %s has too few dimensions", call, names[i],

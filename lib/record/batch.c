@@ -75,7 +75,19 @@ const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor,
     return NULL;
 }
 
-kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call)
+const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor tensor,
+                                              const char *call, const char *operand)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, tensor, call, operand);
+    if (!node || kiln__node_is_floating(node))
+        return node;
+    kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+               "%s: operand %s is %s, and only floating types are taken; cast it", call, operand,
+               kiln_type_name((kiln_type)node->type));
+    return NULL;
+}
+
+static kiln_tensor append(kiln_batch *batch, const struct kiln__node *node, const char *call)
 {
     uint32_t index;
     batch->changed = true;
@@ -85,6 +97,28 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
     }
     batch->operations += !kiln__node_is_input(node) && node->kind != KILN__CONSTANT;
     return kiln__batch_tensor(batch, index);
+}
+
+/* Operand `k` as the type that is computed in. */
+static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsigned k,
+                        const char *call)
+{
+    const struct kiln__node *input = &batch->graph.nodes.items[node->input[k]];
+    kiln_type computed = kiln__node_computed(input);
+    if (computed == (kiln_type)input->type || kiln__node_takes_stored(node, k))
+        return node->input[k];
+    struct kiln__node cast = {.kind = KILN__CAST, .type = (uint8_t)computed, .n_inputs = 1};
+    cast.shape = input->shape;
+    cast.input[0] = node->input[k];
+    return kiln__tensor_index(append(batch, &cast, call));
+}
+
+kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call)
+{
+    struct kiln__node own = *node;
+    for (unsigned k = 0; k < node->n_inputs && !batch->error.status; k++)
+        own.input[k] = widened(batch, node, k, call);
+    return batch->error.status ? (kiln_tensor){0} : append(batch, &own, call);
 }
 
 /* ---- asking ---- */

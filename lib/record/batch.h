@@ -50,12 +50,17 @@ void kiln__batch_drop(kiln_batch *batch);
 const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
                                           const char *operand);
 
+/* The same of an operand that must be of a floating type. */
+const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor tensor,
+                                              const char *call, const char *operand);
+
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 
 /* The tensor of node number `index`. */
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
 
-/* Append a node and name it. */
+/* Append a node and name it. Operands that are stored in a narrower type than operations compute in
+ * are cast before it. */
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call);
 
 /* Record a number as a scalar constant. Errors: INVALID_ARGUMENT if an integer type cannot hold it.

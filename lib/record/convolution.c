@@ -30,15 +30,11 @@ struct call {
 static bool check_operand(struct call *call, const char *name, kiln_tensor x,
                           struct kiln__shape *shape)
 {
-    const struct kiln__node *node = kiln__batch_node(call->batch, x, call->name, name);
+    const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, name);
     if (!node)
         return false;
     *shape = node->shape;
-    if (node->type != KILN_F32)
-        kiln__fail(&call->batch->error, KILN_TYPE_MISMATCH,
-                   "%s: operand %s is %s, and only f32 is taken; cast it", call->name, name,
-                   kiln_type_name((kiln_type)node->type));
-    else if (shape->rank != IMAGE)
+    if (shape->rank != IMAGE)
         kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
                    "%s: operand %s of shape %s has not 4 dimensions", call->name, name,
                    kiln__shape_text(shape).text);

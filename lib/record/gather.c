@@ -13,9 +13,9 @@ static const kiln_tensor none = {0};
 
 static bool check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices)
 {
-    if (indices->type != KILN_I32 && indices->type != KILN_U8)
+    if (kiln__node_is_floating(indices))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: indices are %s, and only i32 and u8 are taken", call,
+                   "%s: indices are %s, and only integers are taken", call,
                    kiln_type_name((kiln_type)indices->type));
     return !batch->error.status;
 }
@@ -53,7 +53,7 @@ static bool check_values(kiln_batch *batch, const struct kiln__node *data,
                          uint32_t axis)
 {
     struct kiln__shape shape;
-    if (values->type != data->type)
+    if (kiln__node_computed(values) != kiln__node_computed(data))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "kiln_scatter_add: x is %s and values are %s; cast one of them",
                    kiln_type_name((kiln_type)data->type), kiln_type_name((kiln_type)values->type));
@@ -81,7 +81,7 @@ kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indic
         !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at) ||
         !check_values(batch, data, where, given, at))
         return none;
-    node.type = data->type;
+    node.type = (uint8_t)kiln__node_computed(data);
     node.shape = data->shape;
     node.axis = at;
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
@@ -159,7 +159,8 @@ kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double 
     if (!kiln__batch_is_open(batch, __func__) ||
         !count_range(batch, type, start, stop, step, &count))
         return none;
-    kiln_type through = type == KILN_F32 ? KILN_F32 : KILN_I32; /* u8 would wrap around */
+    kiln_type through =
+        kiln__type_row(type)->floating ? KILN_F32 : KILN_I32; /* u8 would wrap around */
     kiln_tensor x = record_numbers(batch, __func__, count);
     if (through != KILN_I32)
         x = kiln_cast(batch, x, through);

@@ -21,15 +21,9 @@ static bool check_operands(kiln_batch *batch, const char *call, const kiln_tenso
 {
     static const char *const names[3] = {"a", "b", "weight"};
     for (unsigned i = 0; i < 3; i++) {
-        nodes[i] = kiln__batch_node(batch, operands[i], call, names[i]);
+        nodes[i] = kiln__batch_floating(batch, operands[i], call, names[i]);
         if (!nodes[i])
             return false;
-        if (nodes[i]->type == KILN_F32)
-            continue;
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: operand %s is %s, and only f32 is taken; cast it", call, names[i],
-                   kiln_type_name((kiln_type)nodes[i]->type));
-        return false;
     }
     return true;
 }

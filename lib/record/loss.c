@@ -15,24 +15,12 @@
 
 static const kiln_tensor none = {0};
 
-/* The node of a floating operand; NULL, with the error recorded, if it is none. */
-static const struct kiln__node *floating_node(kiln_batch *batch, kiln_tensor tensor,
-                                              const char *call, const char *name)
-{
-    const struct kiln__node *node = kiln__batch_node(batch, tensor, call, name);
-    if (!node || node->type == KILN_F32)
-        return node;
-    kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: %s is %s, and only f32 is taken", call, name,
-               kiln_type_name((kiln_type)node->type));
-    return NULL;
-}
-
 /* Losses do not broadcast: a forgotten dimension would go unnoticed. */
 static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, const char *call,
                         const char *name)
 {
-    const struct kiln__node *a = floating_node(batch, x, call, name);
-    const struct kiln__node *b = a ? floating_node(batch, target, call, "target") : NULL;
+    const struct kiln__node *a = kiln__batch_floating(batch, x, call, name);
+    const struct kiln__node *b = a ? kiln__batch_floating(batch, target, call, "target") : NULL;
     if (!b)
         return false;
     if (!kiln__shape_equal(&a->shape, &b->shape))
@@ -65,16 +53,17 @@ kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits, kil
 static bool check_labels(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
                          const char *call)
 {
-    const struct kiln__node *x = floating_node(batch, logits, call, "logits");
+    const struct kiln__node *x = kiln__batch_floating(batch, logits, call, "logits");
     const struct kiln__node *label = x ? kiln__batch_node(batch, labels, call, "labels") : NULL;
     if (!label)
         return false;
     struct kiln__shape rows = x->shape;
     if (rows.rank)
         rows.dims[--rows.rank] = 0;
-    if (label->type == KILN_F32)
+    if (kiln__node_is_floating(label))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: labels are f32, and only i32 and u8 are taken", call);
+                   "%s: labels are %s, and only integers are taken", call,
+                   kiln_type_name((kiln_type)label->type));
     else if (!x->shape.rank || !kiln__shape_equal(&rows, &label->shape))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: logits are %s and labels %s, not one for each row", call,

@@ -4,6 +4,7 @@
 #include <kiln/gradient.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>
+#include <kiln/operations.h>
 
 #include <float.h>
 #include <math.h>
@@ -43,17 +44,11 @@ static kiln_tensor number(const struct call *call, double value)
 
 static bool begin(struct call *call, kiln_tensor x)
 {
-    const struct kiln__node *node = kiln__batch_node(call->batch, x, call->name, "x");
+    const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, "x");
     uint64_t mask;
     if (!node)
         return false;
     call->shape = node->shape;
-    if (node->type != KILN_F32) {
-        kiln__fail(&call->batch->error, KILN_TYPE_MISMATCH,
-                   "%s: operand x is %s, and only f32 is taken; cast it", call->name,
-                   kiln_type_name((kiln_type)node->type));
-        return false;
-    }
     if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
         return false;
     call->count = 1;
@@ -79,16 +74,12 @@ static bool check_operand(const struct call *call, const char *name, kiln_tensor
 {
     if (operand.id == 0)
         return true;
-    const struct kiln__node *node = kiln__batch_node(call->batch, operand, call->name, name);
+    const struct kiln__node *node = kiln__batch_floating(call->batch, operand, call->name, name);
     struct kiln__shape both;
     if (!node)
         return false;
-    if (node->type != KILN_F32)
-        kiln__fail(&call->batch->error, KILN_TYPE_MISMATCH,
-                   "%s: operand %s is %s, and only f32 is taken", call->name, name,
-                   kiln_type_name((kiln_type)node->type));
-    else if (!kiln__shape_broadcast(&call->shape, &node->shape, &both) ||
-             !kiln__shape_equal(&both, &call->shape))
+    if (!kiln__shape_broadcast(&call->shape, &node->shape, &both) ||
+        !kiln__shape_equal(&both, &call->shape))
         kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
                    "%s: operand %s of shape %s does not broadcast to x of shape %s", call->name,
                    name, kiln__shape_text(&node->shape).text, kiln__shape_text(&call->shape).text);
@@ -123,7 +114,7 @@ kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const 
     if (!begin(call, x))
         return none;
     if (call->count == 0)
-        return x; /* no elements: nothing to compute, and no largest one */
+        return kiln_cast(batch, x, KILN_F32); /* no elements: nothing to compute, no largest one */
     kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, largest(call, x)));
     return APPLY_2(mul, powers, APPLY_2(div, number(call, 1), REDUCE(sum, powers)));
 }
@@ -134,7 +125,7 @@ kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, co
     if (!begin(call, x))
         return none;
     if (call->count == 0)
-        return x;
+        return kiln_cast(batch, x, KILN_F32);
     kiln_tensor shifted = APPLY_2(sub, x, largest(call, x));
     return APPLY_2(sub, shifted, APPLY(log, REDUCE(sum, APPLY(exp, shifted))));
 }
@@ -232,8 +223,8 @@ kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
     if (!input || !kiln__read_axes(batch, __func__, &input->shape, 1, &axis, &mask))
         return none;
     node.op = reverse ? KILN__SCAN_BACKWARD : KILN__SCAN_FORWARD;
-    node.type =
-        (uint8_t)kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], (kiln_type)input->type);
+    node.type = (uint8_t)kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum],
+                                             kiln__node_computed(input));
     node.shape = input->shape;
     node.axes = mask;
     node.input[0] = kiln__tensor_index(x);

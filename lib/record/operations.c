@@ -25,21 +25,24 @@ static bool check_types(kiln_batch *batch, const char *call,
                         const struct kiln__node *const *inputs)
 {
     enum kiln__types types = (enum kiln__types)row->types;
-    kiln_type type = (kiln_type)inputs[row->arity - 1]->type;
+    const struct kiln__node *last = inputs[row->arity - 1];
+    const char *name = kiln_type_name((kiln_type)last->type);
+    kiln_type type = kiln__node_computed(last);
     for (unsigned i = 0; i < row->arity; i++) {
-        kiln_type found = (kiln_type)inputs[i]->type, wanted = kiln__types_operand(types, i, type);
+        const char *given = kiln_type_name((kiln_type)inputs[i]->type);
+        kiln_type found = kiln__node_computed(inputs[i]);
+        kiln_type wanted = kiln__types_operand(types, i, type);
         if (found != wanted && wanted != type)
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                        "%s: the mask is %s, and only u8 is taken; a comparison makes one", call,
-                       kiln_type_name(found));
+                       given);
         else if (found != wanted)
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                       "%s: operands are %s and %s; cast one of them", call, kiln_type_name(found),
-                       kiln_type_name(type));
+                       "%s: operands are %s and %s; cast one of them", call, given, name);
     }
     if (!kiln__types_accept(types, type))
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only f32 is taken",
-                   call, kiln_type_name(type));
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only %s are taken",
+                   call, name, types == KILN__WORDS ? "integers of 32 bits" : "floating types");
     return !batch->error.status;
 }
 
@@ -74,14 +77,15 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
         !broadcast_all(batch, call, row->arity, inputs, &node.shape))
         return none;
     node.type = (uint8_t)kiln__types_result((enum kiln__types)row->types,
-                                            (kiln_type)inputs[row->arity - 1]->type);
+                                            kiln__node_computed(inputs[row->arity - 1]));
     return kiln__batch_record(batch, &node, call);
 }
 
 /* A row without numbers has none of them read. */
 static const double no_numbers[1];
 
-/* Numbers become constants of the first operand's type, operands like others from then on. */
+/* Numbers become constants of what the first operand is computed in, operands like others from
+ * then on. */
 static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, const char *call,
                               const kiln_tensor *tensors, const double *numbers)
 {
@@ -94,7 +98,7 @@ static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, cons
         if (!input)
             return none;
         operands[i] =
-            kiln__batch_number(batch, (kiln_type)input->type, numbers[i - row->tensors], call);
+            kiln__batch_number(batch, kiln__node_computed(input), numbers[i - row->tensors], call);
     }
     return kiln__record_elementwise(batch, op, call, operands);
 }
@@ -144,7 +148,7 @@ kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;
-    kiln_tensor number = kiln__batch_number(batch, (kiln_type)input->type, factor, __func__);
+    kiln_tensor number = kiln__batch_number(batch, kiln__node_computed(input), factor, __func__);
     return batch->error.status ? none : kiln_mul(batch, x, number);
 }
 
@@ -208,11 +212,10 @@ static size_t reduced_shapes(const struct kiln__shape *from, uint64_t mask,
 static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *row, const char *call,
                             const struct kiln__node *input, size_t reduced)
 {
-    if (!kiln__types_accept((enum kiln__types)row->types, (kiln_type)input->type))
+    if (!kiln__types_accept((enum kiln__types)row->types, kiln__node_computed(input)))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: the operand is %s, and only f32 is "
-                   "taken; cast it",
-                   call, kiln_type_name((kiln_type)input->type));
+                   "%s: the operand is %s, and only floating types are taken; cast it", call,
+                   kiln_type_name((kiln_type)input->type));
     else if (!row->empty && reduced == 0)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: shape %s has no elements to choose from", call,

@@ -83,9 +83,9 @@ static kiln_status check_parameters(const kiln_context *context, size_t n,
         if (buffer->context != context)
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                               "%s: parameter %zu is of another context", call, i);
-        if (buffer->type != KILN_F32)
+        if (!kiln__type_row(buffer->type)->floating)
             return kiln__fail(NULL, KILN_TYPE_MISMATCH,
-                              "%s: parameter %zu is %s, and only f32 is taken", call, i,
+                              "%s: parameter %zu is %s, and only floating types are taken", call, i,
                               kiln_type_name(buffer->type));
         for (size_t k = 0; k < i; k++)
             if (parameters[k] == buffer)
@@ -308,18 +308,13 @@ static void update(const struct step *step, size_t i, kiln_tensor gradient)
     kiln_export(batch, kiln_sub(batch, kept, amount), optimizer->parameters[i]);
 }
 
-/* The node of gradients[i]; NULL, with the error recorded, if it is no f32 tensor. */
+/* The node of gradients[i]; NULL, with the error recorded, if it is not of a floating type. */
 static const struct kiln__node *gradient_node(kiln_batch *batch, const kiln_tensor *gradients,
                                               size_t i, const char *call)
 {
     char name[48];
     snprintf(name, sizeof name, "gradients[%zu]", i);
-    const struct kiln__node *node = kiln__batch_node(batch, gradients[i], call, name);
-    if (!node || node->type == KILN_F32)
-        return node;
-    kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: %s is %s, and only f32 is taken", call, name,
-               kiln_type_name((kiln_type)node->type));
-    return NULL;
+    return kiln__batch_floating(batch, gradients[i], call, name);
 }
 
 /* A second step would start from the old parameters, too, and undo the first. */

@@ -19,13 +19,10 @@ struct operand {
 static bool prepare(kiln_batch *batch, const char *call, const char *name, bool left,
                     bool transposed, struct operand *operand)
 {
-    const struct kiln__node *node = kiln__batch_node(batch, operand->tensor, call, name);
+    const struct kiln__node *node = kiln__batch_floating(batch, operand->tensor, call, name);
     if (!node)
         return false;
-    if (node->type != KILN_F32)
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operand %s is %s, and only f32 is taken",
-                   call, name, kiln_type_name((kiln_type)node->type));
-    else if (node->shape.rank == 0 || (transposed && node->shape.rank < 2))
+    if (node->shape.rank == 0 || (transposed && node->shape.rank < 2))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: operand %s of shape %s has too few "
                    "dimensions",
@@ -149,7 +146,7 @@ kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
                    kiln__shape_text(&x->shape).text, kiln__shape_text(&y->shape).text);
         return none;
     }
-    if (x->type != y->type) {
+    if (kiln__node_computed(x) != kiln__node_computed(y)) {
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: operands are %s and %s; cast one of them", __func__,
                    kiln_type_name((kiln_type)x->type), kiln_type_name((kiln_type)y->type));

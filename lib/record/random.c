@@ -27,7 +27,7 @@ static bool check_key(kiln_batch *batch, kiln_tensor key, const char *call)
     const struct kiln__node *node = kiln__batch_node(batch, key, call, "key");
     if (!node)
         return false;
-    if (node->type != KILN_I32)
+    if (kiln__node_computed(node) != KILN_I32)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: the key is %s, and keys are i32", call,
                    kiln_type_name((kiln_type)node->type));
     else if (node->shape.rank != 1 || node->shape.dims[0] != 2)
@@ -148,13 +148,10 @@ kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dim
 
 kiln_tensor kiln_dropout(kiln_batch *batch, kiln_tensor x, double probability, kiln_tensor key)
 {
-    const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
+    const struct kiln__node *node = kiln__batch_floating(batch, x, __func__, "x");
     if (!node)
         return none;
-    if (node->type != KILN_F32)
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: x is %s, and only f32 is taken",
-                   __func__, kiln_type_name((kiln_type)node->type));
-    else if (!(probability >= 0 && probability <= 1))
+    if (!(probability >= 0 && probability <= 1))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %g is no probability", __func__,
                    probability);
     if (batch->error.status)

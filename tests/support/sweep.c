@@ -42,7 +42,8 @@ static double error_of(double wanted, float found)
         return 0;
     if (isinf(found) && kiln__bounds_allow(wanted, 0, found))
         return 0;
-    return isnan(distance) || isinf(distance) ? INFINITY : distance / kiln__float_ulp(wanted);
+    return isnan(distance) || isinf(distance) ? INFINITY
+                                              : distance / kiln__type_ulp(KILN_F32, wanted);
 }
 
 static void judge(const struct kiln__elementwise_row *row, const double *operands, float found,
