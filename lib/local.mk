@@ -72,22 +72,26 @@ rewrite_sources = \
 	lib/rewrite/sink.c
 
 fuse_sources = \
-	lib/fuse/company.c \
-	lib/fuse/form.c \
+	lib/fuse/bases.c \
+	lib/fuse/begin.c \
 	lib/fuse/fuse.c \
 	lib/fuse/fuse.h \
 	lib/fuse/group.h \
 	lib/fuse/group_text.c \
-	lib/fuse/groups.c \
+	lib/fuse/join.c \
+	lib/fuse/join.h \
+	lib/fuse/kinds.c \
+	lib/fuse/kinds.h \
 	lib/fuse/layout.c \
 	lib/fuse/layout.h \
-	lib/fuse/places.c \
+	lib/fuse/limits.h \
+	lib/fuse/materialise.c \
 	lib/fuse/rows.c \
 	lib/fuse/rows.h \
 	lib/fuse/rows_phases.c \
 	lib/fuse/steps.c \
-	lib/fuse/steps.h \
-	lib/fuse/verify.c
+	lib/fuse/verify.c \
+	lib/fuse/verify.h
 
 plan_sources = \
 	lib/plan/in_place.c \

@@ -130,25 +130,29 @@ Test(verify_fusion, names_the_store_that_is_broken)
 Test(verify_fusion, knows_each_kind_of_group)
 {
     EXPECT_BROKEN(4, "group 4 (matmul): not two operands, each with an access of its own",
-                  group->accesses.count = 1);
+                  group->steps.count = 2);
     EXPECT_BROKEN(4, "group 4 (matmul), operand 1: not its own access, of its own extent",
                   STEP(1).index = 0);
     EXPECT_BROKEN(4, "group 4 (matmul), operand 0: not its own access, of its own extent",
-                  ACCESS(0).inner = 7);
+                  group->reduced = 7);
     EXPECT_BROKEN(4, "group 4 (matmul): its third step is not the product of the first two",
                   STEP(2).args[1] = 0);
     EXPECT_BROKEN(4, "group 4 (matmul), step 4: an operand that is gone once there is a result",
                   STEP(4).args[0] = 1);
     EXPECT_BROKEN(5, "group 5 (attention): not one access for each input",
-                  group->accesses.count = 1);
+                  group->accesses.count = group->steps.count = 2);
     EXPECT_BROKEN(6, "group 6 (cumsum), access 0: not of memory",
                   ACCESS(0).kind = KILN__ACCESS_GATHER);
     EXPECT_BROKEN(2, "group 2 (reduce): not one reduction, where it says", group->reduced_step = 1);
     EXPECT_BROKEN(2, "group 2 (reduce): its reduction is another one",
-                  group->op = KILN__REDUCE_max);
+                  STEP(group->reduced_step).op = KILN__REDUCE_max);
     EXPECT_BROKEN(2, "group 2 (reduce), step 4: an operand that is gone once there is a result",
                   STEP(4).args[0] = 1);
-    EXPECT_BROKEN(3, "group 3 (rows): its rows have no dimension", group->kept = 2);
+    EXPECT_BROKEN(3, "group 3 (rows): its rows have no dimension", group->kept = 2;
+                  group->reduced = 1);
+    EXPECT_BROKEN(3, "group 3 (rows): not as many elements for each result as it says",
+                  group->reduced = 7);
+    EXPECT_BROKEN(1, "group 1 (map): reduces dimensions that it does not have", group->kept = 1);
     EXPECT_BROKEN(0, "group 0: no such kind", group->kind = 99);
     EXPECT_BROKEN(3, "group 3 (rows): too many accesses",
                   group->accesses.count = KILN__MOST_ACCESSES + 1);
@@ -161,7 +165,7 @@ Test(verify_fusion, knows_what_is_put_over_what)
                       KILN__NO_HEIR);
     EXPECT_BROKEN(12, "node %28 (scatter_add): nothing below what is put over it",
                   fusion.groups.items[11].stores.count = 0;
-                  group->over = false);
+                  group->base_group = KILN__NO_GROUP);
     EXPECT_BROKEN(8, "result #6 names no node",
                   fusion.graph.requests.items[6].node = (uint32_t)fusion.graph.nodes.count);
 }

@@ -13,7 +13,7 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    uint8_t head[4] = {launch->source, group->kind, group->op, (uint8_t)group->stores.count};
+    uint8_t head[3] = {launch->source, group->kind, (uint8_t)group->stores.count};
     kiln__text_add_bytes(name, head, sizeof head);
     kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
     kiln__text_add_bytes(name, group->steps.items, group->steps.count * sizeof *group->steps.items);

@@ -5,7 +5,7 @@
 
 const struct kiln__reduce_row *kiln__emit_row(const struct kiln__emit *emit)
 {
-    return &kiln__reduce_rows[emit->group->op];
+    return &kiln__reduce_rows[emit->group->steps.items[emit->group->reduced_step].op];
 }
 
 kiln_type kiln__emit_accumulator(const struct kiln__emit *emit)

@@ -74,8 +74,7 @@ static bool comes_later(const struct verifier *verifier, uint32_t slot)
     for (uint32_t i = verifier->number; i-- > 0 && launches[i].group == verifier->launch->group;)
         if (names_memory(&launches[i], slot))
             return true;
-    return verifier->group->kind == KILN__GROUP_MATMUL &&
-           verifier->group->accesses.items[0].inner == 0;
+    return verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0;
 }
 
 static bool is_read(const struct verifier *verifier, uint32_t slot)
@@ -197,7 +196,7 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         sizes[2] = (struct size){"d", size.d};
         sizes[3] = (struct size){"e", size.e};
     } else if (node->kind == KILN__MATMUL) {
-        sizes[0] = (struct size){"k", verifier->group->accesses.items[0].inner};
+        sizes[0] = (struct size){"k", verifier->group->reduced};
     }
 }
 

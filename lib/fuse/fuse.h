@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of fusion share: deciding what goes to memory (fuse.c) and forming the
- * kernels that put it there (groups.c). */
+/* What the files of fusion share. They read in this order:
+ *
+ *   group.h          what a group is: the program of one kernel
+ *   kinds.h, .c      the kinds of groups, a row of traits each
+ *   limits.h         limits and costs
+ *   fuse.c           the chain of what follows
+ *   materialise.c    which values go to memory, and why
+ *   layout.h, .c     where in memory their elements are found
+ *   begin.c          a group for a value that goes to memory, its root
+ *   steps.c          the steps of a group, and what they read
+ *   join.c, rows.c   or else the earlier group that a root joins
+ *   bases.c          parts that go into the memory of what is below them
+ *   phases.h, .c     what a rows group does in each of its phases
+ *   group_text.c, verify.c   groups as text; what later stages rely on */
 #ifndef KILN_FUSE_FUSE_H
 #define KILN_FUSE_FUSE_H
 
@@ -25,27 +37,71 @@ struct kiln__fuser {
     memo; /* of one group */
 };
 
-const struct kiln__node *kiln__fuser_node(const struct kiln__fuser *fuser, uint32_t index);
+const struct kiln__node *kiln__fuse_node(const struct kiln__fuser *fuser, uint32_t index);
 
-/* Puts every root into a group. False without memory. */
-bool kiln__form_groups(struct kiln__fuser *fuser);
+/* Decide which values go to memory (materialise.c). */
+void kiln__fuse_materialise(struct kiln__fuser *fuser);
 
-#define KILN__NO_GROUP UINT32_MAX
+/* These three answer false without memory.
+ * A new group for the root `index` (begin.c). */
+bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index);
+/* Have the root join an earlier group, *number; KILN__NO_GROUP if there is none (join.c). */
+bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number);
+/* Parts that can go straight into the memory of their base do (bases.c). */
+bool kiln__fuse_take_over(struct kiln__fuser *fuser);
 
-/* The earlier group that the root `index` can join (company.c), or KILN__NO_GROUP. */
-uint32_t kiln__find_company(const struct kiln__fuser *fuser, uint32_t index);
+/* ---- a group while it is made (steps.c) ---- */
+
+struct kiln__builder {
+    struct kiln__fuser *fuser;
+    struct kiln__group *group;
+    bool failed;     /* without memory; what is made from then on is of no use */
+    bool joins;      /* the group was there before: what it has already is used again, */
+    size_t reusable; /* from this step on */
+};
+
+/* A builder belongs to one group: these two are the only ones that make one, so that nothing of a
+ * group that was made before stays behind. */
+
+/* A new group over `shape`, without steps and with an empty memo. */
+struct kiln__builder kiln__fuse_new_group(struct kiln__fuser *fuser, enum kiln__group_kind kind,
+                                          const struct kiln__shape *shape);
+
+/* Go on with a group that is there, with an empty memo, from where its results are. */
+struct kiln__builder kiln__fuse_resume(struct kiln__fuser *fuser, struct kiln__group *group);
+
+#define KILN__NO_STEP UINT16_MAX
+
+/* The step, or an equal one that can be used again. */
+uint16_t kiln__fuse_add_step(struct kiln__builder *builder, struct kiln__step step);
+
+/* A load of the first inputs of the root `index` as they are, an access each. */
+void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index);
+
+/* The step that computes `index` at the group's element, and steps for all that it takes; a `root`
+ * is computed even if it is in memory. Its dimensions stand at the group's dimensions `at`, aligned
+ * at the last of `rank`, as broadcasting has it. */
+uint16_t kiln__fuse_compute(struct kiln__builder *builder, uint32_t index, bool root,
+                            const uint32_t *at, uint32_t rank);
+
+/* The step that reduces the input of the REDUCE node `index`. */
+uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const uint32_t *at);
+
+/* Say that the group computes `node`. */
+void kiln__fuse_note(struct kiln__builder *builder, uint32_t node);
+void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step);
 
 /* Dimensions that stand where they are: `at` of an operand of full rank. */
-extern const uint32_t kiln__straight[KILN_MAX_RANK];
+extern const uint32_t kiln__fuse_straight[KILN_MAX_RANK];
 
-/* Parts that can go straight into the memory of their base do (places.c). False without memory.
- */
-bool kiln__settle_places(struct kiln__fuser *fuser);
+/* Where such a load finds `index`. */
+struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t index,
+                                      const uint32_t *at, uint32_t rank);
+bool kiln__fuse_same_access(const struct kiln__access *a, const struct kiln__access *b);
 
-/* Load `node` at the group's element: its dimensions stand at the group's dimensions `at`, aligned
- * at the last of `rank`, as broadcasting has it. */
-struct kiln__access kiln__access_to(const struct kiln__fuser *fuser, uint32_t index,
-                                    const uint32_t *at, uint32_t rank);
-bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *b);
+/* The step of the group whose stored value is what `index` reads there; KILN__NO_STEP if it has
+ * none, or has it for other elements. */
+uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                                uint32_t index, const uint32_t *at, uint32_t rank);
 
 #endif

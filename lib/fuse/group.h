@@ -11,10 +11,11 @@
  * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
  * An attention group has an access for each input of its one node. A scan group
  * adds up along its one access, which is dense. A scatter group adds its first access, at the rows
- * that its second says, to what the group before it stores. */
+ * that its second says, to what its base group stores. */
 #ifndef KILN_FUSE_GROUP_H
 #define KILN_FUSE_GROUP_H
 
+#include "fuse/limits.h"
 #include "graph/graph.h"
 #include "util/verify.h"
 
@@ -25,7 +26,8 @@ enum kiln__group_kind {
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
     KILN__GROUP_SCAN,
-    KILN__GROUP_SCATTER
+    KILN__GROUP_SCATTER,
+    KILN__GROUP_KINDS
 };
 
 enum kiln__access_kind {
@@ -38,12 +40,12 @@ enum kiln__access_kind {
  * dimension of the group. */
 struct kiln__access {
     uint32_t node;
-    uint8_t kind;  /* enum kiln__access_kind */
-    int64_t jump;  /* GATHER: stride along the axis; in elements */
-    size_t extent; /* GATHER: what the index must be below */
+    uint8_t kind; /* enum kiln__access_kind */
     int64_t offset;
     int64_t stride[KILN_MAX_RANK];
-    size_t inner; /* matmul: extent of the operand's last dimension */
+    /* Along the axis of a gather: stride, and what the index must be below. 0 without one. */
+    int64_t jump;
+    size_t extent;
 };
 
 enum kiln__step_kind {
@@ -75,18 +77,21 @@ _Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "
 struct kiln__store {
     uint32_t node;
     uint16_t step;
-    bool full; /* rows: of every element of a row, not one per row */
-    bool placed;
-    int64_t offset; /* placed; in elements, as the strides */
+    bool full;      /* of every element along the reduced dimensions; false where there are none */
+    bool placed;    /* offset and strides count */
+    int64_t offset; /* in elements, as the strides */
     int64_t stride[KILN_MAX_RANK];
 };
 
 struct kiln__group {
-    uint8_t kind;          /* enum kiln__group_kind */
-    uint8_t op;            /* reduce: enum kiln__reduction */
-    bool over;             /* its placed store goes over what the group before it stores */
-    uint32_t kept;         /* reduce, rows: dimensions before the reduced ones */
-    uint16_t reduced_step; /* reduce: the REDUCED step */
+    uint8_t kind;        /* enum kiln__group_kind */
+    uint32_t base_group; /* brings there what the placed store, or the scatter, goes over; none:
+                            KILN__NO_GROUP */
+    uint32_t kept;       /* dimensions before the reduced ones: all, where none is reduced */
+    uint64_t axes;       /* the reduced ones, as the REDUCE node that began them names them */
+    size_t reduced;      /* elements that go into one result: 1 where nothing is reduced */
+    /* Steps from here on run once per result, and use none before it: REDUCED, PRODUCT, or 0. */
+    uint16_t reduced_step;
     struct kiln__shape shape;
     KILN__VECTOR(struct kiln__step) steps;
     KILN__VECTOR(struct kiln__access) accesses;
@@ -95,8 +100,7 @@ struct kiln__group {
     KILN__VECTOR(uint32_t) nodes; /* every node that it computes, for explanations */
 };
 
-/* Accesses of a group; launches and forms have room for as many. */
-#define KILN__MOST_ACCESSES 32
+#define KILN__NO_GROUP UINT32_MAX
 
 /* Of a matmul group. */
 #define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
@@ -139,18 +143,30 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 
-/* Check what plan and codegen rely on (verify_fusion.c). Returns NULL, or says what is wrong with
+/* Check what plan and codegen rely on (verify.c). Returns NULL, or says what is wrong with
  * which group in `text`. */
 const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG]);
 
-/* Whether further values may join it: others have a kernel of kernels/ for a single node. */
+/* ---- what depends on a group's kind, from its traits (kinds.h) ---- */
+
+/* "map", "reduce", ... */
+const char *kiln__group_name(const struct kiln__group *group);
+
+/* Whether its kernel is made from its steps; others are kernels of kernels/ for a single node. */
 bool kiln__group_is_of_steps(const struct kiln__group *group);
+
+/* Whether dimensions from `kept` on are reduced. */
+bool kiln__group_reduces(const struct kiln__group *group);
+
+/* Whether each result is complete once the step `reduced_step` is, and nothing is read again. */
+bool kiln__group_reads_once(const struct kiln__group *group);
+
+/* Accesses, from the first, that are read as they are, over the shapes of the inputs of the node
+ * that began the group: of products and of kernels for a single node. */
+unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began);
 
 /* Whether a matmul group does more than to multiply. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
-
-/* "map", "reduce", ... */
-const char *kiln__group_kind_text(enum kiln__group_kind kind);
 
 /* A group as text: its kind, its steps, its stores. */
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);

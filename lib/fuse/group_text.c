@@ -27,18 +27,11 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     kiln__text_add(text, "\n");
 }
 
-const char *kiln__group_kind_text(enum kiln__group_kind kind)
-{
-    static const char *const kinds[] = {"map",       "reduce", "rows",   "matmul",
-                                        "attention", "cumsum", "scatter"};
-    return kinds[kind];
-}
-
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
 {
-    kiln__text_add(text, "%s over %s", kiln__group_kind_text((enum kiln__group_kind)group->kind),
+    kiln__text_add(text, "%s over %s", kiln__group_name(group),
                    kiln__shape_text(&group->shape).text);
-    if (group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS)
+    if (kiln__group_reduces(group))
         kiln__text_add(text, ", dimensions from %u on reduced", group->kept);
     kiln__text_add(text, "\n");
     for (uint16_t i = 0; i < group->steps.count; i++)

@@ -35,6 +35,16 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
     return layout;
 }
 
+bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln__shape *shape)
+{
+    int64_t stride[KILN_MAX_RANK];
+    bool same = layout->known;
+    kiln__shape_strides(shape, stride);
+    for (uint32_t d = 0; d < shape->rank; d++)
+        same = same && (shape->dims[d] == 1 || layout->stride[d] == stride[d]);
+    return same;
+}
+
 bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
                                uint32_t inner, int64_t *result)
 {

@@ -21,6 +21,9 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
  * contiguous and the leading ones are one run. */
 bool kiln__layout_suits_matmul(const struct kiln__layout *layout, const struct kiln__shape *shape);
 
+/* Row-major, as the node's own memory would be. */
+bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln__shape *shape);
+
 /* The one stride of all leading dimensions but the last `inner`; false if no single one does. */
 bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
                                uint32_t inner, int64_t *result);

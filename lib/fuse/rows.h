@@ -6,9 +6,9 @@
 #ifndef KILN_FUSE_ROWS_H
 #define KILN_FUSE_ROWS_H
 
-#include "fuse/fuse.h"
+#include "fuse/group.h"
 
-#define KILN__MOST_ROWS_STEPS 192
+#define KILN__MOST_ROWS_STEPS KILN__MOST_STEPS
 
 /* What the steps of a rows group are, by their number. */
 struct kiln__rows {
@@ -32,9 +32,5 @@ unsigned kiln__rows_store_phase(const struct kiln__group *group, const struct ki
 /* Mark the steps that `phase` computes, loads from their keepers or uses, element by element. */
 void kiln__rows_needs(const struct kiln__group *group, const struct kiln__rows *rows,
                       unsigned phase, bool needed[KILN__MOST_ROWS_STEPS]);
-
-/* Have the root `index` join a group over the same rows, which becomes a rows group. Answers the
- * group, or KILN__NO_GROUP if there is none; false in *done without memory. */
-uint32_t kiln__join_rows(struct kiln__fuser *fuser, uint32_t index, bool *done);
 
 #endif

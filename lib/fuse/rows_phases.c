@@ -5,9 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* A value of this cost that several phases use is kept rather than computed again. */
-#define COSTLY 8
-
 static bool moves_along_row(const struct kiln__group *group, const struct kiln__access *access)
 {
     for (uint32_t d = group->kept; d < group->shape.rank; d++)
@@ -78,7 +75,7 @@ static bool is_costly(const struct kiln__group *group, const struct kiln__rows *
 {
     const struct kiln__step *step = &group->steps.items[i];
     return rows->full[i] && step->kind == KILN__STEP_APPLY &&
-           kiln__elementwise_rows[step->op].cost >= COSTLY;
+           kiln__elementwise_rows[step->op].cost >= KILN__COSTLY;
 }
 
 /* A store of the same type that is not written before phase `last`, nor keeps another value. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/steps.h"
+/* The steps of a group while it is made, and a memo of the values that they compute. */
+#include "fuse/kinds.h"
 
 #include <assert.h>
 #include <string.h>
+
+const uint32_t kiln__fuse_straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 /* Steps that may be used again start here. */
 static size_t first_reusable(const struct kiln__builder *builder)
@@ -10,22 +13,22 @@ static size_t first_reusable(const struct kiln__builder *builder)
     return builder->joins ? builder->reusable : builder->group->steps.count;
 }
 
-uint16_t kiln__add_step(struct kiln__builder *builder, struct kiln__step step)
+uint16_t kiln__fuse_add_step(struct kiln__builder *builder, struct kiln__step step)
 {
     for (size_t i = first_reusable(builder); i < builder->group->steps.count; i++)
         if (!memcmp(&builder->group->steps.items[i], &step, sizeof step))
             return (uint16_t)i;
     assert(builder->group->steps.count < KILN__NO_STEP);
-    struct kiln__step *place = kiln__vector_push(&builder->group->steps);
-    if (!place) {
+    struct kiln__step *added = kiln__vector_push(&builder->group->steps);
+    if (!added) {
         builder->failed = true;
         return 0;
     }
-    *place = step;
+    *added = step;
     return (uint16_t)(builder->group->steps.count - 1);
 }
 
-uint32_t kiln__memo_key(const struct kiln__node *node, const uint32_t *at, uint32_t rank)
+static uint32_t memo_key(const struct kiln__node *node, const uint32_t *at, uint32_t rank)
 {
     uint32_t key = 0;
     assert(rank >= node->shape.rank);
@@ -34,7 +37,7 @@ uint32_t kiln__memo_key(const struct kiln__node *node, const uint32_t *at, uint3
     return key;
 }
 
-void kiln__remember(struct kiln__builder *builder, uint32_t node, uint32_t key, uint16_t step)
+static void remember(struct kiln__builder *builder, uint32_t node, uint32_t key, uint16_t step)
 {
     struct kiln__memo *memo = kiln__vector_push(&builder->fuser->memo);
     if (memo)
@@ -66,29 +69,37 @@ static uint16_t add_scalar(struct kiln__builder *builder, const struct kiln__nod
         return 0;
     }
     *scalar = node->value;
-    return kiln__add_step(
+    return kiln__fuse_add_step(
         builder, (struct kiln__step){.kind = KILN__STEP_SCALAR,
                                      .type = node->type,
                                      .index = (uint16_t)(builder->group->scalars.count - 1)});
 }
 
-struct kiln__access kiln__access_to(const struct kiln__fuser *fuser, uint32_t index,
-                                    const uint32_t *at, uint32_t rank)
+/* Where a load through `layout` finds a node of `shape`. */
+static struct kiln__access access_through(const struct kiln__fuser *fuser,
+                                          const struct kiln__layout *layout,
+                                          const struct kiln__shape *shape, const uint32_t *at,
+                                          uint32_t rank)
 {
-    const struct kiln__node *node = kiln__fuser_node(fuser, index);
-    const struct kiln__layout *layout = &fuser->layouts[index];
     struct kiln__access access = {.node = layout->base, .offset = layout->offset};
-    assert(layout->known && rank >= node->shape.rank);
-    uint32_t shift = rank - node->shape.rank;
-    if (kiln__fuser_node(fuser, layout->base)->kind == KILN__IOTA)
+    assert(layout->known && rank >= shape->rank);
+    uint32_t shift = rank - shape->rank;
+    if (kiln__fuse_node(fuser, layout->base)->kind == KILN__IOTA)
         access.kind = KILN__ACCESS_NUMBER;
-    for (uint32_t d = 0; d < node->shape.rank; d++)
-        if (node->shape.dims[d] != 1)
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (shape->dims[d] != 1)
             access.stride[at[d + shift]] = layout->stride[d];
     return access;
 }
 
-bool kiln__same_access(const struct kiln__access *a, const struct kiln__access *b)
+struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t index,
+                                      const uint32_t *at, uint32_t rank)
+{
+    return access_through(fuser, &fuser->layouts[index], &kiln__fuse_node(fuser, index)->shape, at,
+                          rank);
+}
+
+bool kiln__fuse_same_access(const struct kiln__access *a, const struct kiln__access *b)
 {
     return a->node == b->node && a->kind == b->kind && a->kind != KILN__ACCESS_GATHER &&
            a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
@@ -101,45 +112,57 @@ static uint16_t find_load(const struct kiln__builder *builder, const struct kiln
     for (size_t i = first_reusable(builder); i < group->steps.count; i++) {
         const struct kiln__step *step = &group->steps.items[i];
         bool loads = step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER;
-        if (loads && kiln__same_access(&group->accesses.items[step->index], access))
+        if (loads && kiln__fuse_same_access(&group->accesses.items[step->index], access))
             return (uint16_t)i;
     }
     return KILN__NO_STEP;
 }
 
-uint16_t kiln__add_load(struct kiln__builder *builder, uint32_t index, const uint32_t *at,
-                        uint32_t rank)
+static uint16_t add_load(struct kiln__builder *builder, const struct kiln__access *access,
+                         uint8_t type)
 {
-    struct kiln__access access = kiln__access_to(builder->fuser, index, at, rank);
-    bool number = access.kind == KILN__ACCESS_NUMBER;
-    uint16_t have = find_load(builder, &access);
+    bool number = access->kind == KILN__ACCESS_NUMBER;
+    uint16_t have = find_load(builder, access);
     if (have != KILN__NO_STEP)
         return have;
-    struct kiln__access *place = kiln__vector_push(&builder->group->accesses);
-    if (!place) {
+    struct kiln__access *added = kiln__vector_push(&builder->group->accesses);
+    if (!added) {
         builder->failed = true;
         return 0;
     }
-    *place = access;
-    if (!number)
-        builder->fuser->fusion->stored[access.node] = true;
-    return kiln__add_step(
+    *added = *access;
+    builder->fuser->fusion->stored[access->node] |= !number;
+    return kiln__fuse_add_step(
         builder, (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
-                                     .type = kiln__fuser_node(builder->fuser, index)->type,
+                                     .type = type,
                                      .index = (uint16_t)(builder->group->accesses.count - 1)});
 }
 
-uint16_t kiln__find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
-                           uint32_t index, const uint32_t *at, uint32_t rank)
+void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
+    unsigned count = kiln__group_operands(builder->group, node);
+    for (unsigned k = 0; k < count && !builder->failed; k++) {
+        const struct kiln__node *input = kiln__fuse_node(builder->fuser, node->input[k]);
+        struct kiln__access access = kiln__fuse_access(builder->fuser, node->input[k],
+                                                       kiln__fuse_straight, input->shape.rank);
+        access.kind = KILN__ACCESS_MEMORY; /* numbers too */
+        add_load(builder, &access, input->type);
+        assert(builder->failed || builder->group->accesses.count == k + 1); /* equal ones too */
+    }
+}
+
+uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                                uint32_t index, const uint32_t *at, uint32_t rank)
 {
     uint32_t base = fuser->layouts[index].base;
-    const struct kiln__shape *shape = &kiln__fuser_node(fuser, base)->shape;
-    struct kiln__access wanted = kiln__access_to(fuser, index, at, rank);
-    struct kiln__access natural = kiln__access_to(fuser, base, kiln__straight, shape->rank);
+    const struct kiln__shape *shape = &kiln__fuse_node(fuser, base)->shape;
+    struct kiln__access wanted = kiln__fuse_access(fuser, index, at, rank);
+    struct kiln__access natural = kiln__fuse_access(fuser, base, kiln__fuse_straight, shape->rank);
     for (size_t i = 0; i < group->stores.count; i++)
         if (group->stores.items[i].node == base)
-            return kiln__same_access(&wanted, &natural) ? group->stores.items[i].step
-                                                        : KILN__NO_STEP;
+            return kiln__fuse_same_access(&wanted, &natural) ? group->stores.items[i].step
+                                                             : KILN__NO_STEP;
     return KILN__NO_STEP;
 }
 
@@ -148,9 +171,9 @@ uint16_t kiln__find_stored(const struct kiln__fuser *fuser, const struct kiln__g
 static struct kiln__access gathered_access(const struct kiln__fuser *fuser,
                                            const struct kiln__node *node, const uint32_t *at)
 {
-    const struct kiln__node *data = kiln__fuser_node(fuser, node->input[0]);
+    const struct kiln__node *data = kiln__fuse_node(fuser, node->input[0]);
     const struct kiln__layout *layout = &fuser->layouts[node->input[0]];
-    uint32_t indices = kiln__fuser_node(fuser, node->input[1])->shape.rank,
+    uint32_t indices = kiln__fuse_node(fuser, node->input[1])->shape.rank,
              axis = (uint32_t)node->axis;
     struct kiln__access access = {.node = layout->base, .offset = layout->offset};
     access.kind = KILN__ACCESS_GATHER;
@@ -166,9 +189,9 @@ static struct kiln__access gathered_access(const struct kiln__fuser *fuser,
 static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__node *node,
                            const uint32_t *at)
 {
-    const struct kiln__node *indices = kiln__fuser_node(builder->fuser, node->input[1]);
+    const struct kiln__node *indices = kiln__fuse_node(builder->fuser, node->input[1]);
     uint16_t where =
-        kiln__compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
+        kiln__fuse_compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
     struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
     if (!access) {
         builder->failed = true;
@@ -179,7 +202,7 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
     struct kiln__step gather = {.kind = KILN__STEP_GATHER, .type = node->type, .n_args = 1};
     gather.index = (uint16_t)(builder->group->accesses.count - 1);
     gather.args[0] = where;
-    return kiln__add_step(builder, gather);
+    return kiln__fuse_add_step(builder, gather);
 }
 
 /* The step of an elementwise operation or a cast. */
@@ -189,68 +212,105 @@ static uint16_t add_apply(struct kiln__builder *builder, const struct kiln__node
     struct kiln__step apply = {.op = node->op, .type = node->type, .n_args = node->n_inputs};
     apply.kind = node->kind == KILN__CAST ? KILN__STEP_CONVERT : KILN__STEP_APPLY;
     for (unsigned k = 0; k < node->n_inputs; k++)
-        apply.args[k] = kiln__compute(builder, node->input[k], false, at, rank);
-    return kiln__add_step(builder, apply);
+        apply.args[k] = kiln__fuse_compute(builder, node->input[k], false, at, rank);
+    return kiln__fuse_add_step(builder, apply);
+}
+
+/* A movement that goes to memory is loaded through the layout of its input. */
+static uint16_t add_movement(struct kiln__builder *builder, uint32_t index, const uint32_t *at,
+                             uint32_t rank)
+{
+    const struct kiln__fuser *fuser = builder->fuser;
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    struct kiln__layout layout =
+        kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
+    struct kiln__access access = access_through(fuser, &layout, &node->shape, at, rank);
+    return add_load(builder, &access, node->type);
+}
+
+static uint16_t add_value(struct kiln__builder *builder, uint32_t index, bool root,
+                          const uint32_t *at, uint32_t rank)
+{
+    const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
+    if (node->kind == KILN__CONSTANT)
+        return add_scalar(builder, node);
+    if (root && kiln__node_is_movement(node))
+        return add_movement(builder, index, at, rank);
+    if (kiln__node_is_computed(node) && (root || !builder->fuser->layouts[index].known)) {
+        uint16_t step = node->kind == KILN__GATHER
+                            ? add_gather(builder, node, at + (rank - node->shape.rank))
+                            : add_apply(builder, node, at, rank);
+        kiln__fuse_note(builder, index);
+        return step;
+    }
+    uint16_t stored = kiln__fuse_find_stored(builder->fuser, builder->group, index, at, rank);
+    if (stored != KILN__NO_STEP)
+        return stored;
+    struct kiln__access access = kiln__fuse_access(builder->fuser, index, at, rank);
+    return add_load(builder, &access, node->type);
 }
 
 /* The depth is bounded by the steps that one root may have. */
-uint16_t kiln__compute(struct kiln__builder *builder, uint32_t index, bool root, const uint32_t *at,
-                       uint32_t rank)
+uint16_t kiln__fuse_compute(struct kiln__builder *builder, uint32_t index, bool root,
+                            const uint32_t *at, uint32_t rank)
 {
-    const struct kiln__node *node = kiln__fuser_node(builder->fuser, index);
-    uint32_t key = kiln__memo_key(node, at, rank);
+    const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
+    uint32_t key = memo_key(node, at, rank);
     uint16_t step = recall(builder->fuser, index, key);
     if (step != KILN__NO_STEP || builder->failed)
         return step;
-    if (node->kind == KILN__CONSTANT) {
-        step = add_scalar(builder, node);
-    } else if (kiln__node_is_computed(node) && (root || !builder->fuser->layouts[index].known)) {
-        step = node->kind == KILN__GATHER
-                   ? add_gather(builder, node, at + (rank - node->shape.rank))
-                   : add_apply(builder, node, at, rank);
-        kiln__note(builder, index);
-    } else {
-        step = kiln__find_stored(builder->fuser, builder->group, index, at, rank);
-        if (step == KILN__NO_STEP)
-            step = kiln__add_load(builder, index, at, rank);
-    }
-    kiln__remember(builder, index, key, step);
+    step = add_value(builder, index, root, at, rank);
+    remember(builder, index, key, step);
     return step;
 }
 
-void kiln__note(struct kiln__builder *builder, uint32_t node)
+uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const uint32_t *at)
 {
-    uint32_t *place = kiln__vector_push(&builder->group->nodes);
-    if (place)
-        *place = node;
+    const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
+    uint32_t rank = kiln__fuse_node(builder->fuser, node->input[0])->shape.rank;
+    struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
+    reduced.type = node->type;
+    reduced.args[0] = kiln__fuse_compute(builder, node->input[0], false, at, rank);
+    kiln__fuse_note(builder, index);
+    return kiln__fuse_add_step(builder, reduced);
+}
+
+void kiln__fuse_note(struct kiln__builder *builder, uint32_t node)
+{
+    uint32_t *added = kiln__vector_push(&builder->group->nodes);
+    if (added)
+        *added = node;
     else
         builder->failed = true;
 }
 
-void kiln__add_store(struct kiln__builder *builder, uint32_t node, uint16_t step)
+void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step)
 {
-    struct kiln__store *place = kiln__vector_push(&builder->group->stores);
-    if (place)
-        *place = (struct kiln__store){.node = node, .step = step};
+    struct kiln__store *added = kiln__vector_push(&builder->group->stores);
+    if (added)
+        *added = (struct kiln__store){.node = node, .step = step};
     else
         builder->failed = true;
 }
 
-struct kiln__builder kiln__begin_group(struct kiln__fuser *fuser, enum kiln__group_kind kind)
+struct kiln__builder kiln__fuse_new_group(struct kiln__fuser *fuser, enum kiln__group_kind kind,
+                                          const struct kiln__shape *shape)
 {
-    struct kiln__builder builder = {.fuser = fuser};
-    builder.group = kiln__vector_push(&fuser->fusion->groups);
-    builder.failed = !builder.group;
+    struct kiln__group *group = kiln__vector_push(&fuser->fusion->groups);
     fuser->memo.count = 0;
-    if (builder.group)
-        builder.group->kind = (uint8_t)kind;
-    return builder;
+    if (group) {
+        group->kind = (uint8_t)kind;
+        group->base_group = KILN__NO_GROUP;
+        group->shape = *shape;
+        group->kept = shape->rank;
+        group->reduced = 1;
+    }
+    return (struct kiln__builder){.fuser = fuser, .group = group, .failed = !group};
 }
 
-struct kiln__builder kiln__join_group(struct kiln__fuser *fuser, struct kiln__group *group,
-                                      size_t reusable)
+struct kiln__builder kiln__fuse_resume(struct kiln__fuser *fuser, struct kiln__group *group)
 {
     fuser->memo.count = 0;
     return (struct kiln__builder){
-        .fuser = fuser, .group = group, .joins = true, .reusable = reusable};
+        .fuser = fuser, .group = group, .joins = true, .reusable = group->reduced_step};
 }

@@ -3,38 +3,44 @@
  * not from how the groups were formed. */
 #include <stdio.h>
 
+#include "fuse/kinds.h"
 #include "fuse/rows.h"
-#include "util/verify.h"
 
-/* Beyond any limit of those that form groups: numbers of steps have to fit what holds them. */
-#define MOST_STEPS KILN__MOST_ROWS_STEPS
-#define MOST_STORES (UINT8_MAX - 1) /* forms count them from 1, in a byte */
-
-struct verifier {
+struct kiln__group_verifier {
     const struct kiln__fusion *fusion;
     const struct kiln__group *group;
     uint32_t number; /* of the group */
     char *text;
 };
 
-static const struct kiln__node *node_at(const struct verifier *verifier, uint32_t index)
+static const struct kiln__node *node_at(const struct kiln__group_verifier *verifier, uint32_t index)
 {
     return &verifier->fusion->graph.nodes.items[index];
 }
 
-static const char *say(const struct verifier *verifier, const char *part, size_t index,
+/* The node that began the group; NULL: of a kind that none begins alone. */
+static const struct kiln__node *began(const struct kiln__group_verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    enum kiln__kind root = kiln__group_traits[group->kind].root;
+    for (size_t i = 0; root && i < group->nodes.count; i++)
+        if (node_at(verifier, group->nodes.items[i])->kind == root)
+            return node_at(verifier, group->nodes.items[i]);
+    return NULL;
+}
+
+static const char *say(const struct kiln__group_verifier *verifier, const char *part, size_t index,
                        const char *wrong)
 {
     snprintf(verifier->text, KILN__WRONG, "group %u (%s), %s %zu: %s", verifier->number,
-             kiln__group_kind_text((enum kiln__group_kind)verifier->group->kind), part, index,
-             wrong);
+             kiln__group_name(verifier->group), part, index, wrong);
     return verifier->text;
 }
 
-static const char *say_whole(const struct verifier *verifier, const char *wrong)
+static const char *say_whole(const struct kiln__group_verifier *verifier, const char *wrong)
 {
     snprintf(verifier->text, KILN__WRONG, "group %u (%s): %s", verifier->number,
-             kiln__group_kind_text((enum kiln__group_kind)verifier->group->kind), wrong);
+             kiln__group_name(verifier->group), wrong);
     return verifier->text;
 }
 
@@ -46,7 +52,8 @@ static bool reads(const struct kiln__step *step)
            step->kind == KILN__STEP_GATHER;
 }
 
-static const char *check_read(const struct verifier *verifier, const struct kiln__step *step)
+static const char *check_read(const struct kiln__group_verifier *verifier,
+                              const struct kiln__step *step)
 {
     static const uint8_t kinds[] = {[KILN__STEP_LOAD] = KILN__ACCESS_MEMORY,
                                     [KILN__STEP_NUMBER] = KILN__ACCESS_NUMBER,
@@ -65,13 +72,14 @@ static const char *check_read(const struct verifier *verifier, const struct kiln
     return NULL;
 }
 
-static uint8_t operand_type(const struct verifier *verifier, const struct kiln__step *step,
-                            unsigned k)
+static uint8_t operand_type(const struct kiln__group_verifier *verifier,
+                            const struct kiln__step *step, unsigned k)
 {
     return verifier->group->steps.items[step->args[k]].type;
 }
 
-static const char *check_apply(const struct verifier *verifier, const struct kiln__step *step)
+static const char *check_apply(const struct kiln__group_verifier *verifier,
+                               const struct kiln__step *step)
 {
     if (step->op >= KILN__OP_COUNT)
         return "no such operation";
@@ -88,10 +96,10 @@ static const char *check_apply(const struct verifier *verifier, const struct kil
     return right ? NULL : "wrong types";
 }
 
-static const char *check_reduced(const struct verifier *verifier, const struct kiln__step *step)
+static const char *check_reduced(const struct kiln__group_verifier *verifier,
+                                 const struct kiln__step *step)
 {
-    uint8_t kind = verifier->group->kind;
-    if (kind != KILN__GROUP_REDUCE && kind != KILN__GROUP_ROWS)
+    if (!kiln__group_reduces(verifier->group))
         return "a reduction in a group that has no reduced dimensions";
     if (step->op >= KILN__REDUCE_COUNT || step->n_args != 1)
         return "no such reduction";
@@ -100,7 +108,8 @@ static const char *check_reduced(const struct verifier *verifier, const struct k
     return step->type == (uint8_t)type ? NULL : "wrong types";
 }
 
-static const char *check_own(const struct verifier *verifier, const struct kiln__step *step)
+static const char *check_own(const struct kiln__group_verifier *verifier,
+                             const struct kiln__step *step)
 {
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD:
@@ -120,14 +129,10 @@ static const char *check_own(const struct verifier *verifier, const struct kiln_
 /* What comes once per result does not use what comes once per element before. */
 static size_t first_visible(const struct kiln__group *group, size_t step)
 {
-    if (group->kind == KILN__GROUP_REDUCE && step > group->reduced_step)
-        return group->reduced_step;
-    if (group->kind == KILN__GROUP_MATMUL && step > KILN__PRODUCT_STEP)
-        return KILN__PRODUCT_STEP;
-    return 0;
+    return step > group->reduced_step ? group->reduced_step : 0;
 }
 
-static const char *check_steps(const struct verifier *verifier)
+static const char *check_steps(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     for (size_t i = 0; i < group->steps.count; i++) {
@@ -151,14 +156,11 @@ static const char *check_steps(const struct verifier *verifier)
 
 /* The dimensions that an access walks: the group's, or those of the input that a kernel for a
  * single node, or a product, takes as it is. */
-static const struct kiln__shape *walked(const struct verifier *verifier, size_t access)
+static const struct kiln__shape *walked(const struct kiln__group_verifier *verifier, size_t access)
 {
-    const struct kiln__group *group = verifier->group;
-    bool operand = group->kind == KILN__GROUP_MATMUL && access < KILN__OPERANDS;
-    if (!operand && kiln__group_is_of_steps(group))
-        return &group->shape;
-    const struct kiln__node *node = node_at(verifier, group->nodes.items[0]);
-    return &node_at(verifier, node->input[access])->shape;
+    const struct kiln__node *node = began(verifier);
+    bool operand = node && access < kiln__group_operands(verifier->group, node);
+    return operand ? &node_at(verifier, node->input[access])->shape : &verifier->group->shape;
 }
 
 /* Whether offset and strides stay among `count` elements, all over `shape`. */
@@ -183,7 +185,7 @@ static bool has_store(const struct kiln__group *group, uint32_t node)
 }
 
 /* Whether what it reads is in memory by then. */
-static const char *check_source(const struct verifier *verifier, uint32_t index)
+static const char *check_source(const struct kiln__group_verifier *verifier, uint32_t index)
 {
     const struct kiln__fusion *fusion = verifier->fusion;
     if (!fusion->stored[index])
@@ -201,7 +203,7 @@ static const char *check_source(const struct verifier *verifier, uint32_t index)
     return NULL;
 }
 
-static const char *check_access(const struct verifier *verifier, size_t index)
+static const char *check_access(const struct kiln__group_verifier *verifier, size_t index)
 {
     const struct kiln__access *access = &verifier->group->accesses.items[index];
     if (access->node >= verifier->fusion->graph.nodes.count || access->kind > KILN__ACCESS_GATHER)
@@ -223,27 +225,14 @@ static const char *check_access(const struct verifier *verifier, size_t index)
                : "reaches beyond what it reads";
 }
 
-/* What is read once per result stands still along what is reduced. */
-static const char *check_late_reads(const struct verifier *verifier)
-{
-    const struct kiln__group *group = verifier->group;
-    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
-        const struct kiln__step *step = &group->steps.items[i];
-        for (uint32_t d = group->kept; reads(step) && d < group->shape.rank; d++)
-            if (group->shape.dims[d] != 1 && group->accesses.items[step->index].stride[d])
-                return say(verifier, "step", i, "moves along what is reduced before it");
-    }
-    return NULL;
-}
-
-static const char *check_accesses(const struct verifier *verifier)
+static const char *check_accesses(const struct kiln__group_verifier *verifier)
 {
     for (size_t i = 0; i < verifier->group->accesses.count; i++) {
         const char *wrong = check_access(verifier, i);
         if (wrong)
             return say(verifier, "access", i, wrong);
     }
-    return verifier->group->kind == KILN__GROUP_REDUCE ? check_late_reads(verifier) : NULL;
+    return NULL;
 }
 
 /* ---- stores ---- */
@@ -266,7 +255,8 @@ static bool is_over(const struct kiln__shape *shape, const struct kiln__group *g
     return d == rank;
 }
 
-static const char *check_placed(const struct verifier *verifier, const struct kiln__store *store)
+static const char *check_placed(const struct kiln__group_verifier *verifier,
+                                const struct kiln__store *store)
 {
     const struct kiln__group *group = verifier->group;
     if (group->kind != KILN__GROUP_MAP || group->stores.count != 1)
@@ -279,28 +269,27 @@ static const char *check_placed(const struct verifier *verifier, const struct ki
                : "reaches beyond what it stores";
 }
 
-static const char *check_result(const struct verifier *verifier, const struct kiln__store *store)
+static const char *check_result(const struct kiln__group_verifier *verifier,
+                                const struct kiln__store *store)
 {
     const struct kiln__group *group = verifier->group;
     const struct kiln__node *node = node_at(verifier, store->node);
-    bool reduces =
-        group->kind == KILN__GROUP_REDUCE || (group->kind == KILN__GROUP_ROWS && !store->full);
     if (store->step >= group->steps.count)
         return "of no step";
     if (group->steps.items[store->step].type != node->type)
         return "not of its node's type";
     if (store->step < first_visible(group, group->steps.count))
         return "of a step that is gone once there is a result";
-    if (store->full && group->kind != KILN__GROUP_ROWS)
+    if (store->full && !kiln__group_traits[group->kind].phased)
         return "of whole rows, where there are none";
     if (store->placed)
         return check_placed(verifier, store);
-    return is_over(&node->shape, group, reduces ? group->kept : group->shape.rank)
+    return is_over(&node->shape, group, store->full ? group->shape.rank : group->kept)
                ? NULL
                : "not of its node's shape";
 }
 
-static const char *check_store(const struct verifier *verifier, size_t index)
+static const char *check_store(const struct kiln__group_verifier *verifier, size_t index)
 {
     const struct kiln__fusion *fusion = verifier->fusion;
     const struct kiln__store *store = &verifier->group->stores.items[index];
@@ -309,8 +298,8 @@ static const char *check_store(const struct verifier *verifier, size_t index)
         kiln__node_is_input(node_at(verifier, store->node)))
         return "of no node";
     uint32_t completed = fusion->group_of[store->node];
-    bool below = completed == own + 1 && completed < fusion->groups.count &&
-                 fusion->groups.items[completed].over;
+    bool below =
+        completed < fusion->groups.count && fusion->groups.items[completed].base_group == own;
     if (completed != own && !below)
         return "of a node that another group completes";
     if (!fusion->stored[store->node])
@@ -321,7 +310,7 @@ static const char *check_store(const struct verifier *verifier, size_t index)
     return kiln__group_is_of_steps(verifier->group) ? check_result(verifier, store) : NULL;
 }
 
-static const char *check_stores(const struct verifier *verifier)
+static const char *check_stores(const struct kiln__group_verifier *verifier)
 {
     for (size_t i = 0; i < verifier->group->stores.count; i++) {
         const char *wrong = check_store(verifier, i);
@@ -333,22 +322,34 @@ static const char *check_stores(const struct verifier *verifier)
 
 /* ---- each kind's own ---- */
 
-static const char *check_reduce(const struct verifier *verifier)
+/* What is read once per result stands still along what is reduced. */
+static const char *check_late_reads(const struct kiln__group_verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        for (uint32_t d = group->kept; reads(step) && d < group->shape.rank; d++)
+            if (group->shape.dims[d] != 1 && group->accesses.items[step->index].stride[d])
+                return say(verifier, "step", i, "moves along what is reduced before it");
+    }
+    return NULL;
+}
+
+const char *kiln__group_check_reduce(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     size_t reductions = 0;
     for (size_t i = 0; i < group->steps.count; i++)
         reductions += group->steps.items[i].kind == KILN__STEP_REDUCED;
-    if (group->kept > group->shape.rank || reductions != 1 ||
-        group->reduced_step >= group->steps.count ||
+    if (reductions != 1 || group->reduced_step >= group->steps.count ||
         group->steps.items[group->reduced_step].kind != KILN__STEP_REDUCED)
         return say_whole(verifier, "not one reduction, where it says");
-    if (group->steps.items[group->reduced_step].op != group->op)
+    if (group->steps.items[group->reduced_step].op != began(verifier)->op)
         return say_whole(verifier, "its reduction is another one");
-    return NULL;
+    return check_late_reads(verifier);
 }
 
-static const char *check_rows(const struct verifier *verifier)
+const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     struct kiln__rows rows;
@@ -368,18 +369,20 @@ static const char *check_rows(const struct verifier *verifier)
     return NULL;
 }
 
-static const char *check_operand(const struct verifier *verifier, unsigned k)
+static const char *check_operand(const struct kiln__group_verifier *verifier, unsigned k)
 {
     const struct kiln__group *group = verifier->group;
     const struct kiln__step *load = &group->steps.items[k];
     const struct kiln__shape *shape = walked(verifier, k);
+    size_t rows = k ? group->reduced : group->shape.dims[group->shape.rank - 2];
+    size_t columns = k ? group->shape.dims[group->shape.rank - 1] : group->reduced;
     return load->kind != KILN__STEP_LOAD || load->index != k || shape->rank != group->shape.rank ||
-                   group->accesses.items[k].inner != shape->dims[shape->rank - 1]
+                   shape->dims[shape->rank - 2] != rows || shape->dims[shape->rank - 1] != columns
                ? "not its own access, of its own extent"
                : NULL;
 }
 
-static const char *check_matmul(const struct verifier *verifier)
+const char *kiln__group_check_product(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     if (group->accesses.count < KILN__OPERANDS || group->steps.count <= KILN__PRODUCT_STEP ||
@@ -398,15 +401,12 @@ static const char *check_matmul(const struct verifier *verifier)
 }
 
 /* One access for each input that its kernel reads, equal ones too. */
-static const char *check_whole(const struct verifier *verifier)
+const char *kiln__group_check_whole(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
-    const struct kiln__node *node = node_at(verifier, group->nodes.items[0]);
-    size_t inputs =
-        group->kind == KILN__GROUP_SCATTER ? (size_t)KILN__SCATTER_BASE : node->n_inputs;
     if (group->nodes.count != 1 || group->stores.count > 1)
         return say_whole(verifier, "more than one node");
-    if (group->accesses.count != inputs)
+    if (group->accesses.count != kiln__group_operands(group, began(verifier)))
         return say_whole(verifier, "not one access for each input");
     for (size_t i = 0; i < group->accesses.count; i++)
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY)
@@ -414,54 +414,51 @@ static const char *check_whole(const struct verifier *verifier)
     return NULL;
 }
 
-typedef const char *check(const struct verifier *verifier);
+/* Which dimensions are reduced, and to how many elements each result comes. */
+static const char *check_reduced_dimensions(const struct kiln__group_verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__group_traits *traits = &kiln__group_traits[group->kind];
+    size_t reduced = 1;
+    if (group->kept > group->shape.rank || (!traits->reduces && group->kept < group->shape.rank))
+        return say_whole(verifier, "reduces dimensions that it does not have");
+    for (uint32_t d = group->kept; d < group->shape.rank; d++)
+        reduced *= group->shape.dims[d];
+    bool multiplies = traits->of_steps && traits->operands;
+    return reduced == group->reduced || multiplies
+               ? NULL
+               : say_whole(verifier, "not as many elements for each result as it says");
+}
 
-static check *const checks[] = {
-    [KILN__GROUP_MAP] = NULL,
-    [KILN__GROUP_REDUCE] = check_reduce,
-    [KILN__GROUP_ROWS] = check_rows,
-    [KILN__GROUP_MATMUL] = check_matmul,
-    [KILN__GROUP_ATTENTION] = check_whole,
-    [KILN__GROUP_SCAN] = check_whole,
-    [KILN__GROUP_SCATTER] = check_whole,
-};
-
-_Static_assert(sizeof checks / sizeof *checks == KILN__GROUP_SCATTER + 1, "a row per kind");
-
-static const char *check_limits(const struct verifier *verifier)
+static const char *check_limits(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     if (group->accesses.count > KILN__MOST_ACCESSES)
         return say_whole(verifier, "too many accesses");
-    if (group->steps.count > MOST_STEPS)
+    if (group->steps.count > KILN__MOST_STEPS)
         return say_whole(verifier, "too many steps");
-    if (group->stores.count > MOST_STORES)
+    if (group->stores.count > KILN__MOST_STORES)
         return say_whole(verifier, "too many stores");
     if (group->shape.rank > KILN_MAX_RANK)
         return say_whole(verifier, "too many dimensions");
-    bool named = group->kind != KILN__GROUP_MAP && group->kind != KILN__GROUP_ROWS;
-    if (named && group->nodes.count == 0)
-        return say_whole(verifier, "no node that it computes");
     for (size_t i = 0; i < group->nodes.count; i++)
         if (group->nodes.items[i] >= verifier->fusion->graph.nodes.count)
             return say(verifier, "node", i, "not in the graph");
+    if (kiln__group_traits[group->kind].root && !began(verifier))
+        return say_whole(verifier, "no node that it computes");
     return NULL;
 }
 
-/* Its own kind first: the others ask what holds for that. */
-static const char *check_group(const struct verifier *verifier)
+static const char *check_group(const struct kiln__group_verifier *verifier)
 {
-    check *own = checks[verifier->group->kind];
-    const char *wrong = check_limits(verifier);
-    if (!wrong && verifier->group->kind == KILN__GROUP_ROWS)
-        wrong = check_steps(verifier);
-    if (!wrong && own)
-        wrong = own(verifier);
-    if (!wrong)
-        wrong = check_steps(verifier);
-    if (!wrong)
-        wrong = check_accesses(verifier);
-    return wrong ? wrong : check_stores(verifier);
+    kiln__group_check *const checks[] = {
+        check_limits,   check_reduced_dimensions,
+        check_steps,    kiln__group_traits[verifier->group->kind].check,
+        check_accesses, check_stores};
+    const char *wrong = NULL;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && !wrong; i++)
+        wrong = checks[i] ? checks[i](verifier) : NULL;
+    return wrong;
 }
 
 /* ---- nodes ---- */
@@ -471,11 +468,12 @@ static const char *check_base(const struct kiln__fusion *fusion, uint32_t index)
 {
     uint32_t base = kiln__node_base(&fusion->graph.nodes.items[index]);
     uint32_t own = fusion->group_of[index];
-    if (!fusion->groups.items[own].over)
+    uint32_t below = fusion->groups.items[own].base_group;
+    if (below == KILN__NO_GROUP)
         return base == UINT32_MAX ? NULL : "nothing below what is put over it";
-    if (base == UINT32_MAX || own == 0)
+    if (base == UINT32_MAX || below >= own)
         return "over something that it does not have";
-    bool copied = has_store(&fusion->groups.items[own - 1], index);
+    bool copied = has_store(&fusion->groups.items[below], index);
     return copied == (fusion->heir[base] == index) ? "its base is neither copied nor taken over"
                                                    : NULL;
 }
@@ -523,8 +521,8 @@ static const char *check_request(const struct kiln__fusion *fusion, size_t index
 const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG])
 {
     for (uint32_t g = 0; g < fusion->groups.count; g++) {
-        const struct verifier verifier = {fusion, &fusion->groups.items[g], g, text};
-        if (verifier.group->kind >= sizeof checks / sizeof *checks) {
+        const struct kiln__group_verifier verifier = {fusion, &fusion->groups.items[g], g, text};
+        if (verifier.group->kind >= KILN__GROUP_KINDS) {
             snprintf(text, KILN__WRONG, "group %u: no such kind", g);
             return text;
         }

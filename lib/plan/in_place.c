@@ -179,14 +179,13 @@ static bool run_readers_first(struct scheduler *scheduler, uint32_t node, uint32
  * dimensions that it keeps. */
 static bool is_elementwise(const struct kiln__group *group, const struct kiln__access *access)
 {
-    uint32_t kept = group->kind == KILN__GROUP_REDUCE ? group->kept : group->shape.rank;
     int64_t run = 1;
     if (access->offset || access->kind)
         return false;
-    for (uint32_t d = group->shape.rank; d-- > kept;)
+    for (uint32_t d = group->shape.rank; d-- > group->kept;)
         if (group->shape.dims[d] != 1 && access->stride[d])
             return false;
-    for (uint32_t d = kept; d-- > 0;) {
+    for (uint32_t d = group->kept; d-- > 0;) {
         if (group->shape.dims[d] != 1 && access->stride[d] != run)
             return false;
         run *= (int64_t)group->shape.dims[d];
@@ -197,11 +196,9 @@ static bool is_elementwise(const struct kiln__group *group, const struct kiln__a
 /* The access is read only where the result is complete: not as an operand of a product. */
 static bool is_read_late(const struct kiln__group *group, size_t access)
 {
-    if (group->kind == KILN__GROUP_ROWS || !kiln__group_is_of_steps(group))
+    if (!kiln__group_reads_once(group))
         return false; /* later phases read it again, and other elements do */
-    if (group->kind == KILN__GROUP_MATMUL)
-        return access >= KILN__OPERANDS;
-    for (size_t i = 0; group->kind == KILN__GROUP_REDUCE && i < group->reduced_step; i++)
+    for (size_t i = 0; i < group->reduced_step; i++)
         if (group->steps.items[i].kind == KILN__STEP_LOAD && group->steps.items[i].index == access)
             return false;
     return true;
@@ -223,8 +220,8 @@ static void order_places(struct scheduler *scheduler)
     const struct kiln__fusion *fusion = &scheduler->plan->fusion;
     for (uint32_t g = 0; g < fusion->groups.count; g++) {
         const struct kiln__group *group = &fusion->groups.items[g];
-        if (group->over)
-            add_edge(scheduler, g - 1, g);
+        if (group->base_group != KILN__NO_GROUP)
+            add_edge(scheduler, group->base_group, g);
         for (size_t i = 0; i < group->accesses.count; i++) {
             uint32_t heir = fusion->heir[group->accesses.items[i].node];
             if (heir != KILN__NO_HEIR && fusion->group_of[heir] != g)
@@ -243,7 +240,7 @@ static bool can_take_over(struct scheduler *scheduler, const struct kiln__reques
     uint32_t old = scheduler->import_of[request->replaces - 1];
     uint32_t group = plan->fusion.group_of[request->node];
     if (group == NO_GROUP || plan->takes_over[request->node] ||
-        plan->fusion.groups.items[group].over ||
+        plan->fusion.groups.items[group].base_group != KILN__NO_GROUP ||
         plan->fusion.groups.items[group].stores.items[0].placed)
         return false;
     if (old == KILN__NO_SLOT)

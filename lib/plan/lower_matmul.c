@@ -50,11 +50,10 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
                                        const struct kiln__group *group)
 {
     const struct kiln__shape *shape = &group->shape;
-    const struct kiln__access *a = &group->accesses.items[0];
     struct kiln__product product = {.batch = 1};
     product.m = (int64_t)shape->dims[shape->rank - 2];
     product.n = (int64_t)shape->dims[shape->rank - 1];
-    product.k = (int64_t)a->inner;
+    product.k = (int64_t)group->reduced;
     for (uint32_t d = 0; d + 2 < shape->rank; d++)
         product.batch *= (int64_t)shape->dims[d];
     product.a = matrix_of(plan, group, 0, product.m, product.k);

@@ -133,7 +133,8 @@ static size_t size_launch(const struct kiln__plan *plan, const struct kiln__spac
 static bool add_partials(const struct kiln__group *group, const struct cut *cut,
                          struct kiln__launch *launch)
 {
-    const struct kiln__reduce_row *row = &kiln__reduce_rows[group->op];
+    const struct kiln__reduce_row *row =
+        &kiln__reduce_rows[group->steps.items[group->reduced_step].op];
     if (launch->form.stage == KILN__STAGE_WHOLE)
         return true;
     kiln_type type = kiln__reduce_accumulator(row, (kiln_type)launch->form.value_type);
@@ -194,7 +195,7 @@ bool kiln__lower_reduce(struct kiln__plan *plan, uint32_t index)
     if (cut.segments == 1)
         return lower_stage(plan, index, &space, &cut, KILN__STAGE_WHOLE);
     size_t partials = space.kept_count * cut.segments;
-    bool indexed = kiln__reduce_rows[group->op].indexed;
+    bool indexed = kiln__reduce_rows[group->steps.items[group->reduced_step].op].indexed;
     cut.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
     if (indexed)
         cut.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);

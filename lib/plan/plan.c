@@ -148,7 +148,7 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_SCAN] = kiln__lower_scan,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
     };
-    _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_SCATTER + 1, "a row per kind");
+    _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (!lower[group->kind](plan, index))
         return false;

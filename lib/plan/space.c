@@ -67,12 +67,12 @@ static void insert_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
 {
-    bool reduces = group->kind == KILN__GROUP_REDUCE || group->kind == KILN__GROUP_ROWS;
+    bool reduces = kiln__group_reduces(group);
     bool multiplies = group->kind == KILN__GROUP_MATMUL;
     size_t rows = count_rows(group);
     assert(rows <= KILN__MOST_ACCESSES + 1);
     *space = (struct kiln__space){.rank = group->shape.rank};
-    space->kept = reduces ? group->kept : multiplies ? space->rank - 1 : space->rank;
+    space->kept = group->kept - multiplies;
     space->kept_count = space->reduced_count = 1;
     for (uint32_t d = 0; d < space->rank; d++) {
         space->dims[d] = group->shape.dims[d];

@@ -2,7 +2,7 @@
 /* What running a plan relies on: launches that a device can take, memory that nothing else uses
  * while it matters, and steps in an order in which every value is there when it is read. The steps
  * are walked as they would run, with a note of what each slot holds. Its fusion is a sound one
- * (passes/verify_fusion.c). */
+ * (fuse/verify.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,7 +293,7 @@ static bool check_reads(const struct verifier *verifier, uint32_t step, uint32_t
             return WRONG(verifier, "step %u: group %u reads %%%u, which is not there", step, index,
                          node);
     }
-    for (size_t i = 0; group->over && i < group->stores.count; i++) {
+    for (size_t i = 0; group->base_group != KILN__NO_GROUP && i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node,
                  base = kiln__node_base(node_at(verifier, node));
         bool taken = verifier->plan->fusion.heir[base] == node;

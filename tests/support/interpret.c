@@ -314,13 +314,14 @@ static void run_rows(struct machine *machine, const struct kiln__group *group)
 
 /* Element `index` of the product of the group's first two accesses. */
 static double multiply(struct machine *machine, const struct kiln__access *a,
-                       const struct kiln__access *b, const size_t *index, uint32_t rank)
+                       const struct kiln__access *b, size_t extent, const size_t *index,
+                       uint32_t rank)
 {
     size_t at_a[KILN_MAX_RANK], at_b[KILN_MAX_RANK];
     double sum = 0;
     memcpy(at_a, index, sizeof at_a);
     memcpy(at_b, index, sizeof at_b);
-    for (size_t q = 0; q < a->inner; q++) {
+    for (size_t q = 0; q < extent; q++) {
         at_a[rank - 1] = at_b[rank - 2] = q;
         sum += fetch(machine, a->node, position(a->stride, a->offset, at_a, rank)) *
                fetch(machine, b->node, position(b->stride, b->offset, at_b, rank));
@@ -342,7 +343,8 @@ static void run_matmul(struct machine *machine, const struct kiln__group *group)
     for (size_t i = 0; i < count && !machine->wrong[0]; i++) {
         size_t number = turned(machine, i, count);
         kiln__shape_indices(&group->shape, number, index);
-        values[KILN__PRODUCT_STEP] = multiply(machine, a, b, index, group->shape.rank);
+        values[KILN__PRODUCT_STEP] =
+            multiply(machine, a, b, group->reduced, index, group->shape.rank);
         evaluate_all(machine, group, KILN__PRODUCT_STEP + 1, index, values);
         store_all(machine, group, index, number, values);
     }

@@ -30,11 +30,11 @@ static bool may_be_changed(const struct kiln__fuser *fuser, uint32_t base)
 static bool reads_what_it_stores(const struct kiln__group *group, uint32_t base)
 {
     const struct kiln__store *store = &group->stores.items[0];
-    bool map = group->kind == KILN__GROUP_MAP;
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
-        if (access->node == base && (!map || access->kind || access->offset != store->offset ||
-                                     memcmp(access->stride, store->stride, sizeof store->stride)))
+        if (access->node == base &&
+            (!store->placed || access->kind || access->offset != store->offset ||
+             memcmp(access->stride, store->stride, sizeof store->stride)))
             return false;
     }
     return true;
@@ -59,11 +59,11 @@ static void settle(struct kiln__fuser *fuser, uint32_t index, const size_t *last
     if (!may_be_changed(fuser, base) || last_reader[base] > (size_t)own + 1 ||
         group->stores.count == 0 || !reads_what_it_stores(group, base))
         return;
-    remove_store(&fusion->groups.items[own - 1], index);
+    remove_store(&fusion->groups.items[group->base_group], index);
     fusion->heir[base] = index;
 }
 
-bool kiln__settle_places(struct kiln__fuser *fuser)
+bool kiln__fuse_take_over(struct kiln__fuser *fuser)
 {
     const struct kiln__fusion *fusion = fuser->fusion;
     size_t *last_reader = find_readers(fusion);
@@ -71,7 +71,7 @@ bool kiln__settle_places(struct kiln__fuser *fuser)
         return false;
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
         if (kiln__node_base(&fusion->graph.nodes.items[i]) != UINT32_MAX &&
-            fusion->group_of[i] != UINT32_MAX)
+            fusion->group_of[i] != KILN__NO_GROUP)
             settle(fuser, i, last_reader);
     free(last_reader);
     return true;

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which earlier group a root joins: one kernel does both, and reads only what is there by then.
+ * What the root goes on with (producer and consumer) comes before what only reads the same. */
+#include "fuse/kinds.h"
+
+static const struct kiln__node *root_of(const struct kiln__join *join)
+{
+    return kiln__fuse_node(join->fuser, join->index);
+}
+
+bool kiln__join_is_per_result(const struct kiln__group *group, uint32_t kept,
+                              const struct kiln__shape *shape)
+{
+    if (shape->rank != kept && shape->rank != group->shape.rank)
+        return false;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (shape->dims[d] != (d < kept ? group->shape.dims[d] : 1))
+            return false;
+    return true;
+}
+
+bool kiln__join_results(struct kiln__join *join)
+{
+    const struct kiln__group *group = join->group;
+    return kiln__node_is_computed(root_of(join)) && !group->stores.items[0].placed &&
+           kiln__join_is_per_result(group, group->kept, &root_of(join)->shape);
+}
+
+/* ---- room ---- */
+
+static unsigned count_reductions(const struct kiln__group *group)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < group->steps.count; i++)
+        count += group->steps.items[i].kind == KILN__STEP_REDUCED;
+    return count;
+}
+
+static bool has_room(const struct kiln__join *join)
+{
+    const struct kiln__group *group = join->group;
+    bool reduces = root_of(join)->kind == KILN__REDUCE;
+    const struct kiln__size *size =
+        &join->fuser->sizes[reduces ? root_of(join)->input[0] : join->index];
+    return (group->steps.count + size->steps + reduces <= KILN__MOST_GROUP_STEPS &&
+            group->accesses.count + group->stores.count + size->loads <
+                kiln__group_traits[group->kind].most_buffers &&
+            count_reductions(group) + reduces <= KILN__MOST_GROUP_REDUCTIONS);
+}
+
+/* ---- what the root reads ---- */
+
+/* As large as all that the group visits: less is not worth a kernel that does two things. */
+static bool loads_too(const struct kiln__join *join, uint32_t index,
+                      const struct kiln__access *access)
+{
+    const struct kiln__group *group = join->group;
+    if (access->kind != KILN__ACCESS_MEMORY ||
+        !kiln__shape_equal(&kiln__fuse_node(join->fuser, index)->shape, &group->shape))
+        return false;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        if (kiln__fuse_same_access(&group->accesses.items[i], access))
+            return true;
+    return false;
+}
+
+static bool is_made_before(const struct kiln__join *join, uint32_t index)
+{
+    uint32_t maker = join->fuser->fusion->group_of[join->fuser->layouts[index].base];
+    return maker == KILN__NO_GROUP || maker < join->number;
+}
+
+/* A value that is read in other places than the group's element must be there before; a constant
+ * too, if it is in memory. */
+static void inspect_moved(struct kiln__join *join, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(join->fuser, index);
+    bool known = join->fuser->layouts[index].known;
+    if (kiln__node_is_computed(node) && !known) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            inspect_moved(join, node->input[k]);
+    } else if (node->kind != KILN__CONSTANT || known) {
+        join->possible = join->possible && is_made_before(join, index);
+    }
+}
+
+/* Look at everything that computing `index` in registers reads, aligned at the last of `rank`
+ * dimensions. */
+static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool root)
+{
+    const struct kiln__node *node = kiln__fuse_node(join->fuser, index);
+    const struct kiln__layout *layout = &join->fuser->layouts[index];
+    if (node->kind == KILN__CONSTANT || !join->possible)
+        return;
+    if (kiln__node_is_computed(node) && (root || !layout->known)) {
+        join->possible = node->kind != KILN__GATHER || !join->rows;
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            if (node->kind == KILN__GATHER)
+                inspect_moved(join, node->input[k]);
+            else
+                inspect(join, node->input[k], rank, false);
+        return;
+    }
+    if (join->fuser->fusion->group_of[layout->base] == join->number) {
+        join->direct = true;
+        join->possible = kiln__fuse_find_stored(join->fuser, join->group, index,
+                                                kiln__fuse_straight, rank) != KILN__NO_STEP;
+        return;
+    }
+    struct kiln__access access = kiln__fuse_access(join->fuser, index, kiln__fuse_straight, rank);
+    join->possible = is_made_before(join, index) && (!join->rows || kiln__join_runs(join, &access));
+    join->shares = join->shares || loads_too(join, index, &access);
+}
+
+/* Both reduce, or neither. For single elements a launch is all that counts. */
+static bool is_sibling(const struct kiln__join *join)
+{
+    const struct kiln__group_traits *traits = &kiln__group_traits[join->group->kind];
+    return traits->reduces == (root_of(join)->kind == KILN__REDUCE) && !traits->operands &&
+           (join->shares || kiln__shape_count(&join->group->shape) == 1);
+}
+
+static bool can_join(struct kiln__join *join, kiln__way *way)
+{
+    const struct kiln__node *root = root_of(join);
+    bool reduces = root->kind == KILN__REDUCE;
+    if (!way(join) || !has_room(join))
+        return false;
+    join->possible = true;
+    if (reduces)
+        inspect(join, root->input[0], kiln__fuse_node(join->fuser, root->input[0])->shape.rank,
+                false);
+    else
+        inspect(join, join->index, root->shape.rank, true);
+    return join->possible && (join->direct || is_sibling(join));
+}
+
+/* ---- joining ---- */
+
+/* A reduction or a map becomes a rows group. */
+static void become_rows(const struct kiln__join *join)
+{
+    struct kiln__group *group = join->group;
+    for (size_t i = 0; i < group->stores.count; i++)
+        group->stores.items[i].full = group->stores.items[i].full || !kiln__group_reduces(group);
+    group->kind = KILN__GROUP_ROWS;
+    group->reduced_step = 0;
+    group->kept = join->kept;
+    group->axes = join->axes;
+    group->reduced = join->length;
+}
+
+/* False without memory. */
+static bool add_root(const struct kiln__join *join)
+{
+    if (join->rows)
+        become_rows(join);
+    struct kiln__builder builder = kiln__fuse_resume(join->fuser, join->group);
+    kiln__fuse_add_store(&builder, join->index,
+                         root_of(join)->kind == KILN__REDUCE
+                             ? kiln__fuse_reduce(&builder, join->index, kiln__fuse_straight)
+                             : kiln__fuse_compute(&builder, join->index, true, kiln__fuse_straight,
+                                                  root_of(join)->shape.rank));
+    if (!builder.failed)
+        join->group->stores.items[join->group->stores.count - 1].full = join->full;
+    return !builder.failed;
+}
+
+bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number)
+{
+    struct kiln__join best = {.number = KILN__NO_GROUP};
+    uint32_t count = (uint32_t)fuser->fusion->groups.count;
+    for (uint32_t back = 1; back <= count && back <= KILN__LOOK_BACK && !best.direct; back++) {
+        struct kiln__group *group = &fuser->fusion->groups.items[count - back];
+        kiln__way *const *ways = kiln__group_traits[group->kind].joins;
+        for (unsigned w = 0; w < KILN__WAYS && ways[w]; w++) {
+            struct kiln__join join = {
+                .fuser = fuser, .group = group, .number = count - back, .index = index};
+            if (!can_join(&join, ways[w]) || (best.group && !join.direct))
+                continue;
+            best = join;
+            break;
+        }
+    }
+    *number = best.number;
+    return !best.group || add_root(&best);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What there is to say about a kind of group. A new kind is its name in group.h, a row of kinds.c,
+ * and its lowering (plan/plan.c). */
+#ifndef KILN_FUSE_KINDS_H
+#define KILN_FUSE_KINDS_H
+
+#include "fuse/join.h"
+#include "fuse/verify.h"
+
+#define KILN__WAYS 2
+
+struct kiln__group_traits {
+    const char *name;
+
+    /* What later stages ask, through the functions of group.h. */
+    bool of_steps, reduces;
+    bool phased;      /* visits what it reduces once per phase */
+    uint8_t operands; /* the first inputs of its root that it reads as they are, an access each */
+
+    /* How one begins. */
+    enum kiln__kind root; /* the kind of node; UPLOAD: others, or none */
+    void (*begin)(struct kiln__builder *builder, uint32_t index);
+    /* What an operand's layout must be to be read from where it is; NULL: any that strides say. */
+    bool (*suits)(const struct kiln__layout *layout, const struct kiln__shape *shape);
+    enum kiln__why result, operand; /* why the root, and an operand that does not suit, is stored */
+
+    /* What may join one: ways, of which the first that suits counts (join.h), and its room. */
+    kiln__way *joins[KILN__WAYS];
+    unsigned most_buffers;
+
+    /* What its verifier checks beyond what holds for all. */
+    kiln__group_check *check;
+};
+
+extern const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS];
+
+/* The kind of group that a root begins. */
+enum kiln__group_kind kiln__group_kind_of(const struct kiln__node *root);
+
+/* How one begins (begin.c). */
+void kiln__begin_map(struct kiln__builder *builder, uint32_t index);
+void kiln__begin_reduce(struct kiln__builder *builder, uint32_t index);
+void kiln__begin_product(struct kiln__builder *builder, uint32_t index);
+void kiln__begin_whole(struct kiln__builder *builder, uint32_t index);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every limit and cost that fusion goes by, and where each comes from. Costs are those
+ * of ops/elementwise.def: rough additions. "Judged": by what it is for, not by a measurement. */
+#ifndef KILN_FUSE_LIMITS_H
+#define KILN_FUSE_LIMITS_H
+
+#include <stdint.h>
+
+/* ---- what is computed again rather than stored ---- */
+
+/* Up to this cost, with one load at most, for each of its users. A load that misses the caches
+ * takes as long as some ten additions; the cheapest function of the table costs 8. */
+#define KILN__CHEAP 8
+
+/* Up to this cost for each repetition of a broadcast: there may be thousands. Judged. */
+#define KILN__CHEAP_REPEATED 2
+
+/* From this cost on a rows group keeps what several phases use: functions, not arithmetic. */
+#define KILN__COSTLY 8
+
+/* ---- what one kernel holds ---- */
+
+/* Steps and loads of one root. Judged: texts of some 100 lines, loads that fit a CPU's 32 vector
+ * registers with room for values. */
+#define KILN__MOST_ROOT_STEPS 96
+#define KILN__MOST_ROOT_LOADS 20
+
+/* Steps of a group that roots join. Judged: a root of the largest kind and a few that share. */
+#define KILN__MOST_GROUP_STEPS 160
+
+/* Loads and stores of a group: OpenCL promises 1,024 bytes of arguments, and an access takes a
+ * pointer, an offset and mostly a stride, 24 bytes. Kernels of products have 20 arguments more. */
+#define KILN__MOST_GROUP_BUFFERS 28
+#define KILN__MOST_PRODUCT_BUFFERS 16
+
+/* Reductions of a rows group: each has accumulators in registers, 4 to 8 vectors of them, and an
+ * array in local memory, of which OpenCL promises 32 KiB: 12 times 256 lanes times 8 bytes. */
+#define KILN__MOST_GROUP_REDUCTIONS 12
+
+/* ---- which groups a root looks at ---- */
+
+/* The last ones, so that fusing takes time that grows with the nodes, not with their square. */
+#define KILN__LOOK_BACK 8
+
+/* Longer rows are reduced in segments, side by side, by kernels of their own. It is a row's length
+ * alone that decides, so that a row's bits do not depend on how many others there are. */
+#define KILN__LONGEST_ROW (1 << 17)
+
+/* A map goes on with what reduces it only over rows that are worth a loop of their own (a vector of
+ * 16), and short enough for one work-item even if there is a single one (32 KiB of f32, a first
+ * cache). */
+#define KILN__SHORTEST_MAPPED_ROW 16
+#define KILN__LONGEST_MAPPED_ROW (1 << 13)
+
+/* ---- what later stages have room for, above the limits before ---- */
+
+/* Arrays by access: of launches, their forms and iteration domains. */
+#define KILN__MOST_ACCESSES 32
+
+/* Arrays by step: phases of a rows group. */
+#define KILN__MOST_STEPS 192
+
+/* Forms count stores from 1, in a byte. */
+#define KILN__MOST_STORES (UINT8_MAX - 1)
+
+#endif

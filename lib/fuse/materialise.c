@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which values are materialised: go to memory. Everything else is computed where it is used. */
+#include "fuse/kinds.h"
+
+const char *kiln__why_text(enum kiln__why why)
+{
+    static const char *const texts[] = {
+        [KILN__INLINE] = "computed where it is used",
+        [KILN__BECAUSE_INPUT] = "an input",
+        [KILN__BECAUSE_ASKED] = "asked for",
+        [KILN__BECAUSE_REDUCTION] = "a reduction",
+        [KILN__BECAUSE_PRODUCT] = "a matrix product",
+        [KILN__BECAUSE_OPERAND] = "an operand of a matrix product",
+        [KILN__BECAUSE_ATTENTION] = "an attention, or an operand of one",
+        [KILN__BECAUSE_SCAN] = "running sums, or what they add up",
+        [KILN__BECAUSE_SHARED] = "used by several operations",
+        [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
+        [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
+        [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
+        [KILN__BECAUSE_GATHERED] = "read at positions that are computed",
+        [KILN__BECAUSE_SCATTERED] = "a scatter, or an operand of one",
+        [KILN__BECAUSE_PLACED] = "parts are put into it",
+    };
+    return texts[why];
+}
+
+static bool in_registers(const struct kiln__fuser *fuser, uint32_t index)
+{
+    return kiln__node_is_computed(kiln__fuse_node(fuser, index)) && !fuser->fusion->why[index];
+}
+
+static bool is_in_memory(const struct kiln__fuser *fuser, const struct kiln__layout *layout)
+{
+    return layout->known && kiln__fuse_node(fuser, layout->base)->kind != KILN__IOTA;
+}
+
+static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
+{
+    if (!fuser->fusion->why[index])
+        fuser->fusion->why[index] = (uint8_t)why;
+    fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
+}
+
+/* Requests of a reshape are requests of what it reshapes: the same bytes. */
+static void store_requested(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        uint32_t node = graph->requests.items[i].node;
+        while (kiln__fuse_node(fuser, node)->kind == KILN__RESHAPE)
+            node = kiln__fuse_node(fuser, node)->input[0];
+        graph->requests.items[i].node = node;
+        if (!kiln__node_is_input(kiln__fuse_node(fuser, node)))
+            fuser->fusion->why[node] = KILN__BECAUSE_ASKED;
+    }
+}
+
+static void count_users(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++) {
+        const struct kiln__node *node = kiln__fuse_node(fuser, i);
+        for (unsigned k = 0; k < node->n_inputs; k++) {
+            bool again = false;
+            for (unsigned earlier = 0; earlier < k; earlier++)
+                again = again || node->input[k] == node->input[earlier];
+            fuser->sizes[node->input[k]].users += !again;
+        }
+    }
+}
+
+/* Steps, loads and cost of computing a pointwise node in registers. */
+static void measure(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    struct kiln__size *size = &fuser->sizes[index];
+    size->steps = 1;
+    size->loads = 0;
+    size->reads_as_many = false;
+    size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        uint32_t input = node->input[k];
+        bool deeper = in_registers(fuser, input);
+        size->steps += deeper ? fuser->sizes[input].steps : 1;
+        size->loads += deeper ? fuser->sizes[input].loads
+                              : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
+        size->cost += deeper ? fuser->sizes[input].cost : 0;
+        if (kiln__node_count(kiln__fuse_node(fuser, input)) >= kiln__node_count(node))
+            size->reads_as_many |= deeper ? fuser->sizes[input].reads_as_many
+                                          : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
+    }
+}
+
+/* The inputs of a pointwise node are computed in its registers, unless each would be computed
+ * often, or the kernel would grow too large. */
+static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        uint32_t input = node->input[k];
+        bool repeated = kiln__node_count(kiln__fuse_node(fuser, input)) < kiln__node_count(node);
+        if (in_registers(fuser, input) && repeated &&
+            fuser->sizes[input].cost > KILN__CHEAP_REPEATED)
+            store(fuser, input, KILN__BECAUSE_REPEATED);
+    }
+    measure(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        const struct kiln__size *size = &fuser->sizes[index];
+        if (size->steps <= KILN__MOST_ROOT_STEPS && size->loads <= KILN__MOST_ROOT_LOADS)
+            break;
+        if (in_registers(fuser, node->input[k]) && fuser->sizes[node->input[k]].steps > 1)
+            store(fuser, node->input[k], KILN__BECAUSE_LARGE);
+        measure(fuser, index);
+    }
+    const struct kiln__size *size = &fuser->sizes[index];
+    /* What is made of smaller operands, as a mask of labels, is sooner made again than loaded. */
+    if (size->users > 1 && (size->cost > KILN__CHEAP || (size->loads > 1 && size->reads_as_many)))
+        store(fuser, index, KILN__BECAUSE_SHARED);
+}
+
+/* A movement reads memory through strides; what it moves must be there. */
+static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    uint32_t input = kiln__fuse_node(fuser, index)->input[0];
+    if (!fuser->layouts[input].known)
+        store(fuser, input, KILN__BECAUSE_MOVED);
+    fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
+    if (fuser->layouts[index].known)
+        return;
+    store(fuser, input, KILN__BECAUSE_MOVED);
+    fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
+}
+
+/* A gather reads memory; its indices are computed where it is. */
+static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
+{
+    uint32_t data = kiln__fuse_node(fuser, index)->input[0];
+    if (!is_in_memory(fuser, &fuser->layouts[data]))
+        store(fuser, data, KILN__BECAUSE_GATHERED);
+    decide_pointwise(fuser, index);
+}
+
+/* What a group of its own reads is read from memory as it lies there, if it suits. */
+static void decide_own(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    const struct kiln__group_traits *traits = &kiln__group_traits[kiln__group_kind_of(node)];
+    for (unsigned k = 0; k < traits->operands && k < node->n_inputs; k++) {
+        const struct kiln__layout *layout = &fuser->layouts[node->input[k]];
+        const struct kiln__shape *shape = &kiln__fuse_node(fuser, node->input[k])->shape;
+        if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
+            store(fuser, node->input[k], traits->operand);
+    }
+    store(fuser, index, traits->result);
+}
+
+static void decide(struct kiln__fuser *fuser, uint32_t index)
+{
+    switch ((enum kiln__kind)kiln__fuse_node(fuser, index)->kind) {
+    case KILN__UPLOAD:
+    case KILN__IMPORT: store(fuser, index, KILN__BECAUSE_INPUT); break;
+    case KILN__CONSTANT: break;
+    case KILN__IOTA:
+        fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, NULL, false);
+        break;
+    case KILN__ELEMENTWISE:
+    case KILN__CAST: decide_pointwise(fuser, index); break;
+    case KILN__GATHER: decide_gather(fuser, index); break;
+    case KILN__VIEW:
+    case KILN__RESHAPE: decide_movement(fuser, index); break;
+    case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
+    case KILN__REDUCE:
+    case KILN__MATMUL:
+    case KILN__ATTENTION:
+    case KILN__SCAN:
+    case KILN__SCATTER_ADD: decide_own(fuser, index); break;
+    }
+    if (fuser->fusion->why[index])
+        store(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
+}
+
+static void settle_layouts(struct kiln__fuser *fuser)
+{
+    struct kiln__graph *graph = &fuser->fusion->graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        fuser->layouts[i] =
+            kiln__layout_of(graph, i, fuser->layouts, fuser->fusion->why[i] != KILN__INLINE);
+}
+
+void kiln__fuse_materialise(struct kiln__fuser *fuser)
+{
+    store_requested(fuser);
+    count_users(fuser);
+    for (uint32_t i = 0; i < fuser->fusion->graph.nodes.count; i++)
+        decide(fuser, i);
+    settle_layouts(fuser);
+}
