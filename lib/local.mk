@@ -187,6 +187,7 @@ cache_sources = \
 runtime_sources = \
 	lib/runtime/bindings.c \
 	lib/runtime/bindings.h \
+	lib/runtime/buffer.c \
 	lib/runtime/buffer.h \
 	lib/runtime/checked.c \
 	lib/runtime/clblast.c \
@@ -203,6 +204,8 @@ runtime_sources = \
 	lib/runtime/runtime.h \
 	lib/runtime/staging.c \
 	lib/runtime/staging.h \
+	lib/runtime/stream.c \
+	lib/runtime/stream.h \
 	lib/runtime/trace.c \
 	lib/runtime/trace.h
 

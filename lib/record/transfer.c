@@ -88,10 +88,12 @@ static bool hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
     return true;
 }
 
-static struct kiln__binding buffer_binding(const kiln_buffer *buffer)
+static struct kiln__binding buffer_binding(kiln_buffer *buffer)
 {
-    return (struct kiln__binding){
-        .memory = buffer->memory, .bytes = buffer->bytes, .item = kiln_type_size(buffer->type)};
+    return (struct kiln__binding){.buffer = buffer,
+                                  .memory = buffer->memory,
+                                  .bytes = buffer->bytes,
+                                  .item = kiln_type_size(buffer->type)};
 }
 
 uint64_t kiln__memory_hash(cl_mem memory)

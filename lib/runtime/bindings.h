@@ -9,7 +9,8 @@
 struct kiln__binding {
     void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
-    size_t item;       /* bytes of an element */
+    size_t item;                /* bytes of an element */
+    struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
     cl_mem memory;     /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
     bool needs_bounce; /* kernels must not work on it directly: a copy goes between */
     size_t bounce;     /* of this run: its number */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a buffer. */
+/* The inside of a buffer: its bytes on the device of its stream, and which runs use them, so that
+ * another stream can wait for exactly those. */
 #ifndef KILN_RUNTIME_BUFFER_H
 #define KILN_RUNTIME_BUFFER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <kiln/buffer.h>
 
-#include "device/opencl.h"
 #include "graph/shape.h"
+#include "runtime/stream.h"
+#include "util/vector.h"
 
 struct kiln_buffer {
     atomic_int references;
@@ -16,12 +19,41 @@ struct kiln_buffer {
     kiln_type type;
     struct kiln__shape shape;
     size_t bytes;
-    cl_mem memory; /* NULL if it has no elements */
+    struct kiln__stream *stream; /* of the calls that read, write, clear and map it */
+    cl_mem memory;               /* NULL if it has no elements */
     atomic_bool mapped;
     void *mapping;
+    pthread_mutex_t lock; /* guards what follows; nothing waits under it */
+    struct kiln__run
+        *writer; /* the last that was enqueued, retained; NULL: none, or it has ended */
+    KILN__VECTOR(struct kiln__run *) readers; /* since then; of each stream the last */
 };
 
-/* Zero its content. Errors: DEVICE_ERROR. */
+/* `run`, which uses the buffer, was enqueued. Where that cannot be kept, it is waited for. */
+void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes);
+
+/* Add what a command on `stream` has to wait for: the last writer in another stream, and, if the
+ * command writes, readers there. Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
+kiln_status kiln__buffer_waits(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
+                               struct kiln__events *events, struct kiln__error *error);
+
+/* Memory and runs, of a buffer that nobody uses any more. */
+void kiln__buffer_drop(kiln_buffer *buffer);
+
+/* ---- content: each in the buffer's stream, `call` is for the sentence ---- */
+
+/* Both return when they are done. Errors: DEVICE_ERROR and its kind. */
+kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes,
+                               const char *call);
+kiln_status kiln__buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes,
+                              const char *call);
+
+/* Zero its content. Nobody waits for it, nor for the end of an unmap: a failure is told by the next
+ * call that waits. Errors: DEVICE_ERROR. */
 kiln_status kiln__buffer_clear(kiln_buffer *buffer);
+
+/* The mapping is in buffer->mapping. */
+kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call);
+kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call);
 
 #endif

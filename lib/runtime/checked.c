@@ -107,14 +107,14 @@ static kiln_status say_wrong(const struct kiln__plan *plan, const cl_int *found,
     return status;
 }
 
-kiln_status kiln__checked_judge(struct kiln__executable *executable, const char *call,
-                                struct kiln__error *error)
+kiln_status kiln__checked_judge(struct kiln__executable *executable, struct kiln__stream *stream,
+                                const char *call, struct kiln__error *error)
 {
     cl_int found[4] = {0};
     if (!executable->wrong)
         return KILN_OK;
-    cl_int code = clEnqueueReadBuffer(executable->runtime->queue, executable->wrong, CL_TRUE, 0,
-                                      sizeof found, found, 0, NULL, NULL);
+    cl_int code = clEnqueueReadBuffer(stream->queue, executable->wrong, CL_TRUE, 0, sizeof found,
+                                      found, 0, NULL, NULL);
     if (code)
         return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
     bool known = found[0] > 0 && (size_t)found[0] <= executable->plan->launches.count;

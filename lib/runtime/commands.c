@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commands.h"
 
-#include "cache/gate.h"
+#include "runtime/buffer.h"
 #include "runtime/clblast.h"
 
 struct commands {
     struct kiln__executable *executable;
+    struct kiln__stream *stream;
     struct kiln__bindings *bindings;
     struct kiln__run *run; /* receives the events */
     cl_mem arena;
@@ -41,7 +42,7 @@ static kiln_status take_bounce(struct commands *commands, struct kiln__binding *
     bounce->binding = binding;
     bounce->is_input = is_input;
     kiln_status status =
-        kiln__pool_take(runtime_of(commands)->pool, binding->bytes, &bounce->memory, error);
+        kiln__pool_take(commands->stream->pool, binding->bytes, &bounce->memory, error);
     *memory = bounce->memory;
     return status;
 }
@@ -111,7 +112,7 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
     kiln_status status = KILN_OK;
     if (plan->arena_bytes)
         status =
-            kiln__pool_take(executable->runtime->pool, plan->arena_bytes, &commands->arena, error);
+            kiln__pool_take(commands->stream->pool, plan->arena_bytes, &commands->arena, error);
     for (size_t i = 0; i < plan->slots.count && !status; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         executable->memory[i] = commands->arena;
@@ -131,7 +132,7 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
 
 static void give_back(struct commands *commands)
 {
-    struct kiln__pool *pool = runtime_of(commands)->pool;
+    struct kiln__pool *pool = commands->stream->pool;
     kiln__pool_give(pool, commands->arena);
     for (size_t i = 0; i < commands->bounces.count; i++)
         kiln__pool_give(pool, commands->bounces.items[i].memory);
@@ -168,8 +169,8 @@ static kiln_status upload(struct commands *commands, cl_mem memory, size_t offse
     struct kiln__runtime *runtime = runtime_of(commands);
     cl_event event = NULL;
     commands->left--;
-    kiln_status status = kiln__staging_upload(runtime->staging, memory, offset, binding->host,
-                                              binding->bytes, &event, error);
+    kiln_status status = kiln__staging_upload(commands->stream->staging, memory, offset,
+                                              binding->host, binding->bytes, &event, error);
     if (status)
         return status;
     atomic_fetch_add(&runtime->counters.uploads, 1);
@@ -183,8 +184,8 @@ static kiln_status download(struct commands *commands, cl_mem memory, size_t off
     struct kiln__runtime *runtime = runtime_of(commands);
     cl_event event = NULL;
     commands->left--;
-    cl_int code = clEnqueueReadBuffer(runtime->queue, memory, CL_FALSE, offset, binding->bytes,
-                                      binding->host, 0, NULL, &event);
+    cl_int code = clEnqueueReadBuffer(commands->stream->queue, memory, CL_FALSE, offset,
+                                      binding->bytes, binding->host, 0, NULL, &event);
     if (code)
         return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
     atomic_fetch_add(&runtime->counters.downloads, 1);
@@ -197,8 +198,8 @@ static kiln_status copy(struct commands *commands, cl_mem from, size_t offset, c
 {
     cl_event event = NULL;
     commands->left--;
-    cl_int code = clEnqueueCopyBuffer(runtime_of(commands)->queue, from, to, offset, 0, bytes, 0,
-                                      NULL, &event);
+    cl_int code =
+        clEnqueueCopyBuffer(commands->stream->queue, from, to, offset, 0, bytes, 0, NULL, &event);
     return code ? kiln__cl_fail(error, "clEnqueueCopyBuffer", code)
                 : keep(commands, event, "copy", bytes, error);
 }
@@ -211,14 +212,14 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
-        kiln_status status = kiln__clblast_enqueue(runtime->queue, launch,
+        kiln_status status = kiln__clblast_enqueue(commands->stream->queue, launch,
                                                    commands->executable->memory, event, error);
         if (status)
             return status;
     } else {
-        cl_int code = clEnqueueNDRangeKernel(runtime->queue, commands->executable->kernels[index],
-                                             launch->dimensions, NULL, launch->global,
-                                             launch->local, 0, NULL, event);
+        cl_int code = clEnqueueNDRangeKernel(
+            commands->stream->queue, commands->executable->kernels[index], launch->dimensions, NULL,
+            launch->global, launch->local, 0, NULL, event);
         if (code)
             return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
     }
@@ -269,7 +270,7 @@ static kiln_status run_bounces(struct commands *commands, bool inputs, struct ki
 static kiln_status map_back(struct commands *commands, const struct wrapper *wrapper,
                             struct kiln__error *error)
 {
-    cl_command_queue queue = runtime_of(commands)->queue;
+    cl_command_queue queue = commands->stream->queue;
     cl_event map = NULL, unmap = NULL;
     cl_int code;
     void *mapped = clEnqueueMapBuffer(queue, wrapper->memory, CL_FALSE, CL_MAP_READ, 0,
@@ -298,7 +299,7 @@ static kiln_status map_results_back(struct commands *commands, struct kiln__erro
 static kiln_status mark_end(struct commands *commands, struct kiln__error *error)
 {
     cl_event event = NULL;
-    cl_int code = clEnqueueMarkerWithWaitList(runtime_of(commands)->queue, 0, NULL, &event);
+    cl_int code = clEnqueueMarkerWithWaitList(commands->stream->queue, 0, NULL, &event);
     return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
                 : kiln__run_keep(commands->run, "marker", 0, event, error);
 }
@@ -316,44 +317,83 @@ static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
         status = run_bounces(commands, false, error);
     if (!status)
         status = map_results_back(commands, error);
-    cl_int code = status ? CL_SUCCESS : clFlush(runtime_of(commands)->queue);
+    cl_int code = status ? CL_SUCCESS : clFlush(commands->stream->queue);
     return code ? kiln__cl_fail(error, "clFlush", code) : status;
 }
 
 /* ---- a run ---- */
 
-kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__bindings *bindings,
-                               struct kiln__run **run, struct kiln__error *error)
+/* Commands of other streams that use the same buffers come first. */
+static kiln_status await_others(struct commands *commands, struct kiln__error *error)
 {
-    struct kiln__runtime *runtime = executable->runtime;
-    *run = NULL;
-    kiln_status status = kiln__runtime_check_process(runtime, error);
-    if (status)
-        return status;
-    *run = kiln__run_create();
-    if (!*run)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    struct commands commands = {.executable = executable, .bindings = bindings, .run = *run};
-    if (runtime->gated)
-        kiln__gate_enter();
-    if (!kiln__bindings_check(bindings))
+    const struct kiln__bindings *bindings = commands->bindings;
+    struct kiln__events events = {0};
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < bindings->inputs.count && !status; i++)
+        if (bindings->inputs.items[i].buffer)
+            status = kiln__buffer_waits(bindings->inputs.items[i].buffer, commands->stream, false,
+                                        &events, error);
+    for (size_t i = 0; i < bindings->results.count && !status; i++)
+        if (bindings->results.items[i].buffer)
+            status = kiln__buffer_waits(bindings->results.items[i].buffer, commands->stream, true,
+                                        &events, error);
+    if (!status)
+        return kiln__stream_wait(commands->stream, &events, error);
+    kiln__events_free(&events);
+    return status;
+}
+
+static void note_buffers(const struct commands *commands)
+{
+    const struct kiln__bindings *bindings = commands->bindings;
+    for (size_t i = 0; i < bindings->inputs.count; i++)
+        if (bindings->inputs.items[i].buffer)
+            kiln__buffer_note(bindings->inputs.items[i].buffer, commands->run, false);
+    for (size_t i = 0; i < bindings->results.count; i++)
+        if (bindings->results.items[i].buffer)
+            kiln__buffer_note(bindings->results.items[i].buffer, commands->run, true);
+}
+
+static kiln_status submit(struct commands *commands, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    if (!kiln__bindings_check(commands->bindings))
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     if (!status)
-        status = settle_memory(&commands, error);
+        status = settle_memory(commands, error);
     if (!status)
-        status = kiln__executable_bind(executable, error);
+        status = kiln__executable_bind(commands->executable, error);
     if (!status)
-        status = enqueue(&commands, error);
+        status = await_others(commands, error);
+    if (!status)
+        status = enqueue(commands, error);
+    return status;
+}
+
+kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__stream *stream,
+                               struct kiln__bindings *bindings, struct kiln__run **run,
+                               struct kiln__error *error)
+{
+    *run = NULL;
+    kiln_status status = kiln__runtime_check_process(executable->runtime, error);
+    if (status)
+        return status;
+    struct commands commands = {.executable = executable, .stream = stream, .bindings = bindings};
+    commands.run = kiln__run_create(stream);
+    if (!commands.run)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    kiln__stream_enter(stream);
+    status = submit(&commands, error);
     if (status) {
-        kiln__cl_finish(runtime->queue);
-        kiln__run_release(*run);
-        *run = NULL;
+        kiln__cl_finish(stream->queue);
+        kiln__run_release(commands.run);
     } else {
+        note_buffers(&commands);
         kiln__executable_launched(executable);
-        atomic_fetch_add(&runtime->counters.batches, 1);
+        atomic_fetch_add(&executable->runtime->counters.batches, 1);
+        *run = commands.run;
     }
     give_back(&commands);
-    if (runtime->gated)
-        kiln__gate_leave();
+    kiln__stream_leave(stream);
     return status;
 }

@@ -51,10 +51,10 @@ kiln_status kiln__checked_begin(struct kiln__executable *executable, struct kiln
 kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t launch,
                                     struct kiln__error *error);
 
-/* After a run has ended: whether a checked kernel used an index outside its memory. `call` is for
- * the sentence. Errors: WRONG_RESULT, DEVICE_ERROR. */
-kiln_status kiln__checked_judge(struct kiln__executable *executable, const char *call,
-                                struct kiln__error *error);
+/* After a run in `stream` has ended: whether a checked kernel used an index outside its memory.
+ * `call` is for the sentence. Errors: WRONG_RESULT, DEVICE_ERROR. */
+kiln_status kiln__checked_judge(struct kiln__executable *executable, struct kiln__stream *stream,
+                                const char *call, struct kiln__error *error);
 
 /* "kernel 3 (kiln_map: neg, square)". */
 void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/stream.h"
 #include "util/vector.h"
 
 /* Events pin driver memory: at so many, those that have ended are let go of. */
@@ -22,6 +23,7 @@ struct command {
 };
 
 struct kiln__run {
+    struct kiln__stream *stream;
     atomic_int references;
     atomic_bool told; /* somebody heard how it ended */
     KILN__VECTOR(cl_event) events;
@@ -30,12 +32,19 @@ struct kiln__run {
     struct kiln__error failed; /* of a command that has been let go of */
 };
 
-struct kiln__run *kiln__run_create(void)
+struct kiln__run *kiln__run_create(struct kiln__stream *stream)
 {
     struct kiln__run *run = calloc(1, sizeof *run);
-    if (run)
-        atomic_init(&run->references, 1);
+    if (!run)
+        return NULL;
+    run->stream = stream;
+    atomic_init(&run->references, 1);
     return run;
+}
+
+struct kiln__stream *kiln__run_stream(const struct kiln__run *run)
+{
+    return run->stream;
 }
 
 void kiln__run_retain(struct kiln__run *run)
@@ -141,13 +150,12 @@ bool kiln__run_has_one(const struct kiln__run *run)
     return run->made == 1;
 }
 
-kiln_status kiln__run_await(struct kiln__run *run, cl_command_queue queue, const char *call,
-                            struct kiln__error *error)
+kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error)
 {
     struct kiln__error found = run->failed;
     cl_int code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
     if (code || found.status) {
-        kiln__cl_finish(queue);
+        kiln__cl_finish(run->stream->queue);
         kiln_status status = look(run, &found);
         if (!status || status == KILN_NOT_READY)
             kiln__fail(&found, KILN_DEVICE_ERROR,
@@ -162,6 +170,33 @@ kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln_
     struct kiln__error found = {0};
     kiln_status status = look(run, &found);
     return status == KILN_NOT_READY ? status : tell(run, call, &found, error);
+}
+
+/* ---- what other streams wait for ---- */
+
+/* The event is of use to another queue only once its own is flushed. */
+kiln_status kiln__events_add(struct kiln__events *events, const struct kiln__run *run,
+                             struct kiln__error *error)
+{
+    cl_event event = kiln__run_end(run), *place = kiln__vector_push(events);
+    if (!place)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to wait for a run");
+    cl_int code = clFlush(run->stream->queue);
+    if (!code)
+        code = clRetainEvent(event);
+    if (code) {
+        events->count--;
+        return kiln__cl_fail(error, "clRetainEvent", code);
+    }
+    *place = event;
+    return KILN_OK;
+}
+
+void kiln__events_free(struct kiln__events *events)
+{
+    for (size_t i = 0; i < events->count; i++)
+        clReleaseEvent(events->items[i]);
+    kiln__vector_free(events);
 }
 
 /* ---- runs that nobody waits for ---- */
@@ -205,8 +240,9 @@ static void sweep(struct kiln__runs *runs)
     runs->runs.count = kept;
 }
 
-void kiln__runs_add(struct kiln__runs *runs, struct kiln__run *run, cl_command_queue queue)
+void kiln__runs_add(struct kiln__run *run)
 {
+    struct kiln__runs *runs = run->stream->runs;
     if (atomic_load(&run->told))
         return;
     pthread_mutex_lock(&runs->lock);
@@ -221,27 +257,11 @@ void kiln__runs_add(struct kiln__runs *runs, struct kiln__run *run, cl_command_q
         return;
     }
     struct kiln__error found = {0};
-    kiln__run_await(run, queue, "kiln", &found);
+    kiln__run_await(run, "kiln", &found);
     pthread_mutex_lock(&runs->lock);
     if (found.status && !runs->failed.status)
         runs->failed = found;
     pthread_mutex_unlock(&runs->lock);
-}
-
-kiln_status kiln__runs_add_command(struct kiln__runs *runs, const char *name, uint64_t bytes,
-                                   cl_event event, cl_command_queue queue)
-{
-    struct kiln__run *run = kiln__run_create();
-    kiln_status status = run ? kiln__run_keep(run, name, bytes, event, NULL)
-                             : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory");
-    if (!run)
-        clReleaseEvent(event);
-    if (status)
-        kiln__cl_finish(queue);
-    else
-        kiln__runs_add(runs, run, queue);
-    kiln__run_release(run);
-    return status;
 }
 
 kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error)

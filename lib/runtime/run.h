@@ -10,11 +10,13 @@
 
 #include "device/opencl.h"
 
+struct kiln__stream;
 struct kiln__run;  /* one run; any thread once everything is enqueued */
 struct kiln__runs; /* runs whose end nobody has asked about yet; safe to use from many threads */
 
-/* NULL without memory. */
-struct kiln__run *kiln__run_create(void);
+/* A run in a stream, which must outlive it. NULL without memory. */
+struct kiln__run *kiln__run_create(struct kiln__stream *stream);
+struct kiln__stream *kiln__run_stream(const struct kiln__run *run);
 void kiln__run_retain(struct kiln__run *run);
 void kiln__run_release(struct kiln__run *run); /* NULL does nothing */
 
@@ -30,24 +32,27 @@ bool kiln__run_has_one(const struct kiln__run *run);
 /* Wait for the run and look at every command. If the events cannot be awaited, or one has failed,
  * the queue is finished: nothing uses the caller's memory afterwards. `call` is for the sentence.
  * Errors: DEVICE_ERROR. */
-kiln_status kiln__run_await(struct kiln__run *run, cl_command_queue queue, const char *call,
-                            struct kiln__error *error);
+kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error);
 
 /* The same without waiting; NOT_READY, without a sentence, before the end. */
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
+
+/* Ends of runs that commands in another stream wait for, retained. */
+struct kiln__events {
+    cl_event *items;
+    size_t count, capacity;
+};
+kiln_status kiln__events_add(struct kiln__events *events, const struct kiln__run *run,
+                             struct kiln__error *error);
+void kiln__events_free(struct kiln__events *events);
 
 /* NULL without memory. */
 struct kiln__runs *kiln__runs_create(void);
 void kiln__runs_destroy(struct kiln__runs *runs);
 
-/* Remember a run that the caller does not wait for; without memory it is waited for at once, and
- * what became of it remembered. */
-void kiln__runs_add(struct kiln__runs *runs, struct kiln__run *run, cl_command_queue queue);
-
-/* Remember one command that belongs to no batch; the event's reference becomes that of `runs`.
- * Errors: OUT_OF_HOST_MEMORY, after which the command has ended. */
-kiln_status kiln__runs_add_command(struct kiln__runs *runs, const char *name, uint64_t bytes,
-                                   cl_event event, cl_command_queue queue);
+/* Have its stream remember a run that the caller does not wait for; without memory it is waited for
+ * at once, and what became of it remembered. */
+void kiln__runs_add(struct kiln__run *run);
 
 /* Whether a remembered run that has ended by now failed; each failure is told once.
  * Errors: DEVICE_ERROR. */

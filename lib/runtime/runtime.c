@@ -3,6 +3,37 @@
 
 #include <unistd.h>
 
+#include "runtime/clblast.h"
+
+kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
+                                const struct kiln__runtime_options *options,
+                                struct kiln__error *error)
+{
+    if (options->profile) {
+        runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);
+        if (!runtime->trace)
+            return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for spans");
+    }
+    kiln_status status = kiln__programs_create(runtime->context, &runtime->device,
+                                               &options->programs, &runtime->programs, error);
+    return status ? status : kiln__stream_create(runtime, options->queue, &runtime->compute, error);
+}
+
+void kiln__runtime_end(struct kiln__runtime *runtime)
+{
+    kiln__programs_destroy(runtime->programs);
+    kiln__trace_destroy(runtime->trace, NULL);
+    while (runtime->streams) {
+        struct kiln__stream *stream = runtime->streams;
+        runtime->streams = stream->next;
+        kiln__stream_destroy(stream);
+    }
+    if (runtime->uses_clblast)
+        kiln__clblast_end();
+    if (runtime->context)
+        clReleaseContext(runtime->context);
+}
+
 kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
                                         struct kiln__error *error)
 {
@@ -11,4 +42,39 @@ kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
     return kiln__fail(error, KILN_FORKED,
                       "kiln: the context was made before a fork, and OpenCL does not work in the "
                       "child; fork before the first call, or let the child exec");
+}
+
+/* ---- all streams ---- */
+
+cl_int kiln__runtime_finish(struct kiln__runtime *runtime)
+{
+    cl_int first = CL_SUCCESS;
+    for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next) {
+        cl_int code = kiln__cl_finish(stream->queue);
+        first = first ? first : code;
+    }
+    return first;
+}
+
+kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
+                               struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (struct kiln__stream *stream = runtime->streams; stream && !status; stream = stream->next)
+        status = kiln__runs_tell(stream->runs, call, error);
+    return status;
+}
+
+void kiln__runtime_trim(struct kiln__runtime *runtime)
+{
+    for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next)
+        kiln__pool_trim(stream->pool);
+}
+
+uint64_t kiln__runtime_pool_bytes(const struct kiln__runtime *runtime)
+{
+    uint64_t bytes = 0;
+    for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next)
+        bytes += kiln__pool_bytes(stream->pool);
+    return bytes;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all batches of a context share: device, queue, programs, memory, counters. */
+/* What all batches of a context share on its device: streams, programs, counters. */
 #ifndef KILN_RUNTIME_RUNTIME_H
 #define KILN_RUNTIME_RUNTIME_H
 
@@ -8,9 +8,7 @@
 
 #include "cache/program.h"
 #include "device/device.h"
-#include "runtime/pool.h"
-#include "runtime/run.h"
-#include "runtime/staging.h"
+#include "runtime/stream.h"
 #include "runtime/trace.h"
 
 /* How the caller's memory meets the device. */
@@ -28,21 +26,48 @@ struct kiln__counters {
 struct kiln__runtime {
     struct kiln__device device;
     cl_context context;
-    cl_command_queue queue; /* in-order; safe to enqueue to from many threads */
-    bool gated;             /* the queue passes the gate between launches and fetched binaries */
     enum kiln__host_mode host_mode;
     struct kiln__programs *programs;
-    struct kiln__pool *pool;
-    struct kiln__staging *staging;
-    struct kiln__trace *trace; /* NULL: nobody asked for spans */
-    struct kiln__runs *runs;   /* whose failures are still to be told */
+    struct kiln__stream *compute; /* where batches run, and buffers are read and written */
+    struct kiln__stream *streams; /* all of them, from the last made on */
+    struct kiln__trace *trace;    /* NULL: nobody asked for spans */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */
 };
 
+struct kiln__runtime_options {
+    cl_command_queue queue; /* the caller's, or NULL */
+    bool profile;           /* keep spans, */
+    const char *trace;      /* and write them there at the end, if not NULL */
+    struct kiln__programs_options programs;
+};
+
+/* Make everything but device and context, which are there. What was made when an error comes is for
+ * kiln__runtime_end(). Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
+kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
+                                const struct kiln__runtime_options *options,
+                                struct kiln__error *error);
+
+/* After kiln__runtime_finish(): release everything, device context included. */
+void kiln__runtime_end(struct kiln__runtime *runtime);
+
 /* Errors: FORKED in a child of the process that made the runtime. */
 kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
                                         struct kiln__error *error);
+
+/* ---- all streams ---- */
+
+/* Wait for all that was submitted. */
+cl_int kiln__runtime_finish(struct kiln__runtime *runtime);
+
+/* Whether a run that nobody waited for has failed; each failure is told once, for `call`.
+ * Errors: DEVICE_ERROR. */
+kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
+                               struct kiln__error *error);
+
+/* Idle memory of the pools, to be released; bytes in use and idle. */
+void kiln__runtime_trim(struct kiln__runtime *runtime);
+uint64_t kiln__runtime_pool_bytes(const struct kiln__runtime *runtime);
 
 #endif

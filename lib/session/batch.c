@@ -28,7 +28,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
 
 kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error)
 {
-    return kiln__run_await(batch->last, batch->context->runtime.queue, call, error);
+    return kiln__run_await(batch->last, call, error);
 }
 
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
@@ -127,7 +127,8 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = kiln__validate_begin(&validation, batch, call, &error);
     if (!status)
-        status = kiln__commands_run(batch->lease.executable, &batch->bindings, &made, &error);
+        status = kiln__commands_run(batch->lease.executable, batch->context->runtime.compute,
+                                    &batch->bindings, &made, &error);
     if (status) {
         kiln__validate_free(&validation);
         return status;
@@ -143,7 +144,7 @@ kiln_status kiln_batch_execute(kiln_batch *batch)
     if (!status)
         status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
     return status ? status
-                  : kiln__runs_tell(batch->context->runtime.runs, "kiln_batch_execute", NULL);
+                  : kiln__runtime_tell(&batch->context->runtime, "kiln_batch_execute", NULL);
 }
 
 kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
@@ -157,7 +158,7 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
     }
     kiln_status status = run(batch, "kiln_batch_submit");
     if (!status && !event)
-        kiln__runs_add(batch->context->runtime.runs, batch->last, batch->context->runtime.queue);
+        kiln__runs_add(batch->last);
     if (status || !event) {
         free(event);
         return status;

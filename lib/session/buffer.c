@@ -33,6 +33,7 @@ static kiln_status make(const char *call, kiln_context *context, kiln_type type,
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
     atomic_init(&buffer->references, 1);
     buffer->context = context;
+    buffer->stream = context->runtime.compute;
     buffer->type = type;
     buffer->shape = shape;
     buffer->bytes = kiln__shape_count(&shape) * kiln_type_size(type);
@@ -43,6 +44,7 @@ static kiln_status make(const char *call, kiln_context *context, kiln_type type,
 /* From here on the buffer counts, and holds its context. */
 static void count_in(kiln_buffer *buffer)
 {
+    pthread_mutex_init(&buffer->lock, NULL);
     kiln_context_retain(buffer->context);
     atomic_fetch_add(&buffer->context->runtime.counters.buffers_live, 1);
     atomic_fetch_add(&buffer->context->runtime.counters.buffer_bytes, buffer->bytes);
@@ -130,20 +132,6 @@ void kiln_buffer_retain(kiln_buffer *buffer)
         atomic_fetch_add(&buffer->references, 1);
 }
 
-/* Nobody waits for it: its failure is told by the next call that waits. */
-static kiln_status unmap(kiln_buffer *buffer, const char *call)
-{
-    struct kiln__runtime *runtime = &buffer->context->runtime;
-    cl_event event = NULL;
-    cl_int code =
-        clEnqueueUnmapMemObject(runtime->queue, buffer->memory, buffer->mapping, 0, NULL, &event);
-    return code ? kiln__fail(NULL, kiln__cl_status(code),
-                             "%s: clEnqueueUnmapMemObject answered %s (%d)", call,
-                             kiln__cl_name(code), (int)code)
-                : kiln__runs_add_command(runtime->runs, "unmap of a buffer", buffer->bytes, event,
-                                         runtime->queue);
-}
-
 void kiln_buffer_release(kiln_buffer *buffer)
 {
     if (!buffer || atomic_fetch_sub(&buffer->references, 1) != 1)
@@ -151,31 +139,17 @@ void kiln_buffer_release(kiln_buffer *buffer)
     kiln_context *context = buffer->context;
     bool child = kiln__runtime_check_process(&context->runtime, NULL);
     if (buffer->mapped && !child)
-        unmap(buffer, "kiln_buffer_release");
-    if (buffer->memory && !child)
-        clReleaseMemObject(buffer->memory);
+        kiln__buffer_unmap(buffer, "kiln_buffer_release");
+    if (!child)
+        kiln__buffer_drop(buffer);
     atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
     atomic_fetch_sub(&context->runtime.counters.buffer_bytes, buffer->bytes);
+    pthread_mutex_destroy(&buffer->lock);
     free(buffer);
     kiln_context_release(context);
 }
 
 /* ---- content ---- */
-
-kiln_status kiln__buffer_clear(kiln_buffer *buffer)
-{
-    const cl_uint zero = 0;
-    struct kiln__runtime *runtime = &buffer->context->runtime;
-    cl_event event = NULL;
-    if (!buffer->bytes)
-        return KILN_OK;
-    cl_int code =
-        clEnqueueFillBuffer(runtime->queue, buffer->memory, &zero, kiln_type_size(buffer->type), 0,
-                            buffer->bytes, 0, NULL, &event);
-    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code)
-                : kiln__runs_add_command(runtime->runs, "fill of a buffer", buffer->bytes, event,
-                                         runtime->queue);
-}
 
 static kiln_status check_range(const char *call, const kiln_buffer *buffer, size_t offset,
                                const void *data, size_t bytes)
@@ -195,16 +169,8 @@ static kiln_status check_range(const char *call, const kiln_buffer *buffer, size
 kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes)
 {
     kiln_status status = check_range("kiln_buffer_write", buffer, offset, data, bytes);
-    if (status || !bytes)
-        return status;
-    struct kiln__runtime *runtime = &buffer->context->runtime;
-    cl_int code = clEnqueueWriteBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes, data,
-                                       0, NULL, NULL);
-    if (code)
-        return kiln__cl_fail(NULL, "kiln_buffer_write: clEnqueueWriteBuffer", code);
-    atomic_fetch_add(&runtime->counters.uploads, 1);
-    atomic_fetch_add(&runtime->counters.upload_bytes, bytes);
-    return KILN_OK;
+    return status || !bytes ? status
+                            : kiln__buffer_write(buffer, offset, data, bytes, "kiln_buffer_write");
 }
 
 kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes)
@@ -212,19 +178,13 @@ kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, siz
     kiln_status status = check_range("kiln_buffer_read", buffer, offset, data, bytes);
     if (status || !bytes)
         return status;
-    struct kiln__runtime *runtime = &buffer->context->runtime;
-    cl_int code = clEnqueueReadBuffer(runtime->queue, buffer->memory, CL_TRUE, offset, bytes, data,
-                                      0, NULL, NULL);
-    if (code)
-        return kiln__cl_fail(NULL, "kiln_buffer_read: clEnqueueReadBuffer", code);
-    atomic_fetch_add(&runtime->counters.downloads, 1);
-    atomic_fetch_add(&runtime->counters.download_bytes, bytes);
-    return kiln__runs_tell(runtime->runs, "kiln_buffer_read", NULL);
+    status = kiln__buffer_read(buffer, offset, data, bytes, "kiln_buffer_read");
+    return status ? status
+                  : kiln__runtime_tell(&buffer->context->runtime, "kiln_buffer_read", NULL);
 }
 
 kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
 {
-    cl_int code;
     if (!buffer || !data)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_map: %s is NULL",
                           buffer ? "data" : "buffer");
@@ -236,16 +196,13 @@ kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_map: the buffer has no bytes");
     if (atomic_exchange(&buffer->mapped, true))
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_map: the buffer is mapped already");
-    buffer->mapping =
-        clEnqueueMapBuffer(buffer->context->runtime.queue, buffer->memory, CL_TRUE,
-                           CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL, NULL, &code);
-    if (code) {
-        buffer->mapped = false;
-        return kiln__cl_fail(NULL, "kiln_buffer_map: clEnqueueMapBuffer", code);
+    status = kiln__buffer_map(buffer, "kiln_buffer_map");
+    if (!status) {
+        status = kiln__runtime_tell(&buffer->context->runtime, "kiln_buffer_map", NULL);
+        if (status)
+            kiln__buffer_unmap(buffer, "kiln_buffer_map");
     }
-    status = kiln__runs_tell(buffer->context->runtime.runs, "kiln_buffer_map", NULL);
     if (status) {
-        unmap(buffer, "kiln_buffer_map");
         buffer->mapped = false;
         return status;
     }
@@ -262,7 +219,7 @@ kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
         return status;
     if (!buffer->mapped)
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_unmap: the buffer is not mapped");
-    status = unmap(buffer, "kiln_buffer_unmap");
+    status = kiln__buffer_unmap(buffer, "kiln_buffer_unmap");
     if (!status)
         buffer->mapped = false;
     return status;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/context.h"
-#include "cache/gate.h"
-#include "runtime/clblast.h"
 #include "session/validate.h"
 #include "session/words.h"
 #include "util/environment.h"
@@ -63,79 +61,45 @@ static void choose_host_mode(const kiln_context_options *options, struct kiln__r
         runtime->host_mode = live && strcmp(word, "mapped") ? KILN__HOST_LIVE : KILN__HOST_MAPPED;
 }
 
-static kiln_status make_queue(struct kiln__runtime *runtime, bool profile)
+static kiln_status make_parts(const char *call, const kiln_context_options *given,
+                              cl_command_queue queue, kiln_context *context)
 {
-    cl_int code;
-    runtime->queue = clCreateCommandQueue(runtime->context, runtime->device.id,
-                                          profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
-    return code ? kiln__cl_fail(NULL, "clCreateCommandQueue", code) : KILN_OK;
-}
-
-static kiln_status pass_gate(const char *call, struct kiln__runtime *runtime)
-{
-    runtime->gated = runtime->device.traits->late_binary && kiln__gate_add_queue(runtime->queue);
-    return runtime->gated || !runtime->device.traits->late_binary
+    struct kiln__runtime *runtime = &context->runtime;
+    const char *matmul = or_environment(given->matmul, "KILN_MATMUL");
+    const char *trace = or_environment(given->trace, "KILN_TRACE");
+    const struct kiln__runtime_options options = {.queue = queue,
+                                                  .profile = given->profile || trace,
+                                                  .trace = trace,
+                                                  .programs = {.directory = given->cache_dir,
+                                                               .limit = given->cache_limit,
+                                                               .mode = given->cache}};
+    kiln_status status = kiln__runtime_begin(runtime, &options, NULL);
+    if (status)
+        return status;
+    context->matmul = matmul ? strdup(matmul) : NULL;
+    context->plan_cache = kiln__plan_cache_create(runtime, context->matmul);
+    return context->plan_cache && (context->matmul || !matmul)
                ? KILN_OK
                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
 }
 
-static kiln_status make_parts(const char *call, const kiln_context_options *options,
-                              kiln_context *context, bool profile, const char *trace)
-{
-    struct kiln__runtime *runtime = &context->runtime;
-    struct kiln__programs_options programs = {
-        .directory = options->cache_dir, .limit = options->cache_limit, .mode = options->cache};
-    const char *matmul = or_environment(options->matmul, "KILN_MATMUL");
-    kiln_status status = kiln__programs_create(runtime->context, &runtime->device, &programs,
-                                               &runtime->programs, NULL);
-    if (status)
-        return status;
-    runtime->pool =
-        kiln__pool_create(runtime->context, runtime->queue, runtime->device.info.memory);
-    runtime->staging = kiln__staging_create(runtime->context, runtime->queue);
-    runtime->runs = kiln__runs_create();
-    runtime->trace = profile ? kiln__trace_create(trace, runtime->device.info.name) : NULL;
-    context->matmul = matmul ? strdup(matmul) : NULL;
-    context->plan_cache = kiln__plan_cache_create(runtime, context->matmul);
-    bool done = runtime->pool && runtime->staging && runtime->runs && context->plan_cache &&
-                (runtime->trace || !profile) && (context->matmul || !matmul);
-    return done ? KILN_OK
-                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
-}
-
+/* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
 static void destroy(kiln_context *context)
 {
-    struct kiln__runtime *runtime = &context->runtime;
-    bool child = runtime->process != getpid();
-    if (runtime->queue && !child)
-        kiln__cl_finish(runtime->queue);
-    /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
-    if (!child) {
+    if (context->runtime.process == getpid()) {
+        kiln__runtime_finish(&context->runtime);
         kiln__plan_cache_destroy(context->plan_cache);
-        kiln__programs_destroy(runtime->programs);
-        if (runtime->gated)
-            kiln__gate_remove_queue(runtime->queue);
-        kiln__trace_destroy(runtime->trace, NULL);
-        kiln__runs_destroy(runtime->runs);
-        kiln__staging_destroy(runtime->staging);
-        kiln__pool_destroy(runtime->pool);
-        if (runtime->uses_clblast)
-            kiln__clblast_end();
-        if (runtime->queue)
-            clReleaseCommandQueue(runtime->queue);
-        if (runtime->context)
-            clReleaseContext(runtime->context);
+        kiln__runtime_end(&context->runtime);
     }
     free(context->matmul);
     free(context);
 }
 
-/* Everything after device, context and perhaps queue are there; takes the context over. */
+/* Everything after device and device context are there; takes the context over. */
 static kiln_status complete(const char *call, kiln_context *context,
-                            const kiln_context_options *options, kiln_context **result)
+                            const kiln_context_options *options, cl_command_queue queue,
+                            kiln_context **result)
 {
-    const char *trace = or_environment(options->trace, "KILN_TRACE");
-    bool profile = options->profile || trace;
     atomic_init(&context->references, 1);
     context->runtime.process = getpid();
     kiln_status status = kiln__words_check(call, options);
@@ -143,12 +107,8 @@ static kiln_status complete(const char *call, kiln_context *context,
         choose_host_mode(options, &context->runtime);
     if (!status)
         status = kiln__validate_choose(call, options->validate, &context->validate);
-    if (!status && !context->runtime.queue)
-        status = make_queue(&context->runtime, profile);
     if (!status)
-        status = pass_gate(call, &context->runtime);
-    if (!status)
-        status = make_parts(call, options, context, profile, trace);
+        status = make_parts(call, options, queue, context);
     if (status)
         destroy(context);
     else
@@ -184,7 +144,7 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
         free(context);
         return kiln__cl_fail(NULL, "clCreateContext", code);
     }
-    return complete(__func__, context, &options, result);
+    return complete(__func__, context, &options, NULL, result);
 }
 
 /* ---- over the caller's OpenCL objects ---- */
@@ -223,22 +183,6 @@ static kiln_status check_queue(cl_command_queue queue, cl_context cl, bool *prof
     return KILN_OK;
 }
 
-static kiln_status hold_objects(cl_context cl, cl_command_queue queue,
-                                struct kiln__runtime *runtime)
-{
-    cl_int code = clRetainContext(cl);
-    if (code)
-        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainContext", code);
-    code = queue ? clRetainCommandQueue(queue) : CL_SUCCESS;
-    if (code) {
-        clReleaseContext(cl);
-        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainCommandQueue", code);
-    }
-    runtime->context = cl;
-    runtime->queue = queue;
-    return KILN_OK;
-}
-
 kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_command_queue queue,
                                    const kiln_context_options *given, kiln_context **result)
 {
@@ -271,12 +215,13 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
         free(context);
         return status;
     }
-    status = hold_objects(cl, queue, &context->runtime);
-    if (status) {
+    cl_int code = clRetainContext(cl);
+    if (code) {
         free(context);
-        return status;
+        return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainContext", code);
     }
-    return complete(__func__, context, &options, result);
+    context->runtime.context = cl;
+    return complete(__func__, context, &options, queue, result);
 }
 
 kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_device_id *device,
@@ -289,7 +234,7 @@ kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_devi
     if (device)
         *device = context->runtime.device.id;
     if (queue)
-        *queue = context->runtime.queue;
+        *queue = context->runtime.compute->queue;
     return KILN_OK;
 }
 
@@ -312,10 +257,10 @@ kiln_status kiln_context_finish(kiln_context *context)
     if (!context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_finish: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
-    cl_int code = status ? CL_SUCCESS : kiln__cl_finish(context->runtime.queue);
+    cl_int code = status ? CL_SUCCESS : kiln__runtime_finish(&context->runtime);
     if (status || code)
         return status ? status : kiln__cl_fail(NULL, "clFinish", code);
-    return kiln__runs_tell(context->runtime.runs, "kiln_context_finish", NULL);
+    return kiln__runtime_tell(&context->runtime, "kiln_context_finish", NULL);
 }
 
 kiln_status kiln_context_device(const kiln_context *context, kiln_device_info *info)
@@ -351,7 +296,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .kernels_from_memory = programs.from_memory,
         .cache_stores = programs.stores,
         .cache_failures = programs.failures,
-        .pool_bytes = kiln__pool_bytes(context->runtime.pool),
+        .pool_bytes = kiln__runtime_pool_bytes(&context->runtime),
         .cache_pending = programs.pending,
         .compile_seconds = (double)programs.compile_ns * 1e-9,
     };
@@ -374,6 +319,6 @@ kiln_status kiln_context_trim(kiln_context *context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_trim: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status)
-        kiln__pool_trim(context->runtime.pool);
+        kiln__runtime_trim(&context->runtime);
     return status;
 }

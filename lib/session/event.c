@@ -16,9 +16,7 @@ static kiln_status check_event(const kiln_event *event, const char *call)
 kiln_status kiln_event_wait(kiln_event *event)
 {
     kiln_status status = check_event(event, "kiln_event_wait");
-    return status ? status
-                  : kiln__run_await(event->run, event->context->runtime.queue, "kiln_event_wait",
-                                    NULL);
+    return status ? status : kiln__run_await(event->run, "kiln_event_wait", NULL);
 }
 
 kiln_status kiln_event_poll(kiln_event *event)
@@ -71,7 +69,7 @@ void kiln_event_release(kiln_event *event)
         return;
     kiln_context *context = event->context;
     if (!kiln__runtime_check_process(&context->runtime, NULL)) {
-        kiln__runs_add(context->runtime.runs, event->run, context->runtime.queue);
+        kiln__runs_add(event->run);
         kiln__run_release(event->run);
     }
     free(event);

@@ -55,7 +55,7 @@ static kiln_status copy_content(kiln_context *context, const struct kiln__bindin
         memcpy(*copy, binding->host, binding->bytes);
     if (!binding->bytes || binding->host)
         return KILN_OK;
-    cl_int code = clEnqueueReadBuffer(context->runtime.queue, binding->memory, CL_TRUE, 0,
+    cl_int code = clEnqueueReadBuffer(context->runtime.compute->queue, binding->memory, CL_TRUE, 0,
                                       binding->bytes, *copy, 0, NULL, NULL);
     return code ? kiln__cl_fail(error, "clEnqueueReadBuffer", code) : KILN_OK;
 }
@@ -152,17 +152,18 @@ static kiln_status run_checked(kiln_context *context, const struct kiln__graph *
                                struct kiln__bindings *bindings, const char *call, bool *lost,
                                struct kiln__error *error)
 {
+    struct kiln__stream *stream = context->runtime.compute;
     struct kiln__lease lease;
     struct kiln__run *run = NULL;
     kiln_status status = kiln__plan_cache_lease(context->plan_cache, graph, true, &lease, error);
     if (status)
         return status;
-    status = kiln__commands_run(lease.executable, bindings, &run, error);
+    status = kiln__commands_run(lease.executable, stream, bindings, &run, error);
     if (!status)
-        status = kiln__run_await(run, context->runtime.queue, call, error);
-    *lost = status && kiln__cl_finish(context->runtime.queue);
+        status = kiln__run_await(run, call, error);
+    *lost = status && kiln__cl_finish(stream->queue);
     if (!status)
-        status = kiln__checked_judge(lease.executable, call, error);
+        status = kiln__checked_judge(lease.executable, stream, call, error);
     if (status == KILN_WRONG_RESULT)
         KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
     kiln__run_release(run);
@@ -190,7 +191,7 @@ kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln
     if (!is_chosen(batch->context))
         return KILN_OK;
     /* Earlier runs may still write what this one reads. */
-    cl_int code = kiln__cl_finish(batch->context->runtime.queue);
+    cl_int code = kiln__runtime_finish(&batch->context->runtime);
     if (code)
         return kiln__cl_fail(error, "clFinish", code);
     validation->inputs = calloc(count + 1, sizeof *validation->inputs);

@@ -177,7 +177,7 @@ static void prepare_again(struct trial *trial)
 /* Runs whose intermediates lie elsewhere each time, as happens where threads share the pool. */
 static void run_elsewhere(struct trial *trial)
 {
-    struct kiln__pool *pool = trial->context->runtime.pool;
+    struct kiln__pool *pool = trial->context->runtime.compute->pool;
     kiln_batch_cost cost = {0};
     cl_mem taken = NULL;
     if (!trial_good(trial, kiln_batch_get_cost(trial->batch, &cost)) || !cost.peak_bytes)

@@ -673,8 +673,9 @@ static cl_device_id take_cl_device(void)
 
 static cl_command_queue take_cl_queue(void)
 {
-    const cl_command_queue queues[] = {NULL, world.contexts[0]->runtime.queue,
-                                       world.contexts[1]->runtime.queue, world.out_of_order};
+    const cl_command_queue queues[] = {NULL, world.contexts[0]->runtime.compute->queue,
+                                       world.contexts[1]->runtime.compute->queue,
+                                       world.out_of_order};
     return ONE_OF(queues);
 }
 

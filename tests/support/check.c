@@ -275,8 +275,8 @@ static const void *content_of(const kiln_batch *batch, const struct kiln__bindin
     if (binding->host || !binding->bytes)
         return binding->host;
     void *copy = allocate(binding->bytes);
-    cr_assert_eq(clEnqueueReadBuffer(batch->context->runtime.queue, binding->memory, CL_TRUE, 0,
-                                     binding->bytes, copy, 0, NULL, NULL),
+    cr_assert_eq(clEnqueueReadBuffer(batch->context->runtime.compute->queue, binding->memory,
+                                     CL_TRUE, 0, binding->bytes, copy, 0, NULL, NULL),
                  0);
     return copy;
 }

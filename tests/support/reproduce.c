@@ -22,8 +22,8 @@ void *reproduce_content(const kiln_batch *batch, const struct kiln__binding *bin
     if (binding->host && binding->bytes)
         memcpy(copy, binding->host, binding->bytes);
     else if (binding->bytes)
-        cr_assert_eq(clEnqueueReadBuffer(batch->context->runtime.queue, binding->memory, CL_TRUE, 0,
-                                         binding->bytes, copy, 0, NULL, NULL),
+        cr_assert_eq(clEnqueueReadBuffer(batch->context->runtime.compute->queue, binding->memory,
+                                         CL_TRUE, 0, binding->bytes, copy, 0, NULL, NULL),
                      0);
     return copy;
 }

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/stream.h"
+
+#include <stdlib.h>
+
+#include "cache/gate.h"
+#include "runtime/runtime.h"
+
+static kiln_status take_queue(struct kiln__stream *stream, cl_command_queue queue,
+                              struct kiln__error *error)
+{
+    const struct kiln__runtime *runtime = stream->runtime;
+    cl_int code = queue ? clRetainCommandQueue(queue) : CL_SUCCESS;
+    if (code)
+        return kiln__cl_fail(error, "clRetainCommandQueue", code);
+    stream->queue = queue;
+    if (!queue)
+        stream->queue = clCreateCommandQueue(runtime->context, runtime->device.id,
+                                             runtime->trace ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+    if (!code)
+        return KILN_OK;
+    stream->queue = NULL;
+    return kiln__cl_fail(error, "clCreateCommandQueue", code);
+}
+
+static bool make_parts(struct kiln__stream *stream)
+{
+    const struct kiln__runtime *runtime = stream->runtime;
+    bool late = runtime->device.traits->late_binary;
+    stream->gated = late && kiln__gate_add_queue(stream->queue);
+    stream->pool = kiln__pool_create(runtime->context, stream->queue, runtime->device.info.memory);
+    stream->staging = kiln__staging_create(runtime->context, stream->queue);
+    stream->runs = kiln__runs_create();
+    return stream->gated == late && stream->pool && stream->staging && stream->runs;
+}
+
+kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue queue,
+                                struct kiln__stream **made, struct kiln__error *error)
+{
+    struct kiln__stream *stream = calloc(1, sizeof *stream);
+    *made = NULL;
+    if (!stream)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a queue");
+    stream->runtime = runtime;
+    kiln_status status = take_queue(stream, queue, error);
+    if (!status && !make_parts(stream))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a queue");
+    if (status) {
+        kiln__stream_destroy(stream);
+        return status;
+    }
+    stream->next = runtime->streams;
+    runtime->streams = *made = stream;
+    return KILN_OK;
+}
+
+void kiln__stream_destroy(struct kiln__stream *stream)
+{
+    if (!stream)
+        return;
+    if (stream->gated)
+        kiln__gate_remove_queue(stream->queue);
+    kiln__runs_destroy(stream->runs);
+    kiln__staging_destroy(stream->staging);
+    kiln__pool_destroy(stream->pool);
+    if (stream->queue)
+        clReleaseCommandQueue(stream->queue);
+    free(stream);
+}
+
+void kiln__stream_enter(struct kiln__stream *stream)
+{
+    if (stream->gated)
+        kiln__gate_enter();
+}
+
+void kiln__stream_leave(struct kiln__stream *stream)
+{
+    if (stream->gated)
+        kiln__gate_leave();
+}
+
+kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
+                              struct kiln__error *error)
+{
+    cl_int code = CL_SUCCESS;
+    if (events->count)
+        code = clEnqueueBarrierWithWaitList(stream->queue, (cl_uint)events->count, events->items,
+                                            NULL);
+    kiln__events_free(events);
+    return code ? kiln__cl_fail(error, "clEnqueueBarrierWithWaitList", code) : KILN_OK;
+}

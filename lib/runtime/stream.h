@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream: where commands are submitted. Its queue is in-order, and everything in it relies on
+ * that: memory of the pool is handed out again while commands that use it are still queued, and
+ * pieces of pinned memory come free one after the other. What is used in two streams waits for the
+ * events of the other one (runtime/buffer.h). */
+#ifndef KILN_RUNTIME_STREAM_H
+#define KILN_RUNTIME_STREAM_H
+
+#include <stdbool.h>
+
+#include "runtime/pool.h"
+#include "runtime/run.h"
+#include "runtime/staging.h"
+
+struct kiln__stream { /* safe to submit to from many threads */
+    struct kiln__runtime *runtime;
+    struct kiln__stream *next; /* of the same runtime */
+    cl_command_queue queue;
+    bool gated; /* it passes the gate between launches and fetched binaries */
+    struct kiln__pool *pool;
+    struct kiln__staging *staging;
+    struct kiln__runs *runs; /* whose failures are still to be told */
+};
+
+/* One more stream of `runtime`, before its first use; `queue`: the caller's, which is retained;
+ * NULL: a new one. What was made goes with the runtime. Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR.
+ */
+kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue queue,
+                                struct kiln__stream **made, struct kiln__error *error);
+
+/* Nothing may be queued any more. NULL does nothing. */
+void kiln__stream_destroy(struct kiln__stream *stream);
+
+/* Around enqueuing kernels. */
+void kiln__stream_enter(struct kiln__stream *stream);
+void kiln__stream_leave(struct kiln__stream *stream);
+
+/* Have what is enqueued from now on wait for these events, which are released. */
+kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
+                              struct kiln__error *error);
+
+#endif

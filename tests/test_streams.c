@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two streams of one context: what one of them does with a buffer waits for what the other one has
+ * begun, and for nothing else. An event of our own holds a stream back until it is let go. */
+#include <criterion/criterion.h>
+
+#include "runtime/commands.h"
+#include "session/context.h"
+#include "support/context.h"
+
+enum { N = 1000 };
+
+static float ones[N], twos[N];
+
+struct world {
+    kiln_context *context;
+    struct kiln__stream *first, *second;
+    kiln_buffer *buffer; /* of ones */
+    cl_event held;
+};
+
+static struct world open_world(void)
+{
+    struct world world = {.context = open_context()};
+    for (int i = 0; i < N; i++) {
+        ones[i] = 1;
+        twos[i] = 2;
+    }
+    world.first = world.context->runtime.compute;
+    expect_ok(kiln__stream_create(&world.context->runtime, NULL, &world.second, NULL));
+    world.buffer = make_buffer(world.context, N, ones);
+    return world;
+}
+
+static void close_world(struct world *world)
+{
+    kiln_buffer_release(world->buffer);
+    close_context(world->context);
+}
+
+/* Nothing that is enqueued from now on begins before let_go(). */
+static void hold(struct world *world, struct kiln__stream *stream)
+{
+    cl_int code;
+    world->held = clCreateUserEvent(world->context->runtime.context, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    cr_assert_eq(clEnqueueBarrierWithWaitList(stream->queue, 1, &world->held, NULL), CL_SUCCESS);
+}
+
+static void let_go(struct world *world)
+{
+    cr_assert_eq(clSetUserEventStatus(world->held, CL_COMPLETE), CL_SUCCESS);
+    clReleaseEvent(world->held);
+}
+
+static struct kiln__run *run_in(struct kiln__stream *stream, kiln_batch *batch)
+{
+    struct kiln__run *run;
+    cost_of(batch); /* leases an executable */
+    expect_ok(kiln__commands_run(batch->lease.executable, stream, &batch->bindings, &run, NULL));
+    return run;
+}
+
+static void expect_end(struct kiln__run *run, bool ended)
+{
+    cr_expect_eq(kiln__run_poll(run, "test", NULL), ended ? KILN_OK : KILN_NOT_READY);
+}
+
+static void finish(struct kiln__run *run)
+{
+    expect_ok(kiln__run_await(run, "test", NULL));
+    kiln__run_release(run);
+}
+
+/* Doubles the buffer, or reads it to `to`. */
+static kiln_batch *record(struct world *world, float *to)
+{
+    kiln_batch *batch = kiln_batch_create(world->context);
+    kiln_tensor x = kiln_import(batch, world->buffer);
+    if (to)
+        expect_ok(kiln_read(batch, kiln_neg(batch, x), to, N * sizeof *to));
+    else
+        expect_ok(kiln_export(batch, kiln_add(batch, x, x), world->buffer));
+    return batch;
+}
+
+static size_t waits(struct world *world, const struct kiln__stream *stream, bool writes)
+{
+    struct kiln__events events = {0};
+    expect_ok(kiln__buffer_waits(world->buffer, stream, writes, &events, NULL));
+    size_t count = events.count;
+    kiln__events_free(&events);
+    return count;
+}
+
+Test(streams, read_what_another_one_writes)
+{
+    static float read[N];
+    struct world world = open_world();
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    hold(&world, world.first);
+    struct kiln__run *written = run_in(world.first, doubling);
+    struct kiln__run *reader = run_in(world.second, reading);
+    expect_end(written, false);
+    expect_end(reader, false);
+    let_go(&world);
+    finish(reader);
+    finish(written);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(read[i], -2.0f);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+Test(streams, write_after_another_one_has_read)
+{
+    static float read[N];
+    struct world world = open_world();
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    hold(&world, world.second);
+    struct kiln__run *reader = run_in(world.second, reading);
+    struct kiln__run *written = run_in(world.first, doubling);
+    expect_end(reader, false);
+    expect_end(written, false);
+    let_go(&world);
+    finish(written);
+    finish(reader);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(read[i], -1.0f);
+    expect_buffer(world.buffer, N, twos);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+Test(streams, do_not_wait_where_both_read)
+{
+    static float read[2][N];
+    struct world world = open_world();
+    kiln_batch *readings[] = {record(&world, read[0]), record(&world, read[1])};
+    hold(&world, world.first);
+    struct kiln__run *runs[] = {run_in(world.first, readings[0]),
+                                run_in(world.second, readings[1])};
+    finish(runs[1]);
+    expect_end(runs[0], false);
+    let_go(&world);
+    finish(runs[0]);
+    for (int i = 0; i < 2; i++)
+        kiln_batch_release(readings[i]);
+    close_world(&world);
+}
+
+Test(streams, wait_for_the_last_of_each_other_one)
+{
+    static float read[N];
+    struct world world = open_world();
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    cr_expect_eq(waits(&world, world.second, true), 0);
+    for (int i = 0; i < 3; i++)
+        finish(run_in(world.first, doubling));
+    cr_expect_eq(waits(&world, world.first, true), 0);
+    cr_expect_eq(waits(&world, world.second, false), 1); /* the writer */
+    for (int i = 0; i < 3; i++)
+        finish(run_in(world.first, reading));
+    cr_expect_eq(waits(&world, world.second, false), 1);
+    cr_expect_eq(waits(&world, world.second, true), 2); /* and the last reader */
+    finish(run_in(world.second, doubling));
+    cr_expect_eq(waits(&world, world.second, true), 0);
+    cr_expect_eq(waits(&world, world.first, true), 1);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+Test(streams, are_waited_for_by_calls_of_a_buffer)
+{
+    static const float zeros[N];
+    static float read[N];
+    struct world world = open_world();
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    hold(&world, world.second);
+    struct kiln__run *reader = run_in(world.second, reading);
+    expect_ok(kiln__buffer_clear(world.buffer));
+    expect_end(world.buffer->writer, false);
+    let_go(&world);
+    finish(reader);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(read[i], -1.0f);
+    expect_buffer(world.buffer, N, zeros);
+    expect_ok(kiln_buffer_write(world.buffer, 0, ones, sizeof ones));
+    struct kiln__run *written = run_in(world.second, doubling);
+    expect_buffer(world.buffer, N, twos); /* waits for it in the first stream */
+    finish(written);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+/* Each has memory of its own for what lies between its kernels. */
+Test(streams, share_no_pool)
+{
+    struct world world = open_world();
+    kiln_context_stats before = stats_of(world.context);
+    cl_mem memory[2];
+    expect_ok(kiln__pool_take(world.first->pool, 1 << 20, &memory[0], NULL));
+    kiln__pool_give(world.first->pool, memory[0]);
+    expect_ok(kiln__pool_take(world.second->pool, 1 << 20, &memory[1], NULL));
+    cr_expect_neq(memory[0], memory[1]);
+    kiln__pool_give(world.second->pool, memory[1]);
+    cr_expect_eq(stats_of(world.context).pool_bytes, before.pool_bytes + (2 << 20));
+    expect_ok(kiln_context_trim(world.context));
+    cr_expect_eq(stats_of(world.context).pool_bytes, 0);
+    close_world(&world);
+}
