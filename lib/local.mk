@@ -63,7 +63,7 @@ graph_sources = \
 
 rewrite_sources = \
 	lib/rewrite/chain.c \
-	lib/rewrite/common.c \
+	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
@@ -90,8 +90,7 @@ fuse_sources = \
 	lib/fuse/rows.h \
 	lib/fuse/rows_phases.c \
 	lib/fuse/steps.c \
-	lib/fuse/verify.c \
-	lib/fuse/verify.h
+	lib/fuse/verify.c
 
 plan_sources = \
 	lib/plan/in_place.c \

@@ -16,7 +16,7 @@ static void aim_store(struct kiln__store *store, const struct kiln__node *node,
             store->stride[k] = node->view.step[k] * stride[node->view.source[k]];
 }
 
-void kiln__begin_map(struct kiln__builder *builder, uint32_t index)
+void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t rank = builder->group->shape.rank;
@@ -50,7 +50,7 @@ static void order_dimensions(struct kiln__group *group, const struct kiln__node 
     }
 }
 
-void kiln__begin_reduce(struct kiln__builder *builder, uint32_t index)
+void kiln__group_begin_reduce(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t at[KILN_MAX_RANK] = {0};
@@ -59,7 +59,7 @@ void kiln__begin_reduce(struct kiln__builder *builder, uint32_t index)
     kiln__fuse_add_store(builder, index, builder->group->reduced_step);
 }
 
-void kiln__begin_product(struct kiln__builder *builder, uint32_t index)
+void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     const struct kiln__shape *left = &kiln__fuse_node(builder->fuser, node->input[0])->shape;
@@ -74,7 +74,7 @@ void kiln__begin_product(struct kiln__builder *builder, uint32_t index)
     kiln__fuse_add_store(builder, index, builder->group->reduced_step);
 }
 
-void kiln__begin_whole(struct kiln__builder *builder, uint32_t index)
+void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index)
 {
     kiln__fuse_load_operands(builder, index);
     kiln__fuse_note(builder, index);

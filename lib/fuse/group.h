@@ -106,28 +106,33 @@ struct kiln__group {
 #define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
 #define KILN__PRODUCT_STEP 2 /* the PRODUCT */
 
-/* Why a value is in memory. */
+/* Why a value is materialised, in the words of explanations. */
+#define KILN__WHYS(WHY)                                                                            \
+    WHY(INLINE, "computed where it is used") /* it is not */                                       \
+    WHY(BECAUSE_INPUT, "an input")                                                                 \
+    WHY(BECAUSE_ASKED, "asked for")                                                                \
+    WHY(BECAUSE_REDUCTION, "a reduction")                                                          \
+    WHY(BECAUSE_PRODUCT, "a matrix product")                                                       \
+    WHY(BECAUSE_OPERAND, "an operand of a matrix product")                                         \
+    WHY(BECAUSE_ATTENTION, "an attention, or an operand of one")                                   \
+    WHY(BECAUSE_SCAN, "running sums, or what they add up")                                         \
+    WHY(BECAUSE_SHARED, "used by several operations")                                              \
+    WHY(BECAUSE_REPEATED, "repeated by a broadcast, computed once")                                \
+    WHY(BECAUSE_MOVED, "moved in a way that strides cannot say")                                   \
+    WHY(BECAUSE_LARGE, "the kernel would grow too large")                                          \
+    WHY(BECAUSE_PLACED, "parts are put into it")                                                   \
+    WHY(BECAUSE_GATHERED, "read at positions that are computed")                                   \
+    WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")
+
 enum kiln__why {
-    KILN__INLINE, /* it is not */
-    KILN__BECAUSE_INPUT,
-    KILN__BECAUSE_ASKED,
-    KILN__BECAUSE_REDUCTION,
-    KILN__BECAUSE_PRODUCT,
-    KILN__BECAUSE_OPERAND,
-    KILN__BECAUSE_ATTENTION,
-    KILN__BECAUSE_SCAN,
-    KILN__BECAUSE_SHARED,
-    KILN__BECAUSE_REPEATED,
-    KILN__BECAUSE_MOVED,
-    KILN__BECAUSE_LARGE,
-    KILN__BECAUSE_PLACED,
-    KILN__BECAUSE_GATHERED,
-    KILN__BECAUSE_SCATTERED
+#define KILN__WHY(name, text) KILN__##name,
+    KILN__WHYS(KILN__WHY)
+#undef KILN__WHY
 };
-const char *kiln__why_text(enum kiln__why why);
+const char *kiln__fusion_why(enum kiln__why why);
 
 struct kiln__fusion {
-    struct kiln__graph graph; /* after the passes; requests name materialized nodes */
+    struct kiln__graph graph; /* after rewriting; requests name materialised nodes */
     uint8_t *why;             /* per node: enum kiln__why */
     bool *stored;             /* per node: some kernel writes it to memory */
     uint32_t *group_of;       /* per node: group that completes it as a root */

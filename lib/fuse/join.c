@@ -8,7 +8,7 @@ static const struct kiln__node *root_of(const struct kiln__join *join)
     return kiln__fuse_node(join->fuser, join->index);
 }
 
-bool kiln__join_is_per_result(const struct kiln__group *group, uint32_t kept,
+bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape)
 {
     if (shape->rank != kept && shape->rank != group->shape.rank)
@@ -19,11 +19,11 @@ bool kiln__join_is_per_result(const struct kiln__group *group, uint32_t kept,
     return true;
 }
 
-bool kiln__join_results(struct kiln__join *join)
+bool kiln__fuse_join_results(struct kiln__join *join)
 {
     const struct kiln__group *group = join->group;
     return kiln__node_is_computed(root_of(join)) && !group->stores.items[0].placed &&
-           kiln__join_is_per_result(group, group->kept, &root_of(join)->shape);
+           kiln__fuse_is_per_result(group, group->kept, &root_of(join)->shape);
 }
 
 /* ---- room ---- */
@@ -42,9 +42,10 @@ static bool has_room(const struct kiln__join *join)
     bool reduces = root_of(join)->kind == KILN__REDUCE;
     const struct kiln__size *size =
         &join->fuser->sizes[reduces ? root_of(join)->input[0] : join->index];
+    unsigned buffers = kiln__group_traits[group->kind].operands ? KILN__MOST_PRODUCT_BUFFERS
+                                                                : KILN__MOST_GROUP_BUFFERS;
     return (group->steps.count + size->steps + reduces <= KILN__MOST_GROUP_STEPS &&
-            group->accesses.count + group->stores.count + size->loads <
-                kiln__group_traits[group->kind].most_buffers &&
+            group->accesses.count + group->stores.count + size->loads < buffers &&
             count_reductions(group) + reduces <= KILN__MOST_GROUP_REDUCTIONS);
 }
 
@@ -108,7 +109,8 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
         return;
     }
     struct kiln__access access = kiln__fuse_access(join->fuser, index, kiln__fuse_straight, rank);
-    join->possible = is_made_before(join, index) && (!join->rows || kiln__join_runs(join, &access));
+    join->possible =
+        is_made_before(join, index) && (!join->rows || kiln__fuse_runs_along_rows(join, &access));
     join->shares = join->shares || loads_too(join, index, &access);
 }
 
@@ -120,7 +122,7 @@ static bool is_sibling(const struct kiln__join *join)
            (join->shares || kiln__shape_count(&join->group->shape) == 1);
 }
 
-static bool can_join(struct kiln__join *join, kiln__way *way)
+static bool can_join(struct kiln__join *join, kiln__join_way *way)
 {
     const struct kiln__node *root = root_of(join);
     bool reduces = root->kind == KILN__REDUCE;
@@ -172,7 +174,7 @@ bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number
     uint32_t count = (uint32_t)fuser->fusion->groups.count;
     for (uint32_t back = 1; back <= count && back <= KILN__LOOK_BACK && !best.direct; back++) {
         struct kiln__group *group = &fuser->fusion->groups.items[count - back];
-        kiln__way *const *ways = kiln__group_traits[group->kind].joins;
+        kiln__join_way *const *ways = kiln__group_traits[group->kind].joins;
         for (unsigned w = 0; w < KILN__WAYS && ways[w]; w++) {
             struct kiln__join join = {
                 .fuser = fuser, .group = group, .number = count - back, .index = index};

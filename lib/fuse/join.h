@@ -25,20 +25,20 @@ struct kiln__join {
 };
 
 /* Whether root and group visit the same elements; says how. */
-typedef bool kiln__way(struct kiln__join *join);
+typedef bool kiln__join_way(struct kiln__join *join);
 
 /* Each element of the root comes with one result of the group (join.c). */
-kiln__way kiln__join_results;
+kiln__join_way kiln__fuse_join_results;
 
 /* Root and group go over the same rows, which one or both reduce (rows.c). */
-kiln__way kiln__join_rows;
+kiln__join_way kiln__fuse_join_rows;
 
 /* Of access strides over the group's dimensions: neighbours, or one value for all, along a row. */
-bool kiln__join_runs(const struct kiln__join *join, const struct kiln__access *access);
+bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln__access *access);
 
 /* Whether a value of `shape` is one for each element of the first `kept` of the group's dimensions:
  * it ends there, or goes on with dimensions of 1. */
-bool kiln__join_is_per_result(const struct kiln__group *group, uint32_t kept,
+bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape);
 
 #endif

@@ -3,49 +3,41 @@
 
 const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
     [KILN__GROUP_MAP] = {.name = "map",
-                         .of_steps = true,
-                         .begin = kiln__begin_map,
-                         .joins = {kiln__join_results, kiln__join_rows},
-                         .most_buffers = KILN__MOST_GROUP_BUFFERS},
+                         .begin = kiln__group_begin_map,
+                         .joins = {kiln__fuse_join_results, kiln__fuse_join_rows}},
     [KILN__GROUP_REDUCE] = {.name = "reduce",
-                            .of_steps = true,
                             .reduces = true,
                             .root = KILN__REDUCE,
-                            .begin = kiln__begin_reduce,
+                            .begin = kiln__group_begin_reduce,
                             .result = KILN__BECAUSE_REDUCTION,
-                            .joins = {kiln__join_results, kiln__join_rows},
-                            .most_buffers = KILN__MOST_GROUP_BUFFERS,
+                            .joins = {kiln__fuse_join_results, kiln__fuse_join_rows},
                             .check = kiln__group_check_reduce},
     /* A map or a reduction becomes one when a root joins it. */
     [KILN__GROUP_ROWS] = {.name = "rows",
-                          .of_steps = true,
                           .reduces = true,
                           .phased = true,
-                          .joins = {kiln__join_rows},
-                          .most_buffers = KILN__MOST_GROUP_BUFFERS,
+                          .joins = {kiln__fuse_join_rows},
                           .check = kiln__group_check_rows},
     [KILN__GROUP_MATMUL] = {.name = "matmul",
-                            .of_steps = true,
                             .operands = KILN__OPERANDS,
                             .root = KILN__MATMUL,
-                            .begin = kiln__begin_product,
+                            .begin = kiln__group_begin_product,
                             .suits = kiln__layout_suits_matmul,
                             .result = KILN__BECAUSE_PRODUCT,
                             .operand = KILN__BECAUSE_OPERAND,
-                            .joins = {kiln__join_results},
-                            .most_buffers = KILN__MOST_PRODUCT_BUFFERS,
+                            .joins = {kiln__fuse_join_results},
                             .check = kiln__group_check_product},
     [KILN__GROUP_ATTENTION] = {.name = "attention",
                                .operands = KILN__MOST_INPUTS,
                                .root = KILN__ATTENTION,
-                               .begin = kiln__begin_whole,
+                               .begin = kiln__group_begin_whole,
                                .result = KILN__BECAUSE_ATTENTION,
                                .operand = KILN__BECAUSE_ATTENTION,
                                .check = kiln__group_check_whole},
     [KILN__GROUP_SCAN] = {.name = "cumsum",
                           .operands = 1,
                           .root = KILN__SCAN,
-                          .begin = kiln__begin_whole,
+                          .begin = kiln__group_begin_whole,
                           .suits = kiln__layout_is_dense,
                           .result = KILN__BECAUSE_SCAN,
                           .operand = KILN__BECAUSE_SCAN,
@@ -53,7 +45,7 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
     [KILN__GROUP_SCATTER] = {.name = "scatter",
                              .operands = KILN__SCATTER_BASE,
                              .root = KILN__SCATTER_ADD,
-                             .begin = kiln__begin_whole,
+                             .begin = kiln__group_begin_whole,
                              .suits = kiln__layout_is_dense,
                              .result = KILN__BECAUSE_SCATTERED,
                              .operand = KILN__BECAUSE_SCATTERED,
@@ -81,7 +73,7 @@ const char *kiln__group_name(const struct kiln__group *group)
 
 bool kiln__group_is_of_steps(const struct kiln__group *group)
 {
-    return traits_of(group)->of_steps;
+    return traits_of(group)->joins[0];
 }
 
 bool kiln__group_reduces(const struct kiln__group *group)
@@ -91,7 +83,7 @@ bool kiln__group_reduces(const struct kiln__group *group)
 
 bool kiln__group_reads_once(const struct kiln__group *group)
 {
-    return traits_of(group)->of_steps && !traits_of(group)->phased;
+    return kiln__group_is_of_steps(group) && !traits_of(group)->phased;
 }
 
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began)

@@ -5,15 +5,17 @@
 #define KILN_FUSE_KINDS_H
 
 #include "fuse/join.h"
-#include "fuse/verify.h"
 
 #define KILN__WAYS 2
+
+struct kiln__group_verifier;
+typedef const char *kiln__group_check(const struct kiln__group_verifier *verifier);
 
 struct kiln__group_traits {
     const char *name;
 
     /* What later stages ask, through the functions of group.h. */
-    bool of_steps, reduces;
+    bool reduces;
     bool phased;      /* visits what it reduces once per phase */
     uint8_t operands; /* the first inputs of its root that it reads as they are, an access each */
 
@@ -24,9 +26,8 @@ struct kiln__group_traits {
     bool (*suits)(const struct kiln__layout *layout, const struct kiln__shape *shape);
     enum kiln__why result, operand; /* why the root, and an operand that does not suit, is stored */
 
-    /* What may join one: ways, of which the first that suits counts (join.h), and its room. */
-    kiln__way *joins[KILN__WAYS];
-    unsigned most_buffers;
+    /* In which ways others join: the first that suits counts. None: a kernel for a single node. */
+    kiln__join_way *joins[KILN__WAYS];
 
     /* What its verifier checks beyond what holds for all. */
     kiln__group_check *check;
@@ -38,9 +39,13 @@ extern const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS];
 enum kiln__group_kind kiln__group_kind_of(const struct kiln__node *root);
 
 /* How one begins (begin.c). */
-void kiln__begin_map(struct kiln__builder *builder, uint32_t index);
-void kiln__begin_reduce(struct kiln__builder *builder, uint32_t index);
-void kiln__begin_product(struct kiln__builder *builder, uint32_t index);
-void kiln__begin_whole(struct kiln__builder *builder, uint32_t index);
+void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index);
+void kiln__group_begin_reduce(struct kiln__builder *builder, uint32_t index);
+void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index);
+void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index);
+
+/* What the verifier checks of one kind alone (verify.c). */
+kiln__group_check kiln__group_check_reduce, kiln__group_check_rows, kiln__group_check_product,
+    kiln__group_check_whole;
 
 #endif

@@ -13,7 +13,7 @@ struct kiln__layout {
 };
 
 /* The layout of node `index`, given those of its inputs in `layouts`; `in_memory` if it is
- * materialized itself. */
+ * materialised itself. */
 struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t index,
                                     const struct kiln__layout *layouts, bool in_memory);
 

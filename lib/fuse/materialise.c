@@ -2,25 +2,11 @@
 /* Which values are materialised: go to memory. Everything else is computed where it is used. */
 #include "fuse/kinds.h"
 
-const char *kiln__why_text(enum kiln__why why)
+const char *kiln__fusion_why(enum kiln__why why)
 {
-    static const char *const texts[] = {
-        [KILN__INLINE] = "computed where it is used",
-        [KILN__BECAUSE_INPUT] = "an input",
-        [KILN__BECAUSE_ASKED] = "asked for",
-        [KILN__BECAUSE_REDUCTION] = "a reduction",
-        [KILN__BECAUSE_PRODUCT] = "a matrix product",
-        [KILN__BECAUSE_OPERAND] = "an operand of a matrix product",
-        [KILN__BECAUSE_ATTENTION] = "an attention, or an operand of one",
-        [KILN__BECAUSE_SCAN] = "running sums, or what they add up",
-        [KILN__BECAUSE_SHARED] = "used by several operations",
-        [KILN__BECAUSE_REPEATED] = "repeated by a broadcast, computed once",
-        [KILN__BECAUSE_MOVED] = "moved in a way that strides cannot say",
-        [KILN__BECAUSE_LARGE] = "the kernel would grow too large",
-        [KILN__BECAUSE_GATHERED] = "read at positions that are computed",
-        [KILN__BECAUSE_SCATTERED] = "a scatter, or an operand of one",
-        [KILN__BECAUSE_PLACED] = "parts are put into it",
-    };
+#define KILN__WHY(name, text) text,
+    static const char *const texts[] = {KILN__WHYS(KILN__WHY)};
+#undef KILN__WHY
     return texts[why];
 }
 
@@ -34,7 +20,7 @@ static bool is_in_memory(const struct kiln__fuser *fuser, const struct kiln__lay
     return layout->known && kiln__fuse_node(fuser, layout->base)->kind != KILN__IOTA;
 }
 
-static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
+static void materialise(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
 {
     if (!fuser->fusion->why[index])
         fuser->fusion->why[index] = (uint8_t)why;
@@ -42,7 +28,7 @@ static void store(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
 }
 
 /* Requests of a reshape are requests of what it reshapes: the same bytes. */
-static void store_requested(struct kiln__fuser *fuser)
+static void materialise_requested(struct kiln__fuser *fuser)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
     for (size_t i = 0; i < graph->requests.count; i++) {
@@ -101,7 +87,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         bool repeated = kiln__node_count(kiln__fuse_node(fuser, input)) < kiln__node_count(node);
         if (in_registers(fuser, input) && repeated &&
             fuser->sizes[input].cost > KILN__CHEAP_REPEATED)
-            store(fuser, input, KILN__BECAUSE_REPEATED);
+            materialise(fuser, input, KILN__BECAUSE_REPEATED);
     }
     measure(fuser, index);
     for (unsigned k = 0; k < node->n_inputs; k++) {
@@ -109,26 +95,23 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         if (size->steps <= KILN__MOST_ROOT_STEPS && size->loads <= KILN__MOST_ROOT_LOADS)
             break;
         if (in_registers(fuser, node->input[k]) && fuser->sizes[node->input[k]].steps > 1)
-            store(fuser, node->input[k], KILN__BECAUSE_LARGE);
+            materialise(fuser, node->input[k], KILN__BECAUSE_LARGE);
         measure(fuser, index);
     }
     const struct kiln__size *size = &fuser->sizes[index];
     /* What is made of smaller operands, as a mask of labels, is sooner made again than loaded. */
     if (size->users > 1 && (size->cost > KILN__CHEAP || (size->loads > 1 && size->reads_as_many)))
-        store(fuser, index, KILN__BECAUSE_SHARED);
+        materialise(fuser, index, KILN__BECAUSE_SHARED);
 }
 
-/* A movement reads memory through strides; what it moves must be there. */
+/* A movement reads memory through strides; what it moves must be there if none can say it. */
 static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
-    uint32_t input = kiln__fuse_node(fuser, index)->input[0];
-    if (!fuser->layouts[input].known)
-        store(fuser, input, KILN__BECAUSE_MOVED);
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
     if (fuser->layouts[index].known)
         return;
-    store(fuser, input, KILN__BECAUSE_MOVED);
+    materialise(fuser, kiln__fuse_node(fuser, index)->input[0], KILN__BECAUSE_MOVED);
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
 }
 
@@ -137,7 +120,7 @@ static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
 {
     uint32_t data = kiln__fuse_node(fuser, index)->input[0];
     if (!is_in_memory(fuser, &fuser->layouts[data]))
-        store(fuser, data, KILN__BECAUSE_GATHERED);
+        materialise(fuser, data, KILN__BECAUSE_GATHERED);
     decide_pointwise(fuser, index);
 }
 
@@ -150,16 +133,16 @@ static void decide_own(struct kiln__fuser *fuser, uint32_t index)
         const struct kiln__layout *layout = &fuser->layouts[node->input[k]];
         const struct kiln__shape *shape = &kiln__fuse_node(fuser, node->input[k])->shape;
         if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
-            store(fuser, node->input[k], traits->operand);
+            materialise(fuser, node->input[k], traits->operand);
     }
-    store(fuser, index, traits->result);
+    materialise(fuser, index, traits->result);
 }
 
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
     switch ((enum kiln__kind)kiln__fuse_node(fuser, index)->kind) {
     case KILN__UPLOAD:
-    case KILN__IMPORT: store(fuser, index, KILN__BECAUSE_INPUT); break;
+    case KILN__IMPORT: materialise(fuser, index, KILN__BECAUSE_INPUT); break;
     case KILN__CONSTANT: break;
     case KILN__IOTA:
         fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, NULL, false);
@@ -169,7 +152,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__GATHER: decide_gather(fuser, index); break;
     case KILN__VIEW:
     case KILN__RESHAPE: decide_movement(fuser, index); break;
-    case KILN__PLACE: store(fuser, index, KILN__BECAUSE_PLACED); break;
+    case KILN__PLACE: materialise(fuser, index, KILN__BECAUSE_PLACED); break;
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
@@ -177,7 +160,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__SCATTER_ADD: decide_own(fuser, index); break;
     }
     if (fuser->fusion->why[index])
-        store(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
+        materialise(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
 }
 
 static void settle_layouts(struct kiln__fuser *fuser)
@@ -190,7 +173,7 @@ static void settle_layouts(struct kiln__fuser *fuser)
 
 void kiln__fuse_materialise(struct kiln__fuser *fuser)
 {
-    store_requested(fuser);
+    materialise_requested(fuser);
     count_users(fuser);
     for (uint32_t i = 0; i < fuser->fusion->graph.nodes.count; i++)
         decide(fuser, i);

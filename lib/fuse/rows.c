@@ -4,7 +4,7 @@
  * rows, makes it a rows group. */
 #include "fuse/kinds.h"
 
-bool kiln__join_runs(const struct kiln__join *join, const struct kiln__access *access)
+bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln__access *access)
 {
     const struct kiln__shape *shape = &join->group->shape;
     for (uint32_t d = shape->rank; d-- > join->kept;)
@@ -36,7 +36,7 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
                                  &group->shape);
     join->full = kiln__shape_equal(&root->shape, &group->shape);
     return kiln__node_is_pointwise(root) &&
-           (join->full || kiln__join_is_per_result(group, join->kept, &root->shape));
+           (join->full || kiln__fuse_is_per_result(group, join->kept, &root->shape));
 }
 
 static bool has_good_length(const struct kiln__join *join)
@@ -56,11 +56,11 @@ static bool suits(const struct kiln__join *join)
                           !kiln__reduce_rows[group->steps.items[i].op].indexed);
     for (size_t i = 0; i < group->accesses.count; i++)
         suits = suits && group->accesses.items[i].kind != KILN__ACCESS_GATHER &&
-                kiln__join_runs(join, &group->accesses.items[i]);
+                kiln__fuse_runs_along_rows(join, &group->accesses.items[i]);
     return suits;
 }
 
-bool kiln__join_rows(struct kiln__join *join)
+bool kiln__fuse_join_rows(struct kiln__join *join)
 {
     const struct kiln__node *root = kiln__fuse_node(join->fuser, join->index);
     join->rows = true;

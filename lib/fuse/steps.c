@@ -7,6 +7,11 @@
 
 const uint32_t kiln__fuse_straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
 
+/* Append to a vector of the group; false, for good, without memory. */
+#define APPEND(builder, vector, item)                                                              \
+    (kiln__vector_push(vector) ? ((vector)->items[(vector)->count - 1] = (item), true)             \
+                               : ((builder)->failed = true, false))
+
 /* Steps that may be used again start here. */
 static size_t first_reusable(const struct kiln__builder *builder)
 {
@@ -19,12 +24,8 @@ uint16_t kiln__fuse_add_step(struct kiln__builder *builder, struct kiln__step st
         if (!memcmp(&builder->group->steps.items[i], &step, sizeof step))
             return (uint16_t)i;
     assert(builder->group->steps.count < KILN__NO_STEP);
-    struct kiln__step *added = kiln__vector_push(&builder->group->steps);
-    if (!added) {
-        builder->failed = true;
+    if (!APPEND(builder, &builder->group->steps, step))
         return 0;
-    }
-    *added = step;
     return (uint16_t)(builder->group->steps.count - 1);
 }
 
@@ -63,12 +64,8 @@ static uint16_t add_scalar(struct kiln__builder *builder, const struct kiln__nod
             !memcmp(&group->scalars.items[have->index], &node->value, sizeof node->value))
             return (uint16_t)i;
     }
-    double *scalar = kiln__vector_push(&builder->group->scalars);
-    if (!scalar) {
-        builder->failed = true;
+    if (!APPEND(builder, &builder->group->scalars, node->value))
         return 0;
-    }
-    *scalar = node->value;
     return kiln__fuse_add_step(
         builder, (struct kiln__step){.kind = KILN__STEP_SCALAR,
                                      .type = node->type,
@@ -125,12 +122,8 @@ static uint16_t add_load(struct kiln__builder *builder, const struct kiln__acces
     uint16_t have = find_load(builder, access);
     if (have != KILN__NO_STEP)
         return have;
-    struct kiln__access *added = kiln__vector_push(&builder->group->accesses);
-    if (!added) {
-        builder->failed = true;
+    if (!APPEND(builder, &builder->group->accesses, *access))
         return 0;
-    }
-    *added = *access;
     builder->fuser->fusion->stored[access->node] |= !number;
     return kiln__fuse_add_step(
         builder, (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
@@ -192,13 +185,10 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
     const struct kiln__node *indices = kiln__fuse_node(builder->fuser, node->input[1]);
     uint16_t where =
         kiln__fuse_compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
-    struct kiln__access *access = kiln__vector_push(&builder->group->accesses);
-    if (!access) {
-        builder->failed = true;
+    struct kiln__access access = gathered_access(builder->fuser, node, at);
+    if (!APPEND(builder, &builder->group->accesses, access))
         return 0;
-    }
-    *access = gathered_access(builder->fuser, node, at);
-    builder->fuser->fusion->stored[access->node] = true;
+    builder->fuser->fusion->stored[access.node] = true;
     struct kiln__step gather = {.kind = KILN__STEP_GATHER, .type = node->type, .n_args = 1};
     gather.index = (uint16_t)(builder->group->accesses.count - 1);
     gather.args[0] = where;
@@ -277,20 +267,13 @@ uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const 
 
 void kiln__fuse_note(struct kiln__builder *builder, uint32_t node)
 {
-    uint32_t *added = kiln__vector_push(&builder->group->nodes);
-    if (added)
-        *added = node;
-    else
-        builder->failed = true;
+    (void)APPEND(builder, &builder->group->nodes, node);
 }
 
 void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step)
 {
-    struct kiln__store *added = kiln__vector_push(&builder->group->stores);
-    if (added)
-        *added = (struct kiln__store){.node = node, .step = step};
-    else
-        builder->failed = true;
+    struct kiln__store store = {.node = node, .step = step};
+    (void)APPEND(builder, &builder->group->stores, store);
 }
 
 struct kiln__builder kiln__fuse_new_group(struct kiln__fuser *fuser, enum kiln__group_kind kind,

@@ -424,7 +424,7 @@ static const char *check_reduced_dimensions(const struct kiln__group_verifier *v
         return say_whole(verifier, "reduces dimensions that it does not have");
     for (uint32_t d = group->kept; d < group->shape.rank; d++)
         reduced *= group->shape.dims[d];
-    bool multiplies = traits->of_steps && traits->operands;
+    bool multiplies = traits->joins[0] && traits->operands;
     return reduced == group->reduced || multiplies
                ? NULL
                : say_whole(verifier, "not as many elements for each result as it says");

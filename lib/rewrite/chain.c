@@ -36,8 +36,8 @@ static void widen(struct kiln__box *box, const struct kiln__box *by)
     box->empty = box->empty && by->empty;
 }
 
-struct kiln__box kiln__box_of(const struct kiln__view *view, const struct kiln__shape *shape,
-                              uint32_t rank)
+struct kiln__box kiln__rewrite_box(const struct kiln__view *view, const struct kiln__shape *shape,
+                                   uint32_t rank)
 {
     struct kiln__box box = {.empty = kiln__shape_count(shape) == 0};
     if (!box.empty)
@@ -45,7 +45,7 @@ struct kiln__box kiln__box_of(const struct kiln__view *view, const struct kiln__
     return box;
 }
 
-bool kiln__boxes_meet(const struct kiln__box *a, const struct kiln__box *b)
+bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box *b)
 {
     bool meet = !a->empty && !b->empty;
     for (uint32_t d = 0; meet && d < KILN_MAX_RANK; d++)
@@ -53,7 +53,7 @@ bool kiln__boxes_meet(const struct kiln__box *a, const struct kiln__box *b)
     return meet;
 }
 
-bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index)
+bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index)
 {
     const struct kiln__node *place = node_at(rewrite, index);
     struct kiln__link *link = kiln__vector_push(&rewrite->links);
@@ -61,8 +61,8 @@ bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index)
         return false;
     uint32_t below = place->input[1];
     *link = (struct kiln__link){.node = index, .jump = below, .depth = 1};
-    link->box =
-        kiln__box_of(&place->view, &node_at(rewrite, place->input[0])->shape, place->shape.rank);
+    link->box = kiln__rewrite_box(&place->view, &node_at(rewrite, place->input[0])->shape,
+                                  place->shape.rank);
     const struct kiln__link *first = find_link(rewrite, below);
     const struct kiln__link *second = first ? find_link(rewrite, first->jump) : NULL;
     if (first)
@@ -77,13 +77,13 @@ bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index)
     return true;
 }
 
-uint32_t kiln__chain_skip(const struct kiln__rewrite *rewrite, uint32_t index,
-                          const struct kiln__box *seen)
+uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t index,
+                                  const struct kiln__box *seen)
 {
     for (const struct kiln__link *link; (link = find_link(rewrite, index));) {
         const struct kiln__link *next = find_link(rewrite, link->jump);
         uint32_t length = link->depth - (next ? next->depth : 0);
-        if (length < SHORTEST_JUMP || kiln__boxes_meet(seen, &link->box))
+        if (length < SHORTEST_JUMP || kiln__rewrite_boxes_meet(seen, &link->box))
             break;
         index = link->jump;
     }

@@ -75,10 +75,10 @@ static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *
 {
     const struct kiln__node *place = input_of(rewrite, view, 0);
     const struct kiln__node *part = input_of(rewrite, place, 0);
-    struct kiln__box seen = kiln__box_of(&view->view, &view->shape, place->shape.rank),
-                     placed = kiln__box_of(&place->view, &part->shape, place->shape.rank);
-    if (place->n_inputs > 1 && !kiln__boxes_meet(&seen, &placed)) {
-        view->input[0] = kiln__chain_skip(rewrite, place->input[1], &seen);
+    struct kiln__box seen = kiln__rewrite_box(&view->view, &view->shape, place->shape.rank),
+                     placed = kiln__rewrite_box(&place->view, &part->shape, place->shape.rank);
+    if (place->n_inputs > 1 && !kiln__rewrite_boxes_meet(&seen, &placed)) {
+        view->input[0] = kiln__rewrite_skip_links(rewrite, place->input[1], &seen);
         return true;
     }
     if (memcmp(&view->view, &place->view, sizeof view->view) ||
@@ -166,7 +166,7 @@ static bool pointwise_is_identity(const struct kiln__rewrite *rewrite,
     return false;
 }
 
-uint32_t kiln__rule_fold(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rewrite_fold(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     unsigned operand;
     if (all_inputs_constant(rewrite, node))

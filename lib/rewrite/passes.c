@@ -8,11 +8,11 @@ static const struct {
     const char *name;
     kiln__rule *rule;
 } passes[] = {
-    {"dead", kiln__rule_dead},     /* first, so that later ones speak of live nodes only */
-    {"common", kiln__rule_common}, /* before sink, which asks how often a value is used */
-    {"fold", kiln__rule_fold},     {"sink", kiln__rule_sink},
-    {"fold", kiln__rule_fold},     /* sunk views meet views */
-    {"common", kiln__rule_common}, /* views sunk from several places meet */
+    {"dce", kiln__rewrite_dce}, /* first, so that later ones speak of live nodes only */
+    {"cse", kiln__rewrite_cse}, /* before sink, which asks how often a value is used */
+    {"fold", kiln__rewrite_fold}, {"sink", kiln__rewrite_sink},
+    {"fold", kiln__rewrite_fold}, /* sunk views meet views */
+    {"cse", kiln__rewrite_cse},   /* views sunk from several places meet */
 };
 
 static kiln_status verify(const struct kiln__graph *graph, const char *pass,
@@ -25,8 +25,8 @@ static kiln_status verify(const struct kiln__graph *graph, const char *pass,
     return KILN_OK;
 }
 
-kiln_status kiln__passes_run(struct kiln__graph *graph, struct kiln__text *log,
-                             struct kiln__error *error)
+kiln_status kiln__rewrite(struct kiln__graph *graph, struct kiln__text *log,
+                          struct kiln__error *error)
 {
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         size_t before = graph->nodes.count;

@@ -8,7 +8,7 @@
 
 /* Run every pass in order over `graph`. `log` (may be NULL) receives what each changed.
  * Errors: OUT_OF_HOST_MEMORY. */
-kiln_status kiln__passes_run(struct kiln__graph *graph, struct kiln__text *log,
-                             struct kiln__error *error);
+kiln_status kiln__rewrite(struct kiln__graph *graph, struct kiln__text *log,
+                          struct kiln__error *error);
 
 #endif

@@ -12,7 +12,7 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
     if (!uses || !kiln__graph_add(rewrite->to, node, &index))
         return KILN__NO_NODE;
     bool chained = node->kind == KILN__PLACE && node->n_inputs > 1;
-    if (chained && !kiln__chain_add(rewrite, index))
+    if (chained && !kiln__rewrite_add_link(rewrite, index))
         return KILN__NO_NODE;
     return index;
 }
@@ -30,7 +30,7 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
                    kiln__node_name(&rewrite->from->nodes.items[rewrite->current]), words);
 }
 
-uint32_t kiln__rule_dead(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rewrite_dce(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     return kiln__rewrite_add(rewrite, node);
 }

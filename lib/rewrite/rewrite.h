@@ -30,7 +30,7 @@ struct kiln__rewrite {
     bool *for_product;           /* per node of `from`: a matrix product reads it, through movements
                                     that its strides can say */
     KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
-    uint32_t *table;             /* scratch of the `common` rule: open-addressed node numbers */
+    uint32_t *table;             /* scratch of the `cse` rule: open-addressed node numbers */
     size_t table_size;
     KILN__VECTOR(struct kiln__link) links; /* of `to`, ascending */
     uint32_t current;                      /* node of `from` being copied */
@@ -49,23 +49,23 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
 /* chain.c: note a place that has something below; false without memory. */
-bool kiln__chain_add(struct kiln__rewrite *rewrite, uint32_t index);
+bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index);
 
 /* From the place `index` down its chain as far as long stretches show nothing of what is seen: the
  * node where to look on. */
-uint32_t kiln__chain_skip(const struct kiln__rewrite *rewrite, uint32_t index,
-                          const struct kiln__box *seen);
+uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t index,
+                                  const struct kiln__box *seen);
 
 /* What a view of `shape` shows of an input of `rank` dimensions. */
-struct kiln__box kiln__box_of(const struct kiln__view *view, const struct kiln__shape *shape,
-                              uint32_t rank);
-bool kiln__boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
+struct kiln__box kiln__rewrite_box(const struct kiln__view *view, const struct kiln__shape *shape,
+                                   uint32_t rank);
+bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
 
 /* Log what happened to the current node. */
 void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The rules. */
-kiln__rule kiln__rule_dead, kiln__rule_fold, kiln__rule_common, kiln__rule_sink;
+kiln__rule kiln__rewrite_dce, kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink;
 
 #endif

@@ -86,20 +86,20 @@ static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__n
     if (node->kind == KILN__VIEW)
         moved.view = operand_view(node, result, input);
     rewrite->depth++;
-    uint32_t index = kiln__rule_sink(rewrite, &moved);
+    uint32_t index = kiln__rewrite_sink(rewrite, &moved);
     rewrite->depth--;
     return index;
 }
 
-uint32_t kiln__rule_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     if (!kiln__node_is_movement(node))
         return kiln__rewrite_add(rewrite, node);
     if (rewrite->depth >= DEEPEST || !worth_sinking(rewrite, node))
-        return kiln__rule_fold(rewrite, node);
+        return kiln__rewrite_fold(rewrite, node);
     const struct kiln__node below = rewrite->to->nodes.items[node->input[0]];
     if (node->kind == KILN__RESHAPE && !operands_have_its_shape(rewrite, &below))
-        return kiln__rule_fold(rewrite, node);
+        return kiln__rewrite_fold(rewrite, node);
     struct kiln__node result = below;
     result.shape = node->shape;
     for (unsigned i = 0; i < below.n_inputs; i++) {

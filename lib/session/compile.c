@@ -19,7 +19,7 @@ kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, struct kil
                                   struct kiln__graph *graph, struct kiln__error *error)
 {
     kiln_status status =
-        kiln__graph_copy(recorded, graph) ? kiln__passes_run(graph, log, error) : no_memory(error);
+        kiln__graph_copy(recorded, graph) ? kiln__rewrite(graph, log, error) : no_memory(error);
     if (status)
         kiln__graph_free(graph);
     return status;

@@ -19,11 +19,12 @@ static void explain_values(const struct kiln__plan *plan, struct kiln__text *tex
             continue;
         kiln__text_add(text, "  %%%u %s: ", i, kiln__node_name(node));
         if (fusion->stored[i])
-            kiln__text_add(text, "in memory, %s\n", kiln__why_text((enum kiln__why)fusion->why[i]));
+            kiln__text_add(text, "in memory, %s\n",
+                           kiln__fusion_why((enum kiln__why)fusion->why[i]));
         else if (fusion->why[i])
             kiln__text_add(text, "never written: every use is in the kernel that computes it\n");
         else
-            kiln__text_add(text, "%s, never written\n", kiln__why_text(KILN__INLINE));
+            kiln__text_add(text, "%s, never written\n", kiln__fusion_why(KILN__INLINE));
     }
     kiln__text_add(text, "  saved in each run: %" PRIu64 " bytes of memory traffic\n",
                    fusion->saved_bytes);

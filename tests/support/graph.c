@@ -142,7 +142,7 @@ void fusion_text(const kiln_batch *batch, struct kiln__text *text)
         kiln__text_add(text, "  ");
         kiln__node_dump(&fusion.graph, i, text);
         if (fusion.why[i] > KILN__BECAUSE_INPUT)
-            kiln__text_add(text, "    %s%s\n", kiln__why_text((enum kiln__why)fusion.why[i]),
+            kiln__text_add(text, "    %s%s\n", kiln__fusion_why((enum kiln__why)fusion.why[i]),
                            fusion.stored[i] ? ", stored" : "");
     }
     for (size_t i = 0; i < fusion.groups.count; i++) {

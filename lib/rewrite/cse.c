@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Common subexpressions: equal nodes are computed once. */
+/* Common subexpression elimination: equal nodes are computed once. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rewrite/rewrite.h"
 #include "util/hash.h"
 
-/* A table of at least twice as many places as nodes; 0 is empty, else node number plus one. */
+/* A table of at least twice as many slots as nodes; 0 is empty, else node number plus one. */
 static bool make_table(struct kiln__rewrite *rewrite)
 {
     size_t size = 64;
@@ -17,16 +17,16 @@ static bool make_table(struct kiln__rewrite *rewrite)
     return rewrite->table;
 }
 
-uint32_t kiln__rule_common(struct kiln__rewrite *rewrite, const struct kiln__node *given)
+uint32_t kiln__rewrite_cse(struct kiln__rewrite *rewrite, const struct kiln__node *given)
 {
     struct kiln__node copy, *node = &copy;
     kiln__node_copy(node, given);
     if (!rewrite->table && !make_table(rewrite))
         return KILN__NO_NODE;
     size_t mask = rewrite->table_size - 1;
-    size_t place = kiln__hash64(node, sizeof *node) & mask;
-    for (; rewrite->table[place]; place = (place + 1) & mask) {
-        uint32_t index = rewrite->table[place] - 1;
+    size_t slot = kiln__hash64(node, sizeof *node) & mask;
+    for (; rewrite->table[slot]; slot = (slot + 1) & mask) {
+        uint32_t index = rewrite->table[slot] - 1;
         if (memcmp(&rewrite->to->nodes.items[index], node, sizeof *node))
             continue;
         kiln__rewrite_say(rewrite, "the same as %%%u of the result, computed once", index);
@@ -34,6 +34,6 @@ uint32_t kiln__rule_common(struct kiln__rewrite *rewrite, const struct kiln__nod
     }
     uint32_t index = kiln__rewrite_add(rewrite, node);
     if (index != KILN__NO_NODE)
-        rewrite->table[place] = index + 1;
+        rewrite->table[slot] = index + 1;
     return index;
 }
