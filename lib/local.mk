@@ -86,9 +86,9 @@ fuse_sources = \
 	lib/fuse/layout.h \
 	lib/fuse/limits.h \
 	lib/fuse/materialise.c \
+	lib/fuse/nest.c \
+	lib/fuse/nest.h \
 	lib/fuse/rows.c \
-	lib/fuse/rows.h \
-	lib/fuse/rows_phases.c \
 	lib/fuse/steps.c \
 	lib/fuse/verify.c
 
@@ -99,10 +99,8 @@ plan_sources = \
 	lib/plan/lower.c \
 	lib/plan/lower.h \
 	lib/plan/lower_attention.c \
-	lib/plan/lower_map.c \
 	lib/plan/lower_matmul.c \
-	lib/plan/lower_reduce.c \
-	lib/plan/lower_rows.c \
+	lib/plan/lower_nest.c \
 	lib/plan/lower_scan.c \
 	lib/plan/lower_scatter.c \
 	lib/plan/matmul.h \
@@ -113,11 +111,14 @@ plan_sources = \
 	lib/plan/occupied.h \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
+	lib/plan/schedule.c \
 	lib/plan/space.c \
 	lib/plan/space.h \
 	lib/plan/verify_plan.c
 
 codegen_sources = \
+	lib/codegen/body.c \
+	lib/codegen/body.h \
 	lib/codegen/checked.c \
 	lib/codegen/codegen.c \
 	lib/codegen/codegen.h \
@@ -127,20 +128,15 @@ codegen_sources = \
 	lib/codegen/gather.c \
 	lib/codegen/indent.c \
 	lib/codegen/indent.h \
-	lib/codegen/map.c \
+	lib/codegen/nest.c \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
 	lib/codegen/prelude.c \
-	lib/codegen/reduce.c \
-	lib/codegen/reduce.h \
-	lib/codegen/reduce_grouped.c \
-	lib/codegen/reduce_parts.c \
-	lib/codegen/rows.c \
-	lib/codegen/rows.h \
-	lib/codegen/rows_grouped.c \
-	lib/codegen/rows_parts.c \
 	lib/codegen/storage.c \
 	lib/codegen/storage.h \
+	lib/codegen/strips.c \
+	lib/codegen/tiles.c \
+	lib/codegen/tiles.h \
 	lib/codegen/verify_launches.c
 
 cache_sources = \

@@ -214,9 +214,9 @@ static const struct stray {
     size_t elements;
     const char *from, *to, *kernel, *memory;
 } strays[] = {
-    {record_map, N, "b0 = o0", "b0 = o0 + " FAR,
+    {record_map, N, "h0 = o0", "h0 = o0 + " FAR,
      "kernel 0 (kiln_map: neg, square, relu) uses element", "of upload, f32[4,10], which has 40"},
-    {record_map, N, "b0 = o0", "b0 = o0 - " FAR,
+    {record_map, N, "h0 = o0", "h0 = o0 - " FAR,
      "kernel 0 (kiln_map: neg, square, relu) uses element", "of upload, f32[4,10], which has 40"},
     {record_map, N, "q0 + p", "q0 + " FAR " + p", "kernel 0 (kiln_map: neg, square, relu)",
      "of relu, f32[4,10], which has 40"},

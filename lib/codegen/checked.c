@@ -214,7 +214,7 @@ static void rewrite(struct rewriter *rewriter, const char *from, const char *to)
 
 bool kiln__codegen_is_checked(const struct kiln__launch *launch)
 {
-    return launch->source <= KILN__SOURCE_ROWS;
+    return launch->source == KILN__SOURCE_NEST;
 }
 
 void kiln__codegen_check(const char *source, struct kiln__text *checked)

@@ -41,25 +41,17 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     struct kiln__emit emit = {
         .text = source,
         .plan = plan,
+        .launch = launch,
         .form = &launch->form,
         .brief = brief,
         .group = &plan->fusion.groups.items[launch->group],
     };
-    emit.index = launch->form.wide ? "long" : "int";
     kiln__emit_prelude(&emit);
     emit.text = &lines;
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__emit_epilogue(&emit);
-    else if (launch->source == KILN__SOURCE_MAP)
-        kiln__emit_map(&emit);
-    else if (launch->source == KILN__SOURCE_ROWS && launch->form.chunked)
-        kiln__emit_rows(&emit);
-    else if (launch->source == KILN__SOURCE_ROWS)
-        kiln__emit_rows_grouped(&emit);
-    else if (launch->form.chunked)
-        kiln__emit_reduce(&emit);
     else
-        kiln__emit_reduce_grouped(&emit);
+        kiln__emit_nest(&emit);
     if (lines.failed)
         source->failed = true;
     else
@@ -81,7 +73,7 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text)
 {
-    bool generated = launch->source <= KILN__SOURCE_ROWS;
+    bool generated = launch->source == KILN__SOURCE_NEST;
     if (generated || launch->form.epilogue)
         emit_group(plan, launch, true, text);
     if (!generated)

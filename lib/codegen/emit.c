@@ -80,48 +80,46 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
 
 /* ---- parameters ---- */
 
-static kiln_type node_type(const struct kiln__emit *emit, uint32_t node)
+kiln_type kiln__emit_access_type(const struct kiln__emit *emit, size_t access)
 {
-    return (kiln_type)emit->plan->fusion.graph.nodes.items[node].type;
+    const struct kiln__node *nodes = emit->plan->fusion.graph.nodes.items;
+    return (kiln_type)nodes[emit->group->accesses.items[access].node].type;
 }
 
-static void emit_access(const struct kiln__emit *emit, size_t k)
+kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store)
 {
-    const struct kiln__access *access = &emit->group->accesses.items[k];
-    if (!emit->form->updates[k] && access->kind != KILN__ACCESS_NUMBER)
-        kiln__text_add(emit->text, ",\n    global const %s *restrict x%zu",
-                       kiln__stored_type(node_type(emit, access->node)), k);
-    kiln__text_add(emit->text, ", const %s o%zu", emit->index, k);
-    for (uint32_t d = 0; emit->form->along[k] != KILN__LINEAR && d < emit->form->rank; d++)
-        kiln__text_add(emit->text, ", const %s s%zu_%u", emit->index, k, d);
-    if (access->kind == KILN__ACCESS_GATHER)
-        kiln__text_add(emit->text, ", const %s g%zu, const int e%zu", emit->index, k, k);
+    return (kiln_type)emit->group->steps.items[emit->group->stores.items[store].step].type;
 }
 
-void kiln__emit_accesses(const struct kiln__emit *emit)
+static void emit_parameter(const struct kiln__emit *emit, const struct kiln__argument *argument)
 {
-    for (size_t k = 0; k < emit->group->accesses.count; k++)
-        emit_access(emit, k);
+    static const char *const values[] = {
+        [KILN__ARGUMENT_I32] = "int",
+        [KILN__ARGUMENT_F32] = "float",
+    };
+    const char *index = emit->form->wide ? "long" : "int";
+    if (argument->kind == KILN__ARGUMENT_MEMORY)
+        kiln__text_add(emit->text, "global %s%s *%s%s", argument->constant ? "const " : "",
+                       kiln__stored_type((kiln_type)argument->type),
+                       argument->restricted ? "restrict " : "", argument->name);
+    else
+        kiln__text_add(emit->text, "const %s %s",
+                       argument->kind < KILN__ARGUMENT_I32 ? index : values[argument->kind],
+                       argument->name);
 }
 
-void kiln__emit_stores(const struct kiln__emit *emit)
+void kiln__emit_parameters(const struct kiln__emit *emit, bool lines)
 {
-    for (size_t k = 0; k < emit->group->stores.count; k++)
-        kiln__text_add(emit->text, ",\n    global %s *restrict y%zu, const %s q%zu",
-                       kiln__stored_type(node_type(emit, emit->group->stores.items[k].node)), k,
-                       emit->index, k);
-    for (uint32_t d = 0; emit->form->placed && d < emit->form->rank; d++)
-        kiln__text_add(emit->text, ", const %s u0_%u", emit->index, d);
-}
-
-void kiln__emit_scalars(const struct kiln__emit *emit)
-{
-    for (size_t i = 0; i < emit->group->steps.count; i++) {
-        const struct kiln__step *step = &emit->group->steps.items[i];
-        if (step->kind == KILN__STEP_SCALAR)
-            kiln__text_add(emit->text, ",\n    const %s c%u",
-                           kiln__type_row((kiln_type)step->type)->floating ? "float" : "int",
-                           step->index);
+    const struct kiln__launch *launch = emit->launch;
+    bool first = true;
+    for (size_t i = 0; i < launch->arguments.count; i++) {
+        const struct kiln__argument *argument = &launch->arguments.items[i];
+        bool line = lines && argument->kind == KILN__ARGUMENT_MEMORY;
+        if (!*argument->name)
+            continue;
+        kiln__text_add(emit->text, first ? "" : line ? ",\n" : ", ");
+        emit_parameter(emit, argument);
+        first = false;
     }
 }
 
@@ -129,27 +127,25 @@ void kiln__emit_updated(const struct kiln__emit *emit)
 {
     for (size_t k = 0; k < emit->group->accesses.count; k++)
         if (emit->form->updates[k])
-            kiln__text_add(emit->text, "    global const %s *x%zu = y%u;\n",
-                           kiln__stored_type(node_type(emit, emit->group->accesses.items[k].node)),
-                           k, emit->form->updates[k] - 1u);
+            kiln__text_add(emit->text, "global const %s *x%zu = y%u;\n",
+                           kiln__stored_type(kiln__emit_access_type(emit, k)), k,
+                           emit->form->updates[k] - 1u);
 }
 
 /* ---- positions ---- */
 
-void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, const char *of,
-                            uint32_t first, uint32_t end)
+void kiln__emit_coordinates(const struct kiln__emit *emit, const char *of, uint32_t first,
+                            uint32_t end)
 {
     if (end - first == 1) {
-        kiln__text_add(emit->text, "%sconst %s c_%u = %s;\n", indent, emit->index, first, of);
+        kiln__text_add(emit->text, "const idx c_%u = %s;\n", first, of);
         return;
     }
-    kiln__text_add(emit->text, "%s%s rest%u = %s;\n", indent, emit->index, first, of);
+    kiln__text_add(emit->text, "idx rest%u = %s;\n", first, of);
     for (uint32_t d = end; d-- > first + 1;)
-        kiln__text_add(emit->text,
-                       "%sconst %s c_%u = rest%u %% d%u;\n"
-                       "%srest%u /= d%u;\n",
-                       indent, emit->index, d, first, d, indent, first, d);
-    kiln__text_add(emit->text, "%sconst %s c_%u = rest%u;\n", indent, emit->index, first, first);
+        kiln__text_add(emit->text, "const idx c_%u = rest%u %% d%u;\nrest%u /= d%u;\n", d, first, d,
+                       first, d);
+    kiln__text_add(emit->text, "const idx c_%u = rest%u;\n", first, first);
 }
 
 struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end)
@@ -160,25 +156,13 @@ struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end)
     return dot;
 }
 
-bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to)
-{
-    for (unsigned i = from; i < to; i++) {
-        const struct kiln__step *step = &emit->group->steps.items[i];
-        bool reads = step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
-                     step->kind == KILN__STEP_GATHER;
-        if (reads && step->index == access)
-            return true;
-    }
-    return false;
-}
-
 /* ---- steps ---- */
 
 uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 {
-    bool columns =
-        emit->group->kind == KILN__GROUP_REDUCE && emit->form->direction == KILN__ALONG_COLUMNS;
-    return columns ? emit->form->kept - 1u : emit->form->rank - 1u;
+    bool kept =
+        emit->form->kept_walk == KILN__WALK_VECTORS || emit->form->kept_walk == KILN__WALK_ITEM;
+    return kept ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
 enum kiln__fit kiln__emit_fit(const struct kiln__emit *emit)
@@ -235,16 +219,15 @@ struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned
     return name;
 }
 
-static void emit_step(const struct kiln__emit *emit, const char *indent, unsigned index,
-                      unsigned width, const char *base, const char *at)
+static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned width,
+                      const char *base, const char *at)
 {
     const struct kiln__step *step = &emit->group->steps.items[index];
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
     struct kiln__value_name operand[3];
     for (unsigned k = 0; k < 3; k++)
         operand[k] = kiln__emit_value(emit, step->args[k]);
-    kiln__text_add(emit->text, "%sconst %s %s = ", indent, type.text,
-                   kiln__emit_value(emit, index).text);
+    kiln__text_add(emit->text, "const %s %s = ", type.text, kiln__emit_value(emit, index).text);
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
     case KILN__STEP_NUMBER: kiln__emit_number(emit, step, width, base, at); break;
@@ -262,11 +245,11 @@ static void emit_step(const struct kiln__emit *emit, const char *indent, unsigne
     kiln__text_add(emit->text, ";\n");
 }
 
-void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from, unsigned to,
-                      unsigned width, const char *base, const char *at)
+void kiln__emit_steps(const struct kiln__emit *emit, unsigned from, unsigned to, unsigned width,
+                      const char *base, const char *at)
 {
     for (unsigned i = from; i < to; i++)
-        emit_step(emit, indent, i, width, base, at);
+        emit_step(emit, i, width, base, at);
 }
 
 const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type accumulator)

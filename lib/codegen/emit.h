@@ -18,10 +18,10 @@ struct kiln__emit {
     struct kiln__text *text;
     const struct kiln__plan *plan;
     const struct kiln__group *group;
-    const struct kiln__form *form;
-    const char *index; /* type of indices */
-    bool brief;        /* for reading: library texts are named, not put in */
-    char letter;       /* of values; 0: v. A second body beside the first has w, a row's values r */
+    const struct kiln__launch *launch;
+    const struct kiln__form *form; /* the launch's */
+    bool brief;                    /* for reading: library texts are named, not put in */
+    char letter; /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
 
 /* Pragmas, macros and functions that the group's operations need. */
@@ -33,26 +33,29 @@ bool kiln__emit_is_helper(const char *word, size_t length);
 /* The type that an elementwise step's expression is about: its last operand's. */
 kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct kiln__step *step);
 
-/* Parameters of all accesses, stores and scalars, each line ending in a comma or the last. */
-void kiln__emit_accesses(const struct kiln__emit *emit);
-void kiln__emit_stores(const struct kiln__emit *emit);
-void kiln__emit_scalars(const struct kiln__emit *emit);
+/* The type in which an access has its elements in memory, and a store its. */
+kiln_type kiln__emit_access_type(const struct kiln__emit *emit, size_t access);
+kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store);
+
+/* The parameters of all arguments that have names, with commas between them; in `lines`, one for
+ * each memory. */
+void kiln__emit_parameters(const struct kiln__emit *emit, bool lines);
 
 /* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
 void kiln__emit_updated(const struct kiln__emit *emit);
 
-/* Declare `c<first>` to `c<end - 1>`, the coordinates of element `of` of the dimensions `first` to
- * `end`. */
-void kiln__emit_coordinates(const struct kiln__emit *emit, const char *indent, const char *of,
-                            uint32_t first, uint32_t end);
+/* Declare `c_<first>` to `c_<end - 1>`, the coordinates of element `of` of the dimensions `first`
+ * to `end`. */
+void kiln__emit_coordinates(const struct kiln__emit *emit, const char *of, uint32_t first,
+                            uint32_t end);
 
 /* "+ c0 * s3_0 + c1 * s3_1": access 3 at those coordinates. */
 struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end);
 
 /* Declare the values of steps `from` to `to` - 1, `width` elements each, with loads at
  * `<base><access>` plus `at` elements along the vector's dimension. */
-void kiln__emit_steps(const struct kiln__emit *emit, const char *indent, unsigned from, unsigned to,
-                      unsigned width, const char *base, const char *at);
+void kiln__emit_steps(const struct kiln__emit *emit, unsigned from, unsigned to, unsigned width,
+                      const char *base, const char *at);
 
 /* The dimension that vectors run over. */
 uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit);
@@ -62,9 +65,6 @@ void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step 
                          unsigned width, const char *base, const char *at);
 void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
                        const char *base, const char *at);
-
-/* Whether step `step` is among the accesses that steps `from` to `to` - 1 load. */
-bool kiln__emit_loads(const struct kiln__emit *emit, size_t access, unsigned from, unsigned to);
 
 /* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
  * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
@@ -90,11 +90,7 @@ struct kiln__value_name {
 };
 struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step);
 
-/* The kernels. */
-void kiln__emit_map(const struct kiln__emit *emit);
-void kiln__emit_reduce(const struct kiln__emit *emit);
-void kiln__emit_reduce_grouped(const struct kiln__emit *emit);
-void kiln__emit_rows(const struct kiln__emit *emit);
-void kiln__emit_rows_grouped(const struct kiln__emit *emit);
+/* The kernel of a map, reduce or rows group. */
+void kiln__emit_nest(const struct kiln__emit *emit);
 
 #endif

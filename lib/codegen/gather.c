@@ -2,22 +2,16 @@
 /* Values that come from positions: gathers, whose position depends on a value, and numbers, which
  * are positions. */
 #include "codegen/emit.h"
-
-/* More than any group has. */
-#define MOST_STEPS 512
+#include "fuse/nest.h"
 
 /* Whether all lanes of a vector have the same value of a step. */
 static bool is_uniform(const struct kiln__emit *emit, unsigned index)
 {
-    bool uniform[MOST_STEPS];
-    if (index >= MOST_STEPS)
-        return false;
+    bool uniform[KILN__MOST_STEPS];
     for (unsigned i = 0; i <= index; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        bool reads = step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
-                     step->kind == KILN__STEP_GATHER;
         uniform[i] = step->kind != KILN__STEP_REDUCED && step->kind != KILN__STEP_PRODUCT &&
-                     (!reads || emit->form->along[step->index] == KILN__REPEATED);
+                     (!kiln__step_reads(step) || emit->form->along[step->index] == KILN__REPEATED);
         for (unsigned k = 0; k < step->n_args; k++)
             uniform[i] = uniform[i] && uniform[step->args[k]];
     }

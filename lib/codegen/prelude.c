@@ -174,6 +174,7 @@ void kiln__emit_prelude(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
                                "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
                                "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
+    kiln__text_add(emit->text, "typedef %s idx;\n", emit->form->wide ? "long" : "int");
     if (emit->form->vector > 1)
         emit_loose_types(emit);
     emit_helpers(emit);

@@ -275,7 +275,7 @@ static const char *check_name(const struct verifier *verifier,
     const char *wrong = NULL;
     if (verifier->launch->source == KILN__SOURCE_TEMPLATE && !parameter->memory)
         wrong = check_size(verifier, parameter->name, argument);
-    if (verifier->launch->source <= KILN__SOURCE_ROWS || verifier->launch->form.epilogue)
+    if (verifier->launch->source == KILN__SOURCE_NEST || verifier->launch->form.epilogue)
         wrong = wrong ? wrong : check_generated(verifier, parameter->name, argument);
     return wrong;
 }

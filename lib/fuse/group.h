@@ -5,7 +5,7 @@
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
  * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
- * several REDUCED steps and stores of whole rows (rows.h).
+ * several REDUCED steps and stores of whole rows (nest.h).
  * A matmul group multiplies its first two accesses, which steps 0 and 1 load: step 2 is a PRODUCT.
  * Further steps run once for each of its elements, before the stores. What comes before a product
  * is a kernel of its own, for every element of an operand is multiplied many times, in many places.

@@ -15,7 +15,8 @@
 /* Up to this cost for each repetition of a broadcast: there may be thousands. Judged. */
 #define KILN__CHEAP_REPEATED 2
 
-/* From this cost on a rows group keeps what several phases use: functions, not arithmetic. */
+/* From this cost on a rows group keeps what several phases use, and a map computes two vectors side
+ * by side: functions, not arithmetic. */
 #define KILN__COSTLY 8
 
 /* ---- what one kernel holds ---- */

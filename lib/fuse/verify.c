@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "fuse/kinds.h"
-#include "fuse/rows.h"
+#include "fuse/nest.h"
 
 struct kiln__group_verifier {
     const struct kiln__fusion *fusion;
@@ -45,12 +45,6 @@ static const char *say_whole(const struct kiln__group_verifier *verifier, const 
 }
 
 /* ---- steps ---- */
-
-static bool reads(const struct kiln__step *step)
-{
-    return step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
-           step->kind == KILN__STEP_GATHER;
-}
 
 static const char *check_read(const struct kiln__group_verifier *verifier,
                               const struct kiln__step *step)
@@ -328,7 +322,7 @@ static const char *check_late_reads(const struct kiln__group_verifier *verifier)
     const struct kiln__group *group = verifier->group;
     for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
         const struct kiln__step *step = &group->steps.items[i];
-        for (uint32_t d = group->kept; reads(step) && d < group->shape.rank; d++)
+        for (uint32_t d = group->kept; kiln__step_reads(step) && d < group->shape.rank; d++)
             if (group->shape.dims[d] != 1 && group->accesses.items[step->index].stride[d])
                 return say(verifier, "step", i, "moves along what is reduced before it");
     }
@@ -352,18 +346,18 @@ const char *kiln__group_check_reduce(const struct kiln__group_verifier *verifier
 const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
-    struct kiln__rows rows;
+    struct kiln__nest nest;
     if (group->kept >= group->shape.rank)
         return say_whole(verifier, "its rows have no dimension");
     for (size_t i = 0; i < group->steps.count; i++)
         if (group->steps.items[i].kind == KILN__STEP_GATHER)
             return say(verifier, "step", i, "a gather among rows");
-    kiln__rows_of(group, false, &rows);
-    if (rows.phases == 0 && group->stores.count)
+    kiln__nest_of(group, false, &nest);
+    if (nest.phases == 0 && group->stores.count)
         return say_whole(verifier, "no phase");
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
-        if (store->step < group->steps.count && !store->full && rows.full[store->step])
+        if (store->step < group->steps.count && !store->full && nest.full[store->step])
             return say(verifier, "store", i, "one for each row of what each element has");
     }
     return NULL;

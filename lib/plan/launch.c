@@ -2,13 +2,28 @@
 #include "plan/launch.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 static bool add(struct kiln__launch *launch, struct kiln__argument argument)
 {
     struct kiln__argument *place = kiln__vector_push(&launch->arguments);
     if (place)
         *place = argument;
+    launch->failed = launch->failed || !place;
     return place;
+}
+
+void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,
+                      const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(argument.name, sizeof argument.name, format, arguments);
+    va_end(arguments);
+    assert(length > 0 && (size_t)length < sizeof argument.name);
+    (void)length;
+    add(launch, argument);
 }
 
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
@@ -31,18 +46,7 @@ bool kiln__launch_index(struct kiln__launch *launch, int64_t value)
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
 }
 
-bool kiln__launch_i32(struct kiln__launch *launch, int64_t value)
-{
-    return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = value});
-}
-
 bool kiln__launch_f32(struct kiln__launch *launch, float value)
 {
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
-}
-
-bool kiln__launch_scalar(struct kiln__launch *launch, kiln_type type, double value)
-{
-    return kiln__type_row(type)->floating ? kiln__launch_f32(launch, (float)value)
-                                          : kiln__launch_i32(launch, (int64_t)value);
 }

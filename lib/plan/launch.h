@@ -16,6 +16,10 @@ enum kiln__argument_kind {
 struct kiln__argument {
     uint8_t kind; /* enum kiln__argument_kind */
     uint8_t item; /* OFFSET: bytes of an element */
+    /* Generated texts declare their parameters from these: */
+    char name[22];             /* empty: a parameter of a file of kernels/, which declares it */
+    uint8_t type;              /* MEMORY: kiln_type of its elements */
+    bool constant, restricted; /* MEMORY */
     uint32_t slot;
     int64_t integer;
     float real;
@@ -23,9 +27,7 @@ struct kiln__argument {
 
 /* Where a launch's text comes from. */
 enum kiln__source {
-    KILN__SOURCE_MAP,      /* generated from a map group */
-    KILN__SOURCE_REDUCE,   /* generated from a reduce group */
-    KILN__SOURCE_ROWS,     /* generated from a rows group */
+    KILN__SOURCE_NEST,     /* generated from a map, reduce or rows group */
     KILN__SOURCE_TEMPLATE, /* a file of kernels/ with options */
     KILN__SOURCE_CLBLAST   /* none: a CLBlast call */
 };
@@ -40,11 +42,22 @@ enum kiln__along {
                      that are turned in registers */
 };
 
-/* Maps with such an access go tile by tile: edge of a tile, in elements. */
+/* Edge of a tile, in elements. */
 #define KILN__TILE 128
 
-/* How a reduction's vectors run. */
-enum kiln__direction { KILN__ALONG_ROWS, KILN__ALONG_COLUMNS };
+/* What becomes of an axis of a group's nest (nest.h) on the device. */
+enum kiln__walk {
+    KILN__WALK_NONE,    /* there is no such axis */
+    KILN__WALK_EACH,    /* one after the other; kept: of a chunk */
+    KILN__WALK_VECTORS, /* runs of neighbours in vectors, and single ones after them */
+    KILN__WALK_BLOCKS,  /* reduced, inside kept VECTORS: a few rows at once for each vector */
+    KILN__WALK_TILES,   /* kept: squares of two dimensions, whose blocks are turned in registers */
+    KILN__WALK_ITEM,    /* kept: a vector per work-item */
+    KILN__WALK_LANES, /* kept: a power of two of work-items share one; reduced: each of these takes
+                         every lanes-th vector */
+    KILN__WALK_HELD,  /* reduced: as LANES, all at once, to be kept from phase to phase */
+    KILN__WALK_PARTIALS /* reduced: what segments have left */
+};
 
 /* Which part of a reduction a kernel does. Long ones are cut into segments of fixed length, so that
  * a result does not depend on how many there are beside it. */
@@ -52,30 +65,32 @@ enum kiln__stage { KILN__STAGE_WHOLE, KILN__STAGE_PARTIAL, KILN__STAGE_FINAL };
 
 /* All that shapes a generated kernel's text beside the group's steps. */
 struct kiln__form {
-    uint8_t chunked;     /* one long chunk per work-item */
-    uint8_t vector;      /* elements of a vector */
-    uint8_t aligned;     /* contiguous vectors lie at multiples of their size */
-    uint8_t wide;        /* indices have 64 bits */
-    uint8_t streams;     /* has a switch for non-temporal stores */
-    uint8_t work_group;  /* not chunked: log2 of the work-items in a work-group */
-    uint8_t native_math; /* uses the device's own exp, tanh, ... */
-    uint8_t no_fma;      /* and kiln's without fma() */
-    uint8_t rank, kept;  /* dimensions after merging */
-    uint8_t across;      /* map: 1 + the dimension that ACROSS accesses lie along; 0: none does */
-    uint8_t placed;      /* map: enum kiln__along of the store, if it has strides; else 0 */
-    uint8_t direction;   /* reduce: enum kiln__direction */
-    uint8_t stage;       /* reduce: enum kiln__stage */
-    uint8_t held;        /* rows, not chunked: vectors of a row that a lane has; 0: any number */
-    uint8_t value_type;  /* reduce: kiln_type of the values */
-    uint8_t epilogue;    /* template: the group's steps after its product are put into the file */
-    uint8_t result;      /* template: 1 + the store that the file writes itself; 0: none of them */
+    uint8_t chunked;                 /* one long chunk per work-item */
+    uint8_t vector;                  /* elements of a vector */
+    uint8_t aligned;                 /* contiguous vectors lie at multiples of their size */
+    uint8_t wide;                    /* indices have 64 bits */
+    uint8_t streams;                 /* has a switch for non-temporal stores */
+    uint8_t work_group;              /* not chunked: log2 of the work-items in a work-group */
+    uint8_t native_math;             /* uses the device's own exp, tanh, ... */
+    uint8_t no_fma;                  /* and kiln's without fma() */
+    uint8_t rank, kept;              /* dimensions after merging */
+    uint8_t kept_walk, reduced_walk; /* enum kiln__walk */
+    uint8_t across;                  /* TILES: 1 + the dimension that ACROSS accesses lie along */
+    uint8_t placed;   /* map: enum kiln__along of the store, if it has strides; else 0 */
+    uint8_t pairs;    /* map, VECTORS: two vectors step by step beside each other */
+    uint8_t stage;    /* reduce: enum kiln__stage */
+    uint8_t apart;    /* reduced VECTORS: several at once come from parts of a long run */
+    uint8_t rows;     /* BLOCKS: how many at once */
+    uint8_t held;     /* HELD: vectors of a row that a lane has */
+    uint8_t epilogue; /* template: the group's steps after its product are put into the file */
+    uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
 };
 
 /* Named as bytes (codegen.c). */
-_Static_assert(sizeof(struct kiln__form) == 18 + 2 * KILN__MOST_ACCESSES, "no padding");
+_Static_assert(sizeof(struct kiln__form) == 21 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
     uint8_t source; /* enum kiln__source */
@@ -86,21 +101,22 @@ struct kiln__launch {
     const char *kernel;     /* name of the kernel, static */
     const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
     bool substitute;        /* another implementation was wanted, which cannot do this product */
+    bool failed;            /* without memory for an argument; further ones make no difference */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
     size_t global[3], local[3];
     uint64_t bytes; /* memory traffic at least */
 };
 
-/* Append an argument; false without memory. */
+/* Append an argument of a file of kernels/; false without memory. */
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
 bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
 bool kiln__launch_index(struct kiln__launch *launch, int64_t value);
-bool kiln__launch_i32(struct kiln__launch *launch, int64_t value);
 bool kiln__launch_f32(struct kiln__launch *launch, float value);
 
-/* A scalar of a group in the type that kernels take it in. */
-bool kiln__launch_scalar(struct kiln__launch *launch, kiln_type type, double value);
+/* Append an argument that a generated text declares under a name. */
+void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,
+                      const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Memory that a checked kernel notes a wrong index in (codegen/codegen.h). */
 #define KILN__WRONG_BYTES 512

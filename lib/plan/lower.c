@@ -100,64 +100,87 @@ bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group 
     return any;
 }
 
-static bool launch_access(const struct kiln__plan *plan, const struct kiln__group *group,
-                          const struct kiln__space *space, struct kiln__launch *launch,
-                          size_t access)
+static void add_memory(const struct kiln__plan *plan, struct kiln__launch *launch, uint32_t node,
+                       struct kiln__argument memory, const char *letter, size_t k)
 {
-    const struct kiln__access *from = &group->accesses.items[access];
-    uint32_t slot = plan->slot_of[from->node];
-    assert(from->kind == KILN__ACCESS_NUMBER || slot != KILN__NO_SLOT);
-    size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[from->node].type);
-    bool done;
-    if (from->kind == KILN__ACCESS_NUMBER)
-        done = kiln__launch_index(launch, from->offset);
-    else
-        done = (launch->form.updates[access] || kiln__launch_memory(launch, slot)) &&
-               kiln__launch_offset(launch, slot, from->offset, item);
-    for (uint32_t d = 0; launch->form.along[access] != KILN__LINEAR && d < space->rank; d++)
-        done = done && kiln__launch_index(launch, space->stride[access][d]);
-    if (from->kind == KILN__ACCESS_GATHER)
-        done =
-            done && kiln__launch_index(launch, from->jump) &&
-            kiln__launch_i32(launch, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
-    return done;
+    memory.kind = KILN__ARGUMENT_MEMORY;
+    memory.type = plan->fusion.graph.nodes.items[node].type;
+    memory.slot = plan->slot_of[node];
+    assert(memory.slot != KILN__NO_SLOT);
+    kiln__launch_add(launch, memory, "%s%zu", letter, k);
+}
+
+static struct kiln__argument offset_in(const struct kiln__plan *plan, uint32_t node,
+                                       int64_t elements)
+{
+    kiln_type type = (kiln_type)plan->fusion.graph.nodes.items[node].type;
+    return (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
+                                   .item = (uint8_t)kiln_type_size(type),
+                                   .slot = plan->slot_of[node],
+                                   .integer = elements};
+}
+
+static void add_access(const struct kiln__plan *plan, const struct kiln__space *space,
+                       const struct kiln__access *access, size_t k, struct kiln__launch *launch)
+{
+    bool number = access->kind == KILN__ACCESS_NUMBER;
+    if (!number && !launch->form.updates[k])
+        add_memory(plan, launch, access->node,
+                   (struct kiln__argument){.constant = true, .restricted = true}, "x", k);
+    kiln__launch_add(launch,
+                     number ? KILN__INDEX(access->offset)
+                            : offset_in(plan, access->node, access->offset),
+                     "o%zu", k);
+    for (uint32_t d = 0; launch->form.along[k] != KILN__LINEAR && d < space->rank; d++)
+        kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s%zu_%u", k, d);
+    if (access->kind != KILN__ACCESS_GATHER)
+        return;
+    struct kiln__argument extent = {.kind = KILN__ARGUMENT_I32};
+    extent.integer = access->extent < INT32_MAX ? (int64_t)access->extent : INT32_MAX;
+    kiln__launch_add(launch, KILN__INDEX(access->jump), "g%zu", k);
+    kiln__launch_add(launch, extent, "e%zu", k);
 }
 
 bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__launch *launch,
                            size_t first)
 {
-    for (size_t i = first; i < group->accesses.count; i++)
-        if (!launch_access(plan, group, space, launch, i))
-            return false;
-    return true;
+    for (size_t k = first; k < group->accesses.count; k++)
+        add_access(plan, space, &group->accesses.items[k], k, launch);
+    return !launch->failed;
 }
 
+/* A store of an epilogue may be the kernel's own result. */
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch)
 {
-    bool done = true;
-    for (size_t i = 0; i < group->stores.count; i++) {
-        uint32_t node = group->stores.items[i].node, slot = plan->slot_of[node];
-        size_t item = kiln_type_size((kiln_type)plan->fusion.graph.nodes.items[node].type);
-        done = done && kiln__launch_memory(launch, slot) &&
-               kiln__launch_offset(launch, slot, group->stores.items[i].offset, item);
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        add_memory(plan, launch, store->node,
+                   (struct kiln__argument){.restricted = !launch->form.epilogue}, "y", k);
+        kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q%zu", k);
     }
     for (uint32_t d = 0; launch->form.placed && d < space->rank; d++)
-        done = done && kiln__launch_index(launch, space->stride[group->accesses.count][d]);
-    return done;
+        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);
+    return !launch->failed;
 }
 
 bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch)
 {
-    bool done = true;
     for (size_t i = 0; i < group->steps.count; i++) {
         const struct kiln__step *step = &group->steps.items[i];
-        if (step->kind == KILN__STEP_SCALAR)
-            done = done && kiln__launch_scalar(launch, (kiln_type)step->type,
-                                               group->scalars.items[step->index]);
+        if (step->kind != KILN__STEP_SCALAR)
+            continue;
+        double value = group->scalars.items[step->index];
+        bool floating = kiln__type_row((kiln_type)step->type)->floating;
+        struct kiln__argument scalar = {.kind = floating ? KILN__ARGUMENT_F32 : KILN__ARGUMENT_I32};
+        if (floating)
+            scalar.real = (float)value;
+        else
+            scalar.integer = (int64_t)value;
+        kiln__launch_add(launch, scalar, "c%u", step->index);
     }
-    return done;
+    return !launch->failed;
 }
 
 uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group)
@@ -178,7 +201,8 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
 
 bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete)
 {
-    struct kiln__launch *place = complete ? kiln__vector_push(&plan->launches) : NULL;
+    struct kiln__launch *place =
+        complete && !launch->failed ? kiln__vector_push(&plan->launches) : NULL;
     if (!place) {
         kiln__vector_free(&launch->arguments);
         return false;

@@ -11,6 +11,10 @@ static inline size_t kiln__divide_up(size_t a, size_t b)
     return a / b + (a % b != 0);
 }
 
+/* An argument: an index. */
+#define KILN__INDEX(value)                                                                         \
+    ((struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = (int64_t)(value)})
+
 /* The part of a form that device and space decide. */
 void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
                       const struct kiln__space *space, struct kiln__form *form);
@@ -29,6 +33,22 @@ void kiln__launch_line(const struct kiln__traits *traits, size_t items,
 /* Say which accesses read what a store of the same group overwrites; true if any does. */
 bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
                         struct kiln__form *form);
+
+/* A group's form for one of its launches (schedule.c). */
+void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *group,
+                    const struct kiln__space *space, enum kiln__stage stage,
+                    struct kiln__form *form);
+
+/* How many work-items, a power of two, share a kept element of `reduced` elements (WALK_LANES). */
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form);
+
+/* The segments that a reduction is cut into. */
+struct kiln__cut {
+    size_t segments, length;
+};
+struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
+                                    const struct kiln__space *space);
 
 /* Memory (that of a store is not named again), offset and strides of each access from `first` on:
  * the strides that its form leaves open; of a gather also the stride and extent of its axis. */

@@ -176,10 +176,11 @@ bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__pro
         form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
     form->aligned = aligned && kiln__form_is_aligned(plan, group, form);
     launch->bytes = kiln__group_bytes(plan, group);
-    bool done = KILN__LAUNCH_INDICES(launch, product->m, product->n);
+    kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m");
+    kiln__launch_add(launch, KILN__INDEX(product->n), "epilogue_n");
     for (uint32_t d = 1; d < space.kept; d++)
-        done = done && kiln__launch_index(launch, (int64_t)space.dims[d]);
-    return done && kiln__launch_accesses(plan, group, &space, launch, KILN__OPERANDS) &&
+        kiln__launch_add(launch, KILN__INDEX(space.dims[d]), "d%u", d);
+    return kiln__launch_accesses(plan, group, &space, launch, KILN__OPERANDS) &&
            kiln__launch_stores(plan, group, &space, launch) && kiln__launch_scalars(group, launch);
 }
 

@@ -140,9 +140,9 @@ static bool add_deliveries(struct kiln__plan *plan, uint32_t node)
 static bool lower_group(struct kiln__plan *plan, uint32_t index)
 {
     static kiln__lower *const lower[] = {
-        [KILN__GROUP_MAP] = kiln__lower_map,
-        [KILN__GROUP_REDUCE] = kiln__lower_reduce,
-        [KILN__GROUP_ROWS] = kiln__lower_rows,
+        [KILN__GROUP_MAP] = kiln__lower_nest,
+        [KILN__GROUP_REDUCE] = kiln__lower_nest,
+        [KILN__GROUP_ROWS] = kiln__lower_nest,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
         [KILN__GROUP_SCAN] = kiln__lower_scan,

@@ -83,10 +83,10 @@ bool kiln__plan_in_place(struct kiln__plan *plan);
 /* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);
 
-/* Turn a group into launches (lower_map.c, lower_reduce.c, ...).
+/* Turn a group into launches (lower_nest.c, lower_matmul.c, ...).
  * Errors: OUT_OF_HOST_MEMORY. */
 typedef bool kiln__lower(struct kiln__plan *plan, uint32_t group);
-kiln__lower kiln__lower_map, kiln__lower_reduce, kiln__lower_rows, kiln__lower_matmul,
-    kiln__lower_attention, kiln__lower_scan, kiln__lower_scatter;
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scan,
+    kiln__lower_scatter;
 
 #endif

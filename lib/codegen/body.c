@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codegen/body.h"
+
+static const struct kiln__step *step_at(const struct kiln__body *body, unsigned i)
+{
+    return &body->group->steps.items[i];
+}
+
+const struct kiln__reduce_row *kiln__body_row(const struct kiln__body *body, unsigned i)
+{
+    return &kiln__reduce_rows[step_at(body, i)->op];
+}
+
+kiln_type kiln__body_type(const struct kiln__body *body, unsigned i)
+{
+    const struct kiln__step *value = step_at(body, step_at(body, i)->args[0]);
+    return kiln__reduce_accumulator(kiln__body_row(body, i), (kiln_type)value->type);
+}
+
+unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i)
+{
+    while (i < body->group->steps.count &&
+           (step_at(body, i)->kind != KILN__STEP_REDUCED || body->nest.phase[i] != body->phase))
+        i++;
+    return i;
+}
+
+void kiln__body_turn(struct kiln__body *body, unsigned phase)
+{
+    body->phase = phase;
+    kiln__nest_needs(body->group, &body->nest, phase, body->needed);
+}
+
+/* Rows that lie side by side are visited together, so that nothing is a row's own before they
+ * end. */
+void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
+{
+    *body = (struct kiln__body){
+        .emit = emit, .group = emit->group, .form = emit->form, .text = emit->text};
+    kiln__nest_of(emit->group, !emit->form->native_math, &body->nest);
+    if (emit->form->reduced_walk == KILN__WALK_BLOCKS)
+        for (unsigned i = 0; i < emit->group->reduced_step; i++)
+            body->nest.full[i] = true;
+    kiln__body_turn(body, 0);
+}
+
+unsigned kiln__body_unroll(const struct kiln__body *body)
+{
+    unsigned steps = 0, reductions = 0;
+    bool indexed = false;
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        steps += body->needed[i] && body->nest.full[i];
+    for (KILN__EACH_REDUCTION(i, body)) {
+        reductions++;
+        indexed = indexed || kiln__body_row(body, i)->indexed;
+    }
+    return indexed ? 1 : steps <= 6 && reductions == 1 ? 4 : steps <= 12 && reductions <= 2 ? 2 : 1;
+}
+
+/* ---- positions ---- */
+
+/* Maps may know accesses by the element's number. */
+static bool needs_coordinates(const struct kiln__body *body)
+{
+    bool needs = body->form->placed;
+    for (size_t k = 0; k < body->group->accesses.count; k++)
+        needs = needs || body->form->along[k] != KILN__LINEAR;
+    return needs;
+}
+
+void kiln__body_bases(const struct kiln__body *body, uint32_t end)
+{
+    bool tiles = body->form->kept_walk == KILN__WALK_TILES;
+    if (!tiles && needs_coordinates(body))
+        kiln__emit_coordinates(body->emit, "p", 0, end);
+    for (size_t k = 0; k < body->group->accesses.count; k++) {
+        uint8_t along = body->form->along[k];
+        if (along != KILN__ACROSS)
+            kiln__text_add(body->text, "const idx h%zu = o%zu%s;\n", k, k,
+                           along == KILN__LINEAR ? " + p" : kiln__emit_dot(k, 0, end).text);
+    }
+    if (!body->form->placed)
+        return;
+    kiln__text_add(body->text, "const idx z0 = q0");
+    for (uint32_t d = 0; d < end; d++)
+        kiln__text_add(body->text, " + c_%u * u0_%u", d, d);
+    kiln__text_add(body->text, ";\n");
+}
+
+/* Whether a step's value comes from its keeper in this phase. */
+static bool is_kept(const struct kiln__body *body, unsigned i)
+{
+    return body->nest.keeper[i] && body->nest.phase[i] < body->phase;
+}
+
+/* Whether the phase loads elements of an access. */
+static bool loads(const struct kiln__body *body, size_t access)
+{
+    for (unsigned i = 0; i < body->group->steps.count; i++) {
+        const struct kiln__step *step = step_at(body, i);
+        if (body->needed[i] && body->nest.full[i] && kiln__step_reads(step) &&
+            step->index == access)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the phase reads or writes whole rows of store k. */
+static bool uses_store(const struct kiln__body *body, size_t k)
+{
+    bool uses = kiln__nest_stores_all(body->group, k) &&
+                kiln__nest_store_phase(body->group, &body->nest, k) == body->phase;
+    for (size_t i = 0; i < body->group->steps.count; i++)
+        uses = uses || (body->needed[i] && body->nest.keeper[i] == k + 1);
+    return uses;
+}
+
+void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
+{
+    kiln__emit_coordinates(body->emit, r, body->form->kept, body->form->rank);
+    for (size_t k = 0; k < body->group->accesses.count; k++)
+        if (loads(body, k))
+            kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
+                           kiln__emit_dot(k, body->form->kept, body->form->rank).text);
+    for (size_t k = 0; k < body->group->stores.count; k++)
+        if (uses_store(body, k))
+            kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
+}
+
+static void hold(struct kiln__body *body, size_t k)
+{
+    unsigned phases = 0;
+    for (unsigned phase = body->nest.phases; phase-- > 0;) {
+        kiln__body_turn(body, phase);
+        if (!loads(body, k))
+            continue;
+        body->access[k].from = phase;
+        phases++;
+    }
+    body->access[k].held = phases > 1 && body->group->accesses.items[k].kind == KILN__ACCESS_MEMORY;
+}
+
+void kiln__body_hold(struct kiln__body *body)
+{
+    for (size_t k = 0; k < body->group->accesses.count; k++) {
+        hold(body, k);
+        struct kiln__type_name type =
+            kiln__emit_type(kiln__emit_access_type(body->emit, k), body->form->vector);
+        for (unsigned u = 0; body->access[k].held && u < body->form->held; u++)
+            kiln__text_add(body->text, "%s m%zu_%u = (%s)(0);\n", type.text, k, u, type.text);
+    }
+}
+
+/* ---- values of rows ---- */
+
+/* What a segment, or what comes of segments, has to do with. */
+static bool is_of_stage(const struct kiln__body *body, unsigned i)
+{
+    switch ((enum kiln__stage)body->form->stage) {
+    case KILN__STAGE_PARTIAL: return i < body->group->reduced_step;
+    case KILN__STAGE_FINAL: return i > body->group->reduced_step;
+    case KILN__STAGE_WHOLE: break;
+    }
+    return true;
+}
+
+void kiln__body_values(const struct kiln__body *body, unsigned width, const char *at)
+{
+    struct kiln__emit own = *body->emit;
+    own.letter = 'r';
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        if (!body->nest.full[i] && body->nest.phase[i] == body->phase &&
+            step_at(body, i)->kind != KILN__STEP_REDUCED && is_of_stage(body, i))
+            kiln__emit_steps(&own, i, i + 1, width, "h", at);
+}
+
+/* ---- accumulators ---- */
+
+static void declare(const struct kiln__body *body, unsigned i, const char *number, unsigned width)
+{
+    struct kiln__type_name type = kiln__emit_type(kiln__body_type(body, i), width);
+    const char *start = kiln__emit_identity(kiln__body_row(body, i), kiln__body_type(body, i));
+    const char *letter = *number ? "a" : "t";
+    kiln__text_add(body->text, "%s %s%u%s = (%s)(%s);\n", type.text, letter, i, number, type.text,
+                   start);
+    type = kiln__emit_type(KILN_I32, width);
+    if (kiln__body_row(body, i)->indexed)
+        kiln__text_add(body->text, "%s j%u%s = (%s)(" KILN__NO_POSITION ");\n", type.text, i,
+                       number, type.text);
+}
+
+void kiln__body_totals(const struct kiln__body *body)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        declare(body, i, "", 1);
+}
+
+void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        for (unsigned u = 0; u < count; u++)
+            declare(body, i, kiln__phrase("_%u", u).text, body->form->vector);
+}
+
+/* target = a combined with b */
+static void combine(const struct kiln__body *body, unsigned i, unsigned width, const char *target,
+                    const char *a, const char *b)
+{
+    kiln__text_add(body->text, "%s = ", target);
+    kiln__emit_expression(body->emit, kiln__body_row(body, i)->combine, a, b, NULL,
+                          kiln__body_type(body, i), width);
+    kiln__text_add(body->text, ";\n");
+}
+
+/* The numbers of a visit's elements along the reduced axis; rows side by side have one. */
+static struct kiln__phrase positions(const struct kiln__body *body, const struct kiln__visit *visit)
+{
+    unsigned width = visit->width;
+    struct kiln__phrase text = kiln__phrase("(int)(%s)", visit->number);
+    if (width == 1)
+        return text;
+    text = kiln__phrase("(int%u)(%s)", width, text.text);
+    if (kiln__emit_vector_dimension(body->emit) < body->form->kept)
+        return text;
+    text = kiln__phrase("(%s + (int%u)(", text.text, width);
+    for (unsigned lane = 0; lane < width; lane++)
+        text = kiln__phrase("%s%s%u", text.text, lane ? ", " : "", lane);
+    return kiln__phrase("%s))", text.text);
+}
+
+/* The better of an accumulator and a value, and where it is. */
+static void choose(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit,
+                   const char *number, const char *a, const char *value)
+{
+    kiln_type type = kiln__body_type(body, i);
+    unsigned width = visit->width;
+    if (width == 1)
+        kiln__text_add(body->text, "if (");
+    else
+        kiln__text_add(body->text, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
+    kiln__emit_expression(body->emit, kiln__body_row(body, i)->combine, a, value, NULL, type,
+                          width);
+    if (width == 1)
+        kiln__text_add(body->text, ") {\n%s = %s;\nj%u%s = %s;\n}\n", a, value, i, number,
+                       positions(body, visit).text);
+    else
+        kiln__text_add(body->text,
+                       ";\n%s = select(%s, %s, chosen);\n"
+                       "j%u%s = select(j%u%s, %s, convert_int%u(chosen));\n",
+                       a, a, value, i, number, i, number, positions(body, visit).text, width);
+}
+
+/* A visit's value of reduction i into its accumulator or total. */
+static void take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+{
+    uint16_t from = step_at(body, i)->args[0];
+    kiln_type type = kiln__body_type(body, i);
+    bool total = visit->into == KILN__TOTALS;
+    struct kiln__phrase number = kiln__phrase(total ? "" : "_%u", visit->into);
+    struct kiln__phrase into = kiln__phrase("%c%u%s", total ? 't' : 'a', i, number.text);
+    struct kiln__phrase value = kiln__phrase("v%u", from);
+    if (type != (kiln_type)step_at(body, from)->type)
+        value = kiln__phrase("convert_%s(v%u)", kiln__emit_type(type, visit->width).text, from);
+    if (kiln__body_row(body, i)->indexed)
+        choose(body, i, visit, number.text, into.text, value.text);
+    else
+        combine(body, i, visit->width, into.text, into.text, value.text);
+}
+
+void kiln__body_merge(const struct kiln__body *body, unsigned i, const char *into,
+                      const char *into_position, const char *from, const char *from_position)
+{
+    const struct kiln__reduce_row *row = kiln__body_row(body, i);
+    kiln_type type = kiln__body_type(body, i);
+    if (!row->indexed) {
+        combine(body, i, 1, into, into, from);
+        return;
+    }
+    kiln__text_add(body->text, "if ((");
+    kiln__emit_expression(body->emit, row->combine, into, from, NULL, type, 1);
+    kiln__text_add(body->text, ") || (!(");
+    kiln__emit_expression(body->emit, row->combine, from, into, NULL, type, 1);
+    kiln__text_add(body->text, ") && %s < %s)) {\n%s = %s;\n%s = %s;\n}\n", from_position,
+                   into_position, into, from, into_position, from_position);
+}
+
+/* Lane by lane: the first of equal ones is chosen. */
+static void fold_indexed(const struct kiln__body *body, unsigned i)
+{
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text,
+                   "%s lane_value[%u];\nint lane_place[%u];\n"
+                   "vstore%u(a%u_0, 0, lane_value);\nvstore%u(j%u_0, 0, lane_place);\n"
+                   "for (int l = 0; l < %u; l++) {\n",
+                   kiln__emit_type(kiln__body_type(body, i), 1).text, width, width, width, i, width,
+                   i, width);
+    kiln__body_merge(body, i, kiln__phrase("t%u", i).text, kiln__phrase("j%u", i).text,
+                     "lane_value[l]", "lane_place[l]");
+    kiln__text_add(body->text, "}\n");
+}
+
+static void fold(const struct kiln__body *body, unsigned i, unsigned count)
+{
+    struct kiln__phrase from = kiln__phrase("a%u_0", i), total = kiln__phrase("t%u", i);
+    for (unsigned u = 1; u < count; u++)
+        combine(body, i, body->form->vector, from.text, from.text,
+                kiln__phrase("a%u_%u", i, u).text);
+    for (unsigned half = body->form->vector / 2; half; half /= 2) {
+        struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
+        kiln__text_add(body->text, "const %s ",
+                       kiln__emit_type(kiln__body_type(body, i), half).text);
+        combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
+                kiln__phrase("%s.hi", from.text).text);
+        from = into;
+    }
+    combine(body, i, 1, total.text, total.text, from.text);
+}
+
+void kiln__body_fold(const struct kiln__body *body, unsigned count)
+{
+    for (KILN__EACH_REDUCTION(i, body)) {
+        if (kiln__body_row(body, i)->indexed)
+            fold_indexed(body, i);
+        else
+            fold(body, i, count);
+    }
+}
+
+/* ---- elements ---- */
+
+/* Elements of store k at `at`: load them, or store `value`. */
+static void visit_store(const struct kiln__body *body, size_t k, const struct kiln__visit *visit,
+                        const char *value)
+{
+    const struct kiln__form *form = body->form;
+    bool scattered = form->placed == KILN__STRIDED;
+    struct kiln__phrase pointer = kiln__phrase("y%zu", k);
+    struct kiln__phrase stride = kiln__phrase("u%zu_%u", k, form->rank - 1u);
+    struct kiln__phrase offset = scattered      ? kiln__phrase("z%zu", k)
+                                 : form->placed ? kiln__phrase("z%zu + %s", k, visit->at)
+                                 : form->reduced_walk == KILN__WALK_NONE
+                                     ? kiln__phrase("q%zu + p + %s", k, visit->at)
+                                     : kiln__phrase("g%zu + %s", k, visit->at);
+    struct kiln__elements elements = {.type = kiln__emit_store_type(body->emit, k),
+                                      .width = visit->width,
+                                      .fit = scattered ? KILN__FIT_STRIDED
+                                                       : kiln__emit_fit(body->emit),
+                                      .pointer = pointer.text,
+                                      .offset = offset.text,
+                                      .at = visit->at,
+                                      .stride = stride.text};
+    if (value)
+        kiln__emit_store(body->text, &elements, value, form->streams);
+    else
+        kiln__emit_load(body->text, &elements);
+}
+
+static void emit_value(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+{
+    const struct kiln__step *step = step_at(body, i);
+    const char *base = body->form->reduced_walk == KILN__WALK_NONE ? "h" : "b";
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, visit->width);
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    bool held = step->kind == KILN__STEP_LOAD && body->access[step->index].held;
+    bool again = held && body->access[step->index].from < body->phase;
+    if (!body->nest.full[i]) {
+        kiln__text_add(body->text, "const %s v%u = (%s)(r%u);\n", type.text, i, type.text, i);
+    } else if (is_kept(body, i)) {
+        kiln__text_add(body->text, "const %s v%u = ", type.text, i);
+        visit_store(body, body->nest.keeper[i] - 1u, visit, NULL);
+        kiln__text_add(body->text, ";\n");
+    } else if (again) {
+        kiln__text_add(body->text, "const %s v%u = m%u_%u;\n", type.text, i, step->index,
+                       body->slot);
+    } else {
+        kiln__emit_steps(&own, i, i + 1, visit->width, base, visit->at);
+    }
+    if (held && !again && body->nest.full[i])
+        kiln__text_add(body->text, "m%u_%u = v%u;\n", step->index, body->slot, i);
+}
+
+/* What the phase stores of the elements: first values that are kept for later phases. */
+static void emit_stores(const struct kiln__body *body, const struct kiln__visit *visit)
+{
+    const struct kiln__group *group = body->group;
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    for (unsigned i = 0; i < group->steps.count; i++) {
+        unsigned keeper = body->nest.keeper[i];
+        bool first = body->needed[i] && keeper && body->nest.phase[i] == body->phase;
+        if (first && group->stores.items[keeper - 1].step != i)
+            visit_store(body, keeper - 1, visit, kiln__emit_value(&own, i).text);
+    }
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (kiln__nest_stores_all(group, k) &&
+            kiln__nest_store_phase(group, &body->nest, k) == body->phase)
+            visit_store(body, k, visit, kiln__emit_value(&own, group->stores.items[k].step).text);
+}
+
+void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
+                         unsigned count)
+{
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        for (unsigned u = 0; body->needed[i] && u < count; u++)
+            emit_value(body, i, &visits[u]);
+    for (unsigned u = 0; u < count; u++) {
+        for (KILN__EACH_REDUCTION(i, body))
+            take(body, i, &visits[u]);
+        emit_stores(body, &visits[u]);
+    }
+}
+
+void kiln__body_element(const struct kiln__body *body, unsigned width, const char *at,
+                        const char *number, unsigned into)
+{
+    struct kiln__visit visit = {.width = width, .at = at, .number = number, .into = into};
+    kiln__body_elements(body, &visit, 1);
+}
+
+/* ---- rows ---- */
+
+/* Where every element is the accumulator's start, the first one is chosen. */
+static void emit_default_position(const struct kiln__body *body, unsigned i, unsigned width)
+{
+    kiln__text_add(body->text, "j%u = %s(j%u == " KILN__NO_POSITION ", (%s)((int)from), j%u);\n", i,
+                   width > 1 ? "PICK_VECTOR" : "PICK", i, kiln__emit_type(KILN_I32, width).text, i);
+}
+
+void kiln__body_finish(const struct kiln__body *body, unsigned width)
+{
+    for (KILN__EACH_REDUCTION(i, body)) {
+        if (kiln__body_row(body, i)->indexed && body->form->stage != KILN__STAGE_FINAL)
+            emit_default_position(body, i, width);
+        if (body->form->stage == KILN__STAGE_PARTIAL)
+            continue;
+        kiln_type type = (kiln_type)step_at(body, i)->type;
+        struct kiln__type_name name = kiln__emit_type(type, width);
+        struct kiln__phrase count =
+            kiln__phrase("((%s)((%s)reduced))", name.text, kiln__emit_type(type, 1).text);
+        kiln__text_add(body->text, "const %s r%u = ", name.text, i);
+        if (kiln__body_row(body, i)->indexed)
+            kiln__text_add(body->text, "j%u", i);
+        else
+            kiln__emit_expression(body->emit, kiln__body_row(body, i)->finish,
+                                  kiln__phrase("t%u", i).text, NULL, count.text, type, width);
+        kiln__text_add(body->text, ";\n");
+    }
+}
+
+static void store(const struct kiln__body *body, kiln_type type, unsigned width,
+                  const char *pointer, struct kiln__phrase offset, struct kiln__phrase value)
+{
+    struct kiln__elements elements = {.type = type,
+                                      .width = width,
+                                      .fit = kiln__emit_fit(body->emit),
+                                      .pointer = pointer,
+                                      .offset = offset.text};
+    kiln__emit_store(body->text, &elements, value.text, false);
+}
+
+/* Results of one segment, those of neighbouring rows beside each other. */
+static void store_partial(const struct kiln__body *body, unsigned i, unsigned width, const char *p)
+{
+    store(body, kiln__body_type(body, i), width, "partial",
+          kiln__phrase("partial_offset + segment * n + %s", p), kiln__phrase("t%u", i));
+    if (kiln__body_row(body, i)->indexed)
+        store(body, KILN_I32, width, "position",
+              kiln__phrase("position_offset + segment * n + %s", p), kiln__phrase("j%u", i));
+}
+
+void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at)
+{
+    const struct kiln__group *group = body->group;
+    if (body->form->stage == KILN__STAGE_PARTIAL) {
+        store_partial(body, group->reduced_step, width, p);
+        return;
+    }
+    kiln__body_turn(body, body->nest.phases);
+    kiln__body_values(body, width, at);
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (!kiln__nest_stores_all(group, k))
+            store(body, kiln__emit_store_type(body->emit, k), width, kiln__phrase("y%zu", k).text,
+                  kiln__phrase("q%zu + %s", k, p),
+                  kiln__phrase("r%u", group->stores.items[k].step));
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the loops of a generated kernel go around: bases, values, totals and the body for some
+ * elements.
+ *
+ * Names in the text beside those of emit.h: p is the kept element, r the reduced one; h<k> is
+ * access k at p, b<k> at p and r; g<k> is store k there, z0 a placed one at p. v<i> is the value of
+ * step i (w<i> in a second vector beside the first), r<i> the row's. t<i> is a REDUCED step's total
+ * on the way, a<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that go with them.
+ * m<k>_<u> is vector u of access k, loaded once for all phases. */
+#ifndef KILN_CODEGEN_BODY_H
+#define KILN_CODEGEN_BODY_H
+
+#include "codegen/emit.h"
+#include "fuse/nest.h"
+
+struct kiln__body {
+    const struct kiln__emit *emit;
+    const struct kiln__group *group;
+    const struct kiln__form *form;
+    struct kiln__text *text;
+    struct kiln__nest nest;
+    unsigned phase;
+    bool needed[KILN__MOST_STEPS]; /* by the phase */
+    struct {
+        bool held; /* between phases */
+        unsigned from;
+    } access[KILN__MOST_ACCESSES];
+    unsigned slot; /* of held vectors, the one at hand */
+};
+
+/* The elements that the body is for. */
+struct kiln__visit {
+    unsigned width;
+    const char *at;     /* the first one, from the bases on, along the vector */
+    const char *number; /* the first one's number along the reduced axis */
+    unsigned into;      /* number of the accumulators */
+    char letter;        /* of values; 0: v */
+};
+
+/* In place of accumulators: the totals. */
+#define KILN__TOTALS 255
+
+/* A position that no element has: loses every tie. */
+#define KILN__NO_POSITION "INT_MAX"
+
+void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit);
+
+/* Turn to a phase; the one behind the last is for what comes after them all. */
+void kiln__body_turn(struct kiln__body *body, unsigned phase);
+
+/* Step i, if it is a reduction of the phase, or the next one that is; the number of steps if none
+ * is left. */
+unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i);
+#define KILN__EACH_REDUCTION(i, body)                                                              \
+    unsigned i = kiln__body_reduction(body, 0);                                                    \
+    i < (body)->group->steps.count;                                                                \
+    i = kiln__body_reduction(body, i + 1)
+
+const struct kiln__reduce_row *kiln__body_row(const struct kiln__body *body, unsigned i);
+
+/* The type of a reduction's accumulators. */
+kiln_type kiln__body_type(const struct kiln__body *body, unsigned i);
+
+/* How many vectors side by side suit the phase. */
+unsigned kiln__body_unroll(const struct kiln__body *body);
+
+/* Declare h<k> and z0, at dimensions 0 to `end` of the kept ones, whose coordinates are declared.
+ */
+void kiln__body_bases(const struct kiln__body *body, uint32_t end);
+
+/* Declare b<k> and g<k> of what the phase loads and stores, at reduced element `r`. */
+void kiln__body_reduced_bases(const struct kiln__body *body, const char *r);
+
+/* Hold what several phases load, from the first of them on, and declare m<k>_<u>. */
+void kiln__body_hold(struct kiln__body *body);
+
+/* Declare r<i> of the steps that the phases before this one make possible, `width` of them for
+ * neighbouring rows, `at` from the bases on. */
+void kiln__body_values(const struct kiln__body *body, unsigned width, const char *at);
+
+/* Declare t<i>, or a<i>_0 to a<i>_<count - 1>, of the phase's reductions at their start. */
+void kiln__body_totals(const struct kiln__body *body);
+void kiln__body_accumulators(const struct kiln__body *body, unsigned count);
+
+/* The phase's work on the elements of `count` visits, step by step beside each other. */
+void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
+                         unsigned count);
+
+/* The same for one visit. */
+void kiln__body_element(const struct kiln__body *body, unsigned width, const char *at,
+                        const char *number, unsigned into);
+
+/* The first `count` accumulators into the totals. */
+void kiln__body_fold(const struct kiln__body *body, unsigned count);
+
+/* Take one scalar, and its position, into another, of reduction i. */
+void kiln__body_merge(const struct kiln__body *body, unsigned i, const char *into,
+                      const char *into_position, const char *from, const char *from_position);
+
+/* Declare r<i> of the phase's reductions from the totals, which are `width` wide; those of a
+ * segment are only made whole. */
+void kiln__body_finish(const struct kiln__body *body, unsigned width);
+
+/* Store what there is one of per row, from row `p` on: totals of a segment, or values. */
+void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at);
+
+#endif

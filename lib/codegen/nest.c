@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loops of a generated kernel: what becomes of the kept axis, and inside it of the reduced one,
+ * is the form's word; a function for each word writes it. */
+#include "codegen/body.h"
+#include "codegen/tiles.h"
+
+typedef void walk(struct kiln__body *body);
+
+static void reduce(struct kiln__body *body);
+
+/* "for (; i + 16 <= count; i += 16) {" */
+static void open_strip(const struct kiln__body *body, unsigned elements, const char *count)
+{
+    kiln__text_add(body->text, "for (; i + %u <= %s; i += %u) {\n", elements, count, elements);
+}
+
+static void close(const struct kiln__body *body)
+{
+    kiln__text_add(body->text, "}\n");
+}
+
+/* As many elements from `from` on as lie along dimension `d` before `to`. */
+static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, const char *from,
+                       const char *to)
+{
+    if (outer)
+        kiln__text_add(body->text, "const idx count = min(d%u - %s %% d%u, %s - %s);\n", d, from, d,
+                       to, from);
+    else
+        kiln__text_add(body->text, "const idx count = %s - %s;\n", to, from);
+}
+
+/* ---- the reduced axis ---- */
+
+/* The totals of a row's lanes become its first lane's, which all read. */
+static void emit_tree(const struct kiln__body *body)
+{
+    struct kiln__text *text = body->text;
+    if (kiln__body_reduction(body, 0) == body->group->steps.count)
+        return;
+    for (KILN__EACH_REDUCTION(i, body)) {
+        kiln__text_add(text, "scratch%u[item] = t%u;\n", i, i);
+        if (kiln__body_row(body, i)->indexed)
+            kiln__text_add(text, "places%u[item] = j%u;\n", i, i);
+    }
+    kiln__text_add(text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                         "for (int other = (int)lanes / 2; other; other /= 2) {\n"
+                         "if (lane < other) {\n");
+    for (KILN__EACH_REDUCTION(i, body))
+        kiln__body_merge(body, i, kiln__phrase("scratch%u[item]", i).text,
+                         kiln__phrase("places%u[item]", i).text,
+                         kiln__phrase("scratch%u[item + other]", i).text,
+                         kiln__phrase("places%u[item + other]", i).text);
+    kiln__text_add(text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
+    for (KILN__EACH_REDUCTION(i, body)) {
+        kiln__text_add(text, "t%u = scratch%u[item - lane];\n", i, i);
+        if (kiln__body_row(body, i)->indexed)
+            kiln__text_add(text, "j%u = places%u[item - lane];\n", i, i);
+    }
+}
+
+/* Phases at one row, up to the values of their reductions. */
+static void emit_phases(struct kiln__body *body)
+{
+    for (unsigned phase = 0; phase < body->nest.phases; phase++) {
+        kiln__body_turn(body, phase);
+        kiln__body_values(body, 1, "0");
+        kiln__body_totals(body);
+        reduce(body);
+        if (body->form->kept_walk == KILN__WALK_LANES)
+            emit_tree(body);
+        kiln__body_finish(body, 1);
+    }
+}
+
+static void reduce_each(struct kiln__body *body)
+{
+    kiln__text_add(body->text, "for (idx r = from; r < to; r++) {\n");
+    kiln__body_reduced_bases(body, "r");
+    kiln__body_element(body, 1, "0", "r", KILN__TOTALS);
+    close(body);
+}
+
+/* `unroll` vectors of the run at `i`, each `apart` elements behind the one before. */
+static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const char *apart)
+{
+    for (unsigned u = 0; u < unroll; u++) {
+        struct kiln__phrase at = kiln__phrase(u ? "(i + %s * %u)" : "i", apart, u);
+        kiln__text_add(body->text, "{\n");
+        kiln__body_element(body, body->form->vector, at.text, kiln__phrase("r + %s", at.text).text,
+                           u);
+        close(body);
+    }
+}
+
+/* Elements from which on memory is read faster at several places at once than in one run: as many
+ * as a page or two, which is how far prefetching goes. */
+#define LONG_RUN 4096
+
+/* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
+ * own. */
+static void emit_parts(const struct kiln__body *body, unsigned unroll)
+{
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text,
+                   "const bool apart = count >= %d;\n"
+                   "const idx whole = count / %u * %u, part = whole / %u;\n"
+                   "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
+                   "const idx end = apart ? part : whole;\n"
+                   "for (; i < end; i += step) {\n",
+                   LONG_RUN, unroll * width, unroll * width, unroll, width, width, unroll * width);
+    emit_unrolled(body, unroll, "between");
+    kiln__text_add(body->text, "}\ni = whole;\n");
+}
+
+/* `count` elements from `r` on are one run. */
+static void reduce_vectors(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    struct kiln__phrase apart = kiln__phrase("%u", width);
+    uint32_t inner = body->form->rank - 1u;
+    kiln__text_add(body->text, "{\n");
+    kiln__body_accumulators(body, unroll);
+    kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
+    emit_count(body, inner, inner > body->form->kept, "r", "to");
+    kiln__body_reduced_bases(body, "r");
+    kiln__text_add(body->text, "idx i = 0;\n");
+    if (unroll > 1 && body->form->apart) {
+        emit_parts(body, unroll);
+    } else if (unroll > 1) {
+        open_strip(body, width * unroll, "count");
+        emit_unrolled(body, unroll, apart.text);
+        close(body);
+    }
+    open_strip(body, width, "count");
+    emit_unrolled(body, 1, "");
+    close(body);
+    kiln__text_add(body->text, "for (; i < count; i++) {\n");
+    kiln__body_element(body, 1, "i", "r + i", KILN__TOTALS);
+    kiln__text_add(body->text, "}\nr += count;\n}\n");
+    kiln__body_fold(body, unroll);
+    close(body);
+}
+
+/* `unroll` vectors that are `lanes` vectors apart, while all are whole. */
+static void emit_lanes(const struct kiln__body *body, unsigned unroll, unsigned width,
+                       unsigned into)
+{
+    kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
+                   (unroll - 1) * width, width, unroll * width);
+    for (unsigned u = 0; u < unroll; u++) {
+        struct kiln__phrase r = kiln__phrase(u ? "(r + lanes * %u)" : "r", u * width);
+        kiln__text_add(body->text, "{\n");
+        kiln__body_reduced_bases(body, r.text);
+        kiln__body_element(body, width, "0", r.text, into + u);
+        close(body);
+    }
+    close(body);
+}
+
+/* Single elements one at a time: four took an H200 longer. */
+static void reduce_lanes(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    kiln__text_add(body->text, "if (live) {\nidx r = from + lane * %u;\n", width);
+    if (width > 1) {
+        kiln__body_accumulators(body, unroll);
+        if (unroll > 1)
+            emit_lanes(body, unroll, width, 0);
+        emit_lanes(body, 1, width, 0);
+        kiln__body_fold(body, unroll);
+        kiln__text_add(body->text, "r = from + (to - from) / %u * %u + lane;\n", width, width);
+    }
+    emit_lanes(body, 1, 1, KILN__TOTALS);
+    close(body);
+}
+
+/* All vectors of a lane, which it keeps from phase to phase. */
+static void reduce_held(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    unroll = unroll < body->form->held ? unroll : body->form->held;
+    kiln__text_add(body->text, "{\n");
+    kiln__body_accumulators(body, unroll);
+    for (body->slot = 0; body->slot < body->form->held; body->slot++) {
+        struct kiln__phrase r = kiln__phrase("at%u", body->slot);
+        kiln__text_add(body->text, "if (in%u) {\n", body->slot);
+        kiln__body_reduced_bases(body, r.text);
+        kiln__body_element(body, width, "0", r.text, body->slot % unroll);
+        close(body);
+    }
+    kiln__body_fold(body, unroll);
+    close(body);
+}
+
+static void reduce_partials(struct kiln__body *body)
+{
+    bool lanes = body->form->kept_walk == KILN__WALK_LANES;
+    unsigned i = kiln__body_reduction(body, 0);
+    kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
+                   lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
+    kiln__body_merge(body, i, kiln__phrase("t%u", i).text, kiln__phrase("j%u", i).text,
+                     "partial[partial_offset + s * n + p]",
+                     "position[position_offset + s * n + p]");
+    close(body);
+}
+
+static void reduce(struct kiln__body *body)
+{
+    static walk *const walks[] = {
+        [KILN__WALK_EACH] = reduce_each,         [KILN__WALK_VECTORS] = reduce_vectors,
+        [KILN__WALK_LANES] = reduce_lanes,       [KILN__WALK_HELD] = reduce_held,
+        [KILN__WALK_PARTIALS] = reduce_partials,
+    };
+    walks[body->form->reduced_walk](body);
+}
+
+/* ---- the kept axis: what a work-item, or several that share one, has of it ---- */
+
+static void open_chunk(const struct kiln__body *body, const char *step)
+{
+    kiln__text_add(body->text,
+                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
+                   "for (idx p = first; p < last;%s) {\n",
+                   step);
+}
+
+static void keep_each(struct kiln__body *body)
+{
+    open_chunk(body, " p++");
+    kiln__body_bases(body, body->form->kept);
+    emit_phases(body);
+    kiln__body_store(body, 1, "p", "0");
+    close(body);
+}
+
+/* A run of a map: vectors, and single elements after them; before them too where a streaming store
+ * needs them to start at a cache line. */
+static void emit_run(const struct kiln__body *body)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase next = kiln__phrase("(i + %u)", width);
+    struct kiln__visit pair[] = {{.width = width, .at = "i"},
+                                 {.width = width, .at = next.text, .letter = 'w'}};
+    if (body->form->streams)
+        kiln__text_add(body->text,
+                       "const idx head = stream ? (%d - ((size_t)(y0 + q0 + p) & %d)) / "
+                       "(int)sizeof *y0 %% (%d / (int)sizeof *y0) : 0;\n",
+                       KILN__LINE, KILN__LINE - 1, KILN__LINE);
+    kiln__text_add(body->text, "idx i = 0, stop = %s;\nfor (;;) {\nfor (; i < stop; i++) {\n",
+                   body->form->streams ? "min(head, count)" : "0");
+    kiln__body_element(body, 1, "i", "", 0);
+    kiln__text_add(body->text, "}\nif (i == count)\nbreak;\n");
+    for (unsigned count = body->form->pairs ? 2 : 1; count > 0; count--) {
+        open_strip(body, count * width, "count");
+        kiln__body_elements(body, pair, count);
+        close(body);
+    }
+    kiln__text_add(body->text, "stop = count;\n}\n");
+}
+
+static void keep_vectors(struct kiln__body *body)
+{
+    uint32_t inner = body->form->kept - 1u;
+    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+        kiln__emit_strip_totals(body);
+    open_chunk(body, "");
+    emit_count(body, inner, inner > 0, "p", "last");
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+        kiln__emit_strips(body);
+    else
+        emit_run(body);
+    kiln__text_add(body->text, "p += count;\n}\n");
+}
+
+static void keep_item(struct kiln__body *body)
+{
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text, "const idx p = (idx)get_global_id(0) * %u;\nif (p >= n)\nreturn;\n",
+                   width);
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk != KILN__WALK_NONE) {
+        emit_phases(body);
+        kiln__body_store(body, 1, "p", "0");
+        return;
+    }
+    if (width > 1) {
+        kiln__text_add(body->text, "if (p + %u <= n) {\n", width);
+        kiln__body_element(body, width, "0", "", 0);
+        kiln__text_add(body->text, "return;\n}\n");
+    }
+    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__body_element(body, 1, "i", "", 0);
+    close(body);
+}
+
+/* Where a lane's held vectors are in the row: at<u>, and whether they are. */
+static void emit_held(struct kiln__body *body)
+{
+    kiln__body_hold(body);
+    for (unsigned u = 0; u < body->form->held; u++)
+        kiln__text_add(body->text,
+                       "const idx at%u = (lane + lanes * %u) * %u;\n"
+                       "const bool in%u = live && at%u < to;\n",
+                       u, u, body->form->vector, u, u);
+}
+
+/* Lanes beyond the last row go along, for the barriers' sake, and store nothing. A lane reads back
+ * only what it has stored itself. */
+static void keep_lanes(struct kiln__body *body)
+{
+    unsigned items = 1u << body->form->work_group;
+    for (unsigned i = 0; i < body->group->steps.count; i++) {
+        if (body->group->steps.items[i].kind != KILN__STEP_REDUCED)
+            continue;
+        kiln__text_add(body->text, "local %s scratch%u[%u];\n",
+                       kiln__emit_type(kiln__body_type(body, i), 1).text, i, items);
+        if (kiln__body_row(body, i)->indexed)
+            kiln__text_add(body->text, "local int places%u[%u];\n", i, items);
+    }
+    kiln__text_add(body->text,
+                   "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
+                   "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n"
+                   "const bool live = place < n;\n");
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk == KILN__WALK_HELD)
+        emit_held(body);
+    emit_phases(body);
+    kiln__text_add(body->text, "if (live && lane == 0) {\n");
+    kiln__body_store(body, 1, "p", "0");
+    close(body);
+}
+
+/* ---- kernels ---- */
+
+/* What the launch sets, in its order. */
+static void emit_signature(const struct kiln__body *body)
+{
+    const struct kiln__launch *launch = body->emit->launch;
+    bool reduces = body->form->reduced_walk != KILN__WALK_NONE;
+    kiln__text_add(body->text, "kernel ");
+    if (body->form->chunked || reduces)
+        kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
+                       body->form->chunked ? 1 : 1u << body->form->work_group);
+    kiln__text_add(body->text, "void %s(", launch->kernel);
+    kiln__emit_parameters(body->emit, true);
+    kiln__text_add(body->text, ")\n{\n");
+}
+
+/* The part of the reduced axis that the kernel has to do with. */
+static void emit_range(const struct kiln__body *body)
+{
+    if (body->form->reduced_walk == KILN__WALK_NONE ||
+        body->form->reduced_walk == KILN__WALK_PARTIALS)
+        return;
+    kiln__text_add(body->text,
+                   body->form->stage == KILN__STAGE_PARTIAL
+                       ? "const idx segment = get_global_id(1), from = segment * length;\n"
+                         "const idx to = min(from + length, reduced);\n"
+                       : "const idx from = 0, to = reduced;\n");
+}
+
+void kiln__emit_nest(const struct kiln__emit *emit)
+{
+    static walk *const walks[] = {
+        [KILN__WALK_EACH] = keep_each,         [KILN__WALK_VECTORS] = keep_vectors,
+        [KILN__WALK_TILES] = kiln__emit_tiles, [KILN__WALK_ITEM] = keep_item,
+        [KILN__WALK_LANES] = keep_lanes,
+    };
+    struct kiln__body body;
+    kiln__body_begin(&body, emit);
+    if (emit->form->kept_walk == KILN__WALK_TILES)
+        kiln__emit_turns(emit);
+    emit_signature(&body);
+    kiln__emit_updated(emit);
+    emit_range(&body);
+    walks[emit->form->kept_walk](&body);
+    close(&body);
+}

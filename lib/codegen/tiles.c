@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maps with accesses whose neighbours lie along another dimension than the last, on chunked
+ * devices:
+ *
+ *   for each tile { for each block { load it turned; for each of its rows { bases; body } } } */
+#include "codegen/tiles.h"
+
+/* A square block's rows become its columns. An element's address is (row, lane); each stage moves
+ * its bits by one place, so that half of them swaps the two. */
+static void emit_turn(const struct kiln__emit *emit, kiln_type type)
+{
+    unsigned width = emit->form->vector;
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    kiln__text_add(emit->text,
+                   "static inline __attribute__((always_inline)) void turn_%s(%s *block)\n{\n"
+                   "#pragma unroll\n"
+                   "for (int stage = 1; stage < %u; stage *= 2) {\n"
+                   "%s next[%u];\n"
+                   "#pragma unroll\n"
+                   "for (int i = 0; i < %u; i++) {\n"
+                   "next[i] = (%s)(block[2 * i].even, block[2 * i + 1].even);\n"
+                   "next[i + %u] = (%s)(block[2 * i].odd, block[2 * i + 1].odd);\n"
+                   "}\n"
+                   "#pragma unroll\n"
+                   "for (int i = 0; i < %u; i++)\n"
+                   "block[i] = next[i];\n"
+                   "}\n}\n",
+                   name.text, name.text, width, name.text, width, width / 2, name.text, width / 2,
+                   name.text, width);
+}
+
+static bool is_turned(const struct kiln__emit *emit, const struct kiln__step *step)
+{
+    return step->kind == KILN__STEP_LOAD && emit->form->along[step->index] == KILN__ACROSS;
+}
+
+void kiln__emit_turns(const struct kiln__emit *emit)
+{
+    bool seen[16] = {false};
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (!is_turned(emit, step) || seen[step->type])
+            continue;
+        seen[step->type] = true;
+        emit_turn(emit, (kiln_type)step->type);
+    }
+}
+
+/* [from<d>, to<d>): the part of dimension d that tile number `number` covers. */
+static void emit_range(const struct kiln__body *body, uint32_t d, struct kiln__phrase number)
+{
+    kiln__text_add(body->text,
+                   "const idx t%u = %s, from%u = t%u * %d;\n"
+                   "const idx to%u = t%u + 1 == tiles%u ? d%u : from%u + %d;\n",
+                   d, number.text, d, d, KILN__TILE, d, d, d, d, d, KILN__TILE);
+}
+
+/* Coordinates of a tile: those of the dimensions that it does not span, and where it is in the two
+ * that it does. */
+static void emit_tile(const struct kiln__body *body, uint32_t across, uint32_t last)
+{
+    kiln__text_add(body->text, "idx rest = tile / tiles%u / tiles%u;\n", last, across);
+    for (uint32_t d = last; d-- > 0;)
+        if (d != across)
+            kiln__text_add(body->text, "const idx c_%u = rest %% d%u;\nrest /= d%u;\n", d, d, d);
+    emit_range(body, last, kiln__phrase("tile %% tiles%u", last));
+    emit_range(body, across, kiln__phrase("tile / tiles%u %% tiles%u", last, across));
+}
+
+static void emit_turned_load(const struct kiln__body *body, const struct kiln__step *step,
+                             uint32_t across, uint32_t last)
+{
+    unsigned width = body->form->vector, k = step->index;
+    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    struct kiln__phrase pointer = kiln__phrase("x%u", k);
+    struct kiln__phrase offset =
+        kiln__phrase("o%u%s%s + (l + r) * s%u_%u + e", k, kiln__emit_dot(k, 0, across).text,
+                     kiln__emit_dot(k, across + 1, last).text, k, last);
+    struct kiln__elements elements = {.type = (kiln_type)step->type,
+                                      .width = width,
+                                      .fit = KILN__FIT_LOOSE,
+                                      .pointer = pointer.text,
+                                      .offset = offset.text};
+    kiln__text_add(body->text,
+                   "%s t%u[%u];\n"
+                   "#pragma unroll\n"
+                   "for (int r = 0; r < %u; r++)\n"
+                   "t%u[r] = ",
+                   type.text, k, width, width, k);
+    kiln__emit_load(body->text, &elements);
+    kiln__text_add(body->text, ";\nturn_%s(t%u);\n", type.text, k);
+}
+
+/* Where row `r` of a block is. */
+static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint32_t last)
+{
+    kiln__text_add(body->text, "const idx c_%u = e + r;\n", across);
+    kiln__body_bases(body, last);
+    if (body->form->placed)
+        return;
+    kiln__text_add(body->text, "idx p = c_0;\n");
+    for (uint32_t d = 1; d < last; d++)
+        kiln__text_add(body->text, "p = p * d%u + c_%u;\n", d, d);
+    kiln__text_add(body->text, "p *= d%u;\n", last);
+}
+
+/* The last block of a tile starts early enough to end with it: no tile is smaller than a block, and
+ * storing an element twice does no harm. */
+static void emit_blocks(const struct kiln__body *body, uint32_t across, uint32_t last)
+{
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text,
+                   "for (idx f = from%u; f < to%u; f += %u) {\n"
+                   "const idx e = min(f, to%u - %u);\n"
+                   "for (idx g = from%u; g < to%u; g += %u) {\n"
+                   "const idx l = min(g, to%u - %u);\n",
+                   across, across, width, across, width, last, last, width, last, width);
+    for (size_t i = 0; i < body->group->steps.count; i++)
+        if (is_turned(body->emit, &body->group->steps.items[i]))
+            emit_turned_load(body, &body->group->steps.items[i], across, last);
+    kiln__text_add(body->text, "for (int r = 0; r < %u; r++) {\n", width);
+    emit_row_bases(body, across, last);
+    kiln__body_element(body, width, "l", "", 0);
+    kiln__text_add(body->text, "}\n}\n}\n");
+}
+
+void kiln__emit_tiles(struct kiln__body *body)
+{
+    uint32_t last = body->form->rank - 1u, across = body->form->across - 1u;
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text,
+                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
+                   "const idx tiles%u = max(d%u / %d, (idx)1), tiles%u = max(d%u / %d, (idx)1);\n",
+                   across, across, KILN__TILE, last, last, KILN__TILE);
+    if (body->form->streams)
+        kiln__text_add(body->text,
+                       "const int stream = wanted && d%u %% %u == 0 &&\n"
+                       "(size_t)(y0 + q0) %% (%u * sizeof *y0) == 0;\n",
+                       last, width, width);
+    kiln__text_add(body->text, "for (idx tile = first; tile < last; tile++) {\n");
+    emit_tile(body, across, last);
+    emit_blocks(body, across, last);
+    kiln__text_add(body->text, "}\n");
+}

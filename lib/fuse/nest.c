@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/nest.h"
+
+#include <assert.h>
+#include <string.h>
+
+static bool moves_along_row(const struct kiln__group *group, const struct kiln__access *access)
+{
+    for (uint32_t d = group->kept; d < group->shape.rank; d++)
+        if (access->stride[d] && group->shape.dims[d] != 1)
+            return true;
+    return false;
+}
+
+bool kiln__step_reads(const struct kiln__step *step)
+{
+    return step->kind == KILN__STEP_LOAD || step->kind == KILN__STEP_NUMBER ||
+           step->kind == KILN__STEP_GATHER;
+}
+
+/* Where a step stands, from where its operands do. */
+static void place_step(const struct kiln__group *group, struct kiln__nest *nest, size_t i)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    uint8_t after = 0;
+    bool full = false;
+    for (unsigned k = 0; k < step->n_args; k++) {
+        uint16_t arg = step->args[k];
+        bool reduced = group->steps.items[arg].kind == KILN__STEP_REDUCED;
+        uint8_t ready = (uint8_t)(nest->phase[arg] + reduced);
+        after = ready > after ? ready : after;
+        full = full || nest->full[arg];
+    }
+    if (kiln__step_reads(step))
+        full = full || moves_along_row(group, &group->accesses.items[step->index]);
+    nest->full[i] = group->kind == KILN__GROUP_MAP || (full && step->kind != KILN__STEP_REDUCED);
+    nest->phase[i] = after;
+}
+
+static unsigned count_phases(const struct kiln__group *group, const struct kiln__nest *nest)
+{
+    unsigned phases = 0;
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED && nest->phase[i] >= phases)
+            phases = nest->phase[i] + 1u;
+    for (size_t k = 0; k < group->stores.count; k++) {
+        unsigned phase = kiln__nest_store_phase(group, nest, k);
+        if (kiln__nest_stores_all(group, k) && phase >= phases)
+            phases = phase + 1;
+    }
+    return phases;
+}
+
+bool kiln__nest_stores_all(const struct kiln__group *group, size_t store)
+{
+    return group->kind == KILN__GROUP_MAP || group->stores.items[store].full;
+}
+
+unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct kiln__nest *nest,
+                                size_t store)
+{
+    uint16_t step = group->stores.items[store].step;
+    return nest->phase[step] + (group->steps.items[step].kind == KILN__STEP_REDUCED);
+}
+
+void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *nest,
+                      unsigned phase, bool needed[KILN__MOST_STEPS])
+{
+    memset(needed, 0, KILN__MOST_STEPS * sizeof *needed);
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED && nest->phase[i] == phase)
+            needed[group->steps.items[i].args[0]] = true;
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (kiln__nest_stores_all(group, k) && kiln__nest_store_phase(group, nest, k) == phase)
+            needed[group->stores.items[k].step] = true;
+    for (size_t i = group->steps.count; i-- > 0;) {
+        const struct kiln__step *step = &group->steps.items[i];
+        bool kept = nest->keeper[i] && nest->phase[i] < phase;
+        for (unsigned k = 0; needed[i] && nest->full[i] && !kept && k < step->n_args; k++)
+            needed[step->args[k]] = true;
+    }
+}
+
+static bool is_costly(const struct kiln__group *group, const struct kiln__nest *nest, size_t i)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    return nest->full[i] && step->kind == KILN__STEP_APPLY &&
+           kiln__elementwise_rows[step->op].cost >= KILN__COSTLY;
+}
+
+/* A store of the same type that is not written before phase `last`, nor keeps another value. */
+static uint8_t find_keeper(const struct kiln__group *group, const struct kiln__nest *nest, size_t i,
+                           unsigned last)
+{
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        bool own = store->step == i;
+        bool taken = false;
+        for (size_t other = 0; other < i; other++)
+            taken = taken || nest->keeper[other] == k + 1;
+        if (kiln__nest_stores_all(group, k) && !taken &&
+            (own || kiln__nest_store_phase(group, nest, k) >= last) &&
+            group->steps.items[store->step].type == group->steps.items[i].type)
+            return (uint8_t)(k + 1);
+    }
+    return 0;
+}
+
+/* A costly value that several phases need is kept from the first of them on. */
+static void keep_step(const struct kiln__group *group, struct kiln__nest *nest, size_t i)
+{
+    bool needed[KILN__MOST_STEPS], used = false;
+    unsigned first = 0, last = 0;
+    for (unsigned phase = nest->phase[i]; phase < nest->phases; phase++) {
+        kiln__nest_needs(group, nest, phase, needed);
+        if (!needed[i])
+            continue;
+        first = used ? first : phase;
+        last = phase;
+        used = true;
+    }
+    if (first == last)
+        return;
+    nest->phase[i] = (uint8_t)first;
+    nest->keeper[i] = find_keeper(group, nest, i, last);
+}
+
+void kiln__nest_of(const struct kiln__group *group, bool keeps, struct kiln__nest *nest)
+{
+    assert(group->steps.count <= KILN__MOST_STEPS);
+    memset(nest, 0, sizeof *nest);
+    for (size_t i = 0; i < group->steps.count; i++)
+        place_step(group, nest, i);
+    nest->phases = count_phases(group, nest);
+    for (size_t i = 0; keeps && i < group->steps.count; i++)
+        if (is_costly(group, nest, i))
+            keep_step(group, nest, i);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a group of steps computes, as a loop nest that no device has shaped yet:
+ *
+ *   for each kept element { values; for each phase { for each reduced one { body } ends; values } }
+ *
+ * The reduced elements of a kept one are a row. They are visited once per phase. A phase computes
+ * what its reductions and stores need, element by element, and ends in the values of its
+ * reductions, which later phases use; what depends on such values alone is computed once per row.
+ * A map has no reduced axis: one phase, whose body is visited once. A reduce group has one phase
+ * with one reduction. */
+#ifndef KILN_FUSE_NEST_H
+#define KILN_FUSE_NEST_H
+
+#include "fuse/group.h"
+
+/* What the steps are, by their number. */
+struct kiln__nest {
+    unsigned phases;
+    /* Visited for every element of a row, not once per row. */
+    bool full[KILN__MOST_STEPS];
+    /* The phase in which a full step can be computed and a REDUCED step adds up; for other steps,
+     * how many phases have to be over before. */
+    uint8_t phase[KILN__MOST_STEPS];
+    /* 1 + the store whose memory keeps a costly value from its first phase to later ones; 0: it is
+     * computed again. */
+    uint8_t keeper[KILN__MOST_STEPS];
+};
+
+/* Whether a step's value comes from an access. */
+bool kiln__step_reads(const struct kiln__step *step);
+
+/* Without `keeps` nothing is kept: where functions are cheap and memory is not. */
+void kiln__nest_of(const struct kiln__group *group, bool keeps, struct kiln__nest *nest);
+
+/* Whether a store is of every element of a row, and the phase in which it is then written. */
+bool kiln__nest_stores_all(const struct kiln__group *group, size_t store);
+unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct kiln__nest *nest,
+                                size_t store);
+
+/* Mark the steps that `phase` computes, loads from their keepers or uses, element by element. */
+void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *nest,
+                      unsigned phase, bool needed[KILN__MOST_STEPS]);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Map, reduce and rows groups to launches: one, or for long reductions one for their segments and
+ * one that combines what these have left. */
+#include <assert.h>
+
+#include "plan/lower.h"
+
+/* Of a segment's value, whatever accumulator it has, and of a position. */
+#define PARTIAL_BYTES 4
+
+struct lowering {
+    struct kiln__plan *plan;
+    const struct kiln__group *group;
+    struct kiln__space space;
+    struct kiln__cut cut;
+    uint32_t values, positions; /* scratch slots of partial results */
+    struct kiln__launch launch;
+};
+
+static const struct kiln__traits *traits_of(const struct lowering *lowering)
+{
+    return lowering->plan->options.device->traits;
+}
+
+/* ---- work-items ---- */
+
+/* The last tile of a dimension takes what is left over, so that none is small. */
+static size_t tiles_along(size_t dim)
+{
+    return dim < KILN__TILE ? 1 : dim / KILN__TILE;
+}
+
+/* Kept elements, or tiles of them. */
+static size_t count_work(const struct lowering *lowering)
+{
+    const struct kiln__space *space = &lowering->space;
+    uint8_t across = lowering->launch.form.across;
+    if (!across)
+        return space->kept_count;
+    size_t last = space->dims[space->rank - 1], other = space->dims[across - 1];
+    return space->kept_count / last / other * tiles_along(last) * tiles_along(other);
+}
+
+/* Reduced elements of each kept one that the launch has to do with. */
+static size_t count_reduced(const struct lowering *lowering)
+{
+    return lowering->launch.form.stage == KILN__STAGE_FINAL ? lowering->cut.segments
+                                                            : lowering->cut.length;
+}
+
+/* Where runs of kept elements are walked a chunk is whole vectors, and segments share in making
+ * enough chunks. */
+static size_t choose_chunk(const struct lowering *lowering)
+{
+    const struct kiln__traits *traits = traits_of(lowering);
+    size_t work = count_work(lowering), chunks = traits->chunks;
+    if (lowering->launch.form.kept_walk == KILN__WALK_TILES)
+        return kiln__divide_up(work, chunks);
+    if (lowering->launch.form.reduced_walk == KILN__WALK_NONE)
+        return kiln__chunk_size(traits, work, 1);
+    if (lowering->launch.form.reduced_walk != KILN__WALK_BLOCKS)
+        return kiln__chunk_size(traits, work, count_reduced(lowering));
+    chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
+    return kiln__divide_up(kiln__divide_up(work, chunks), traits->vector) * traits->vector;
+}
+
+/* Says how many work-items there are; what of the kept axis one has, or how many share an element
+ * of it, in *share. */
+static void size_launch(struct lowering *lowering, size_t *share)
+{
+    struct kiln__launch *launch = &lowering->launch;
+    const struct kiln__traits *traits = traits_of(lowering);
+    size_t work = count_work(lowering), items;
+    if (launch->form.kept_walk == KILN__WALK_LANES) {
+        *share =
+            kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
+        items = work * *share;
+    } else {
+        *share = traits->chunked ? choose_chunk(lowering) : launch->form.vector;
+        items = kiln__divide_up(work, *share);
+    }
+    kiln__launch_line(traits, items, launch);
+    if (launch->form.stage != KILN__STAGE_PARTIAL)
+        return;
+    launch->dimensions = 2;
+    launch->global[1] = lowering->cut.segments;
+    launch->local[1] = 1;
+}
+
+/* ---- arguments ---- */
+
+/* What the kernel's loops go by. */
+static void add_sizes(struct lowering *lowering, size_t share)
+{
+    struct kiln__launch *launch = &lowering->launch;
+    const struct kiln__form *form = &launch->form;
+    const struct kiln__space *space = &lowering->space;
+    bool stream = launch->bytes > lowering->plan->options.device->info.cache;
+    kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
+    if (form->reduced_walk != KILN__WALK_NONE)
+        kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
+    if (form->kept_walk != KILN__WALK_ITEM)
+        kiln__launch_add(launch, KILN__INDEX(share),
+                         form->kept_walk == KILN__WALK_LANES ? "lanes" : "chunk");
+    if (form->streams)
+        kiln__launch_add(launch,
+                         (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
+                         form->across ? "wanted" : "stream");
+    if (form->stage == KILN__STAGE_PARTIAL)
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length");
+    if (form->stage == KILN__STAGE_FINAL)
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments");
+    for (uint32_t d = form->across ? 0 : 1; d < space->rank; d++)
+        if (d != space->kept)
+            kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
+}
+
+static void add_partial(struct kiln__launch *launch, uint32_t slot, kiln_type type,
+                        const char *name)
+{
+    struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
+    struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
+    assert(slot != KILN__NO_SLOT && kiln_type_size(type) <= PARTIAL_BYTES);
+    memory.type = (uint8_t)type;
+    memory.constant = launch->form.stage == KILN__STAGE_FINAL;
+    memory.restricted = true;
+    offset.item = (uint8_t)kiln_type_size(type);
+    kiln__launch_add(launch, memory, "%s", name);
+    kiln__launch_add(launch, offset, "%s_offset", name);
+}
+
+static bool is_indexed(const struct kiln__group *group)
+{
+    return group->kind == KILN__GROUP_REDUCE &&
+           kiln__reduce_rows[group->steps.items[group->reduced_step].op].indexed;
+}
+
+static void add_partials(struct lowering *lowering)
+{
+    const struct kiln__group *group = lowering->group;
+    if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
+        return;
+    const struct kiln__step *reduced = &group->steps.items[group->reduced_step];
+    kiln_type type = (kiln_type)group->steps.items[reduced->args[0]].type;
+    type = kiln__reduce_accumulator(&kiln__reduce_rows[reduced->op], type);
+    add_partial(&lowering->launch, lowering->values, type, "partial");
+    if (is_indexed(group))
+        add_partial(&lowering->launch, lowering->positions, KILN_I32, "position");
+}
+
+/* ---- launches ---- */
+
+static bool lower_stage(struct lowering *lowering, uint32_t index, enum kiln__stage stage)
+{
+    static const char *const names[] = {[KILN__GROUP_MAP] = "kiln_map",
+                                        [KILN__GROUP_REDUCE] = "kiln_reduce",
+                                        [KILN__GROUP_ROWS] = "kiln_rows"};
+    struct kiln__plan *plan = lowering->plan;
+    const struct kiln__group *group = lowering->group;
+    struct kiln__launch *launch = &lowering->launch;
+    size_t share;
+    *launch = (struct kiln__launch){
+        .source = KILN__SOURCE_NEST, .group = index, .kernel = names[group->kind]};
+    kiln__schedule(plan, group, &lowering->space, stage, &launch->form);
+    launch->bytes = kiln__group_bytes(plan, group);
+    size_launch(lowering, &share);
+    add_sizes(lowering, share);
+    kiln__launch_accesses(plan, group, &lowering->space, launch, 0);
+    add_partials(lowering);
+    if (stage != KILN__STAGE_PARTIAL)
+        kiln__launch_stores(plan, group, &lowering->space, launch);
+    kiln__launch_scalars(group, launch);
+    return kiln__plan_launch(plan, launch, true);
+}
+
+bool kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
+{
+    struct lowering lowering = {.plan = plan, .group = &plan->fusion.groups.items[index]};
+    const struct kiln__group *group = lowering.group;
+    kiln__space_of(group, &lowering.space);
+    if (lowering.space.kept_count == 0 || group->stores.count == 0)
+        return true;
+    lowering.cut = kiln__schedule_cut(plan, group, &lowering.space);
+    if (lowering.cut.segments == 1)
+        return lower_stage(&lowering, index, KILN__STAGE_WHOLE);
+    size_t partials = lowering.space.kept_count * lowering.cut.segments;
+    lowering.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+    if (is_indexed(group))
+        lowering.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+    if (lowering.values == KILN__NO_SLOT || lowering.positions == KILN__NO_SLOT)
+        return false;
+    return lower_stage(&lowering, index, KILN__STAGE_PARTIAL) &&
+           lower_stage(&lowering, index, KILN__STAGE_FINAL);
+}

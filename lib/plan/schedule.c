@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a group's axes on a device. */
+#include "plan/lower.h"
+
+/* ---- along what vectors run ---- */
+
+/* Whether an access moves in one of the dimensions from `first` to `end`. */
+static bool moves(const struct kiln__space *space, size_t access, uint32_t first, uint32_t end)
+{
+    for (uint32_t d = first; d < end; d++)
+        if (space->stride[access][d] != 0 && space->dims[d] > 1)
+            return true;
+    return false;
+}
+
+/* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
+ * has one element per result or per reduced element is small beside the others. */
+static bool runs_along_kept(const struct kiln__group *group, const struct kiln__space *space)
+{
+    unsigned rows = 0, columns = 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
+            continue;
+        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept);
+        columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
+                   moves(space, i, space->kept, space->rank);
+    }
+    return group->kind == KILN__GROUP_MAP || (group->kind == KILN__GROUP_REDUCE && columns > rows);
+}
+
+static bool is_linear(const struct kiln__space *space, size_t access)
+{
+    int64_t run = 1;
+    for (uint32_t d = space->rank; d-- > 0;) {
+        if (space->stride[access][d] != run)
+            return false;
+        run *= (int64_t)space->dims[d];
+    }
+    return true;
+}
+
+/* 1 + the dimension along which an access has its neighbours where they do not lie along the last
+ * one: reading it in square blocks is worth while on devices that walk long runs. Blocks overlap,
+ * so what is changed in place is not walked like that. */
+static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__group *group,
+                             const struct kiln__space *space)
+{
+    uint32_t last = space->rank - 1;
+    if (!traits->chunked || traits->vector == 1 || space->dims[last] < traits->vector)
+        return 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
+            kiln__space_along(space, i, last) != KILN__STRIDED)
+            continue;
+        for (uint32_t d = 0; d < last; d++)
+            if (space->stride[i][d] == 1 && space->dims[d] >= traits->vector)
+                return (uint8_t)(d + 1);
+    }
+    return 0;
+}
+
+/* Only maps know accesses by the element's number, and tiles know rows, not runs over all
+ * dimensions. */
+static enum kiln__along choose_along(const struct kiln__group *group,
+                                     const struct kiln__space *space, size_t access, uint32_t d,
+                                     uint8_t across)
+{
+    bool plain = group->accesses.items[access].kind == KILN__ACCESS_MEMORY;
+    enum kiln__along along = kiln__space_along(space, access, d);
+    if (across && plain && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
+        return KILN__ACROSS;
+    return !kiln__group_reduces(group) && !across && is_linear(space, access) ? KILN__LINEAR
+                                                                              : along;
+}
+
+/* A part that is one run needs no strides. */
+static uint8_t choose_placed(const struct kiln__group *group, const struct kiln__space *space)
+{
+    size_t row = group->accesses.count;
+    if (kiln__group_reduces(group) || !group->stores.items[0].placed || is_linear(space, row))
+        return 0;
+    return (uint8_t)kiln__space_along(space, row, space->rank - 1);
+}
+
+/* ---- vectors ---- */
+
+/* Work-items that are lanes themselves take vectors only along whole runs of neighbours. */
+static uint8_t choose_vector(const struct kiln__traits *traits, const struct kiln__group *group,
+                             const struct kiln__space *space, const struct kiln__form *form)
+{
+    bool flat = group->kind == KILN__GROUP_MAP && space->rank == 1;
+    if (traits->chunked || flat)
+        return (uint8_t)traits->vector;
+    bool whole = form->placed != KILN__STRIDED;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        whole = whole && form->along[i] != KILN__STRIDED;
+    bool divides = space->dims[space->rank - 1] % traits->vector == 0;
+    if (kiln__group_reduces(group))
+        whole = whole && form->aligned && space->rank - space->kept == 1 &&
+                form->kept_walk == KILN__WALK_LANES;
+    if (group->kind != KILN__GROUP_REDUCE)
+        whole = whole && divides;
+    return whole ? (uint8_t)traits->vector : 1;
+}
+
+/* Functions are long chains in which each operation waits for the one before: two vectors, step by
+ * step beside each other, wait together. */
+static bool has_costly_step(const struct kiln__group *group)
+{
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY && kiln__elementwise_rows[step->op].cost >= KILN__COSTLY)
+            return true;
+    }
+    return false;
+}
+
+/* Elements take so few steps that memory is what they wait for: rows that are read at once share
+ * loads and stores of their totals. */
+static uint8_t choose_rows(const struct kiln__group *group)
+{
+    return group->reduced_step <= 6 ? 4 : 1;
+}
+
+/* As many vectors as a work-item has registers for, beside those it computes with. */
+#define MOST_HELD 8
+
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form)
+{
+    bool held = group->kind == KILN__GROUP_ROWS;
+    size_t lanes = 1;
+    while (lanes < traits->work_group) {
+        /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
+         * lanes have two, so that neighbours read neighbours. */
+        size_t share = held ? form->vector * (lanes < 8 ? 2u : MOST_HELD)
+                            : form->vector * (form->vector > 1 ? 4u : 1u);
+        if (lanes * share >= reduced)
+            break;
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+/* Kernels differ in a power of two. */
+static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                           size_t reduced, const struct kiln__form *form)
+{
+    size_t lanes = kiln__schedule_lanes(traits, group, reduced, form), held = 1;
+    while (held * lanes * form->vector < reduced)
+        held *= 2;
+    return held <= MOST_HELD ? (uint8_t)held : 0;
+}
+
+/* ---- segments ---- */
+
+/* A segment is long enough to hide what combining costs, and depends on nothing but the number of
+ * reduced elements, so that a result has the same bits whatever is computed beside it. */
+struct segments {
+    size_t length, most;
+};
+static const struct segments segments[2][2] = {
+    /* along rows, along columns */
+    {{16384, 8192}, {256, 1024}}, /* one work-item for each result of columns */
+    {{16384, 16}, {1024, 16}},    /* chunked: wide chunks, long runs of each row */
+};
+
+/* Every segment but the last has a whole number of vectors. */
+struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
+                                    const struct kiln__space *space)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    size_t reduced = space->reduced_count;
+    if (group->kind != KILN__GROUP_REDUCE)
+        return (struct kiln__cut){.segments = 1, .length = reduced};
+    const struct segments *rule = &segments[traits->chunked][runs_along_kept(group, space)];
+    size_t count = reduced / rule->length;
+    count = count > rule->most ? rule->most : count > 1 ? count : 1;
+    size_t length = kiln__divide_up(reduced, count);
+    if (count > 1)
+        length = kiln__divide_up(length, traits->vector) * traits->vector;
+    return (struct kiln__cut){.segments = length ? kiln__divide_up(reduced, length) : 1,
+                              .length = length};
+}
+
+/* ---- the whole ---- */
+
+static void choose_walks(const struct kiln__traits *traits, const struct kiln__group *group,
+                         const struct kiln__space *space, enum kiln__stage stage,
+                         struct kiln__form *form)
+{
+    bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
+    if (runs_along_kept(group, space) && !final) {
+        form->kept_walk = form->across ? KILN__WALK_TILES
+                          : chunked    ? KILN__WALK_VECTORS
+                                       : KILN__WALK_ITEM;
+        form->reduced_walk = !kiln__group_reduces(group) ? KILN__WALK_NONE
+                             : chunked                   ? KILN__WALK_BLOCKS
+                                                         : KILN__WALK_EACH;
+        return;
+    }
+    form->kept_walk = chunked ? KILN__WALK_EACH : KILN__WALK_LANES;
+    form->reduced_walk = final     ? KILN__WALK_PARTIALS
+                         : chunked ? KILN__WALK_VECTORS
+                                   : KILN__WALK_LANES;
+}
+
+/* What depends on the walks, and on how wide vectors then are. */
+static void choose_details(const struct kiln__traits *traits, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__form *form)
+{
+    bool single = form->stage == KILN__STAGE_FINAL && !traits->chunked;
+    form->vector = single ? 1 : choose_vector(traits, group, space, form);
+    form->aligned = form->aligned && form->vector > 1 && form->stage != KILN__STAGE_FINAL;
+    form->pairs = form->kept_walk == KILN__WALK_VECTORS && !kiln__group_reduces(group) &&
+                  form->vector > 1 && has_costly_step(group);
+    form->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
+                    group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
+    form->rows = form->reduced_walk == KILN__WALK_BLOCKS ? choose_rows(group) : 0;
+    form->apart = form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE;
+    if (form->reduced_walk == KILN__WALK_LANES && group->kind == KILN__GROUP_ROWS)
+        form->held = choose_held(traits, group, space->reduced_count, form);
+    if (form->held)
+        form->reduced_walk = KILN__WALK_HELD;
+}
+
+void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *group,
+                    const struct kiln__space *space, enum kiln__stage stage,
+                    struct kiln__form *form)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    kiln__form_start(plan, group, space, form);
+    form->stage = (uint8_t)stage;
+    /* The last blocks of tiles overlap, which is one update too many. */
+    bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
+    if (!kiln__group_reduces(group) && !updates)
+        form->across = choose_across(traits, group, space);
+    form->placed = choose_placed(group, space);
+    choose_walks(traits, group, space, stage, form);
+    uint32_t along = runs_along_kept(group, space) ? space->kept - 1 : space->rank - 1;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        form->along[i] = (uint8_t)choose_along(group, space, i, along, form->across);
+    form->aligned = kiln__form_is_aligned(plan, group, form);
+    choose_details(traits, group, space, form);
+}
