@@ -220,6 +220,23 @@ Test(fusion, does_not_take_another_rows_value)
     kiln_batch_release(batch);
 }
 
+/* What it goes on with saves more than what only reads the same, even if that is nearer. */
+Test(fusion, joins_the_producer_before_a_sibling)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_matrix(batch, 4, 8);
+    kiln_tensor made = kiln_exp(batch, x);
+    ask(batch, made);
+    ask(batch, kiln_sin(batch, w));
+    ask(batch, kiln_mul(batch, made, w));
+    struct kiln__fusion fusion = fusion_of(batch);
+    cr_assert_eq(fusion.groups.count, 2u);
+    cr_expect_eq(fusion.groups.items[0].stores.count, 2u);
+    cr_expect_eq(fusion.groups.items[1].stores.count, 1u);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
 /* ---- several kernels, and why ---- */
 
 Test(fusion, stores_what_is_expensive_and_shared)

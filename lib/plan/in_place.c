@@ -6,8 +6,6 @@
 
 #include "plan/plan.h"
 
-#define NO_GROUP UINT32_MAX
-
 /* What must run before what, beyond values that are made before they are used. */
 struct edge {
     uint32_t before;
@@ -50,7 +48,7 @@ static bool is_unseen(const struct scheduler *scheduler, uint32_t group)
     return scheduler->visits[group].walk != scheduler->walk;
 }
 
-/* The next group that must run before `group` and that the walk has not seen, or NO_GROUP. */
+/* The next group that must run before `group` and that the walk has not seen, or KILN__NO_GROUP. */
 static uint32_t find_earlier(struct scheduler *scheduler, uint32_t group)
 {
     const struct kiln__fusion *fusion = &scheduler->plan->fusion;
@@ -58,7 +56,7 @@ static uint32_t find_earlier(struct scheduler *scheduler, uint32_t group)
     struct visit *visit = &scheduler->visits[group];
     while (visit->access < of->accesses.count) {
         uint32_t maker = fusion->group_of[of->accesses.items[visit->access++].node];
-        if (maker != NO_GROUP && is_unseen(scheduler, maker))
+        if (maker != KILN__NO_GROUP && is_unseen(scheduler, maker))
             return maker;
     }
     while (visit->edge) {
@@ -67,7 +65,7 @@ static uint32_t find_earlier(struct scheduler *scheduler, uint32_t group)
         if (is_unseen(scheduler, edge->before))
             return edge->before;
     }
-    return NO_GROUP;
+    return KILN__NO_GROUP;
 }
 
 /* Add `group` and all that must run before it to the plan's order, where they are not in it. */
@@ -77,7 +75,7 @@ static size_t add_to_order(struct scheduler *scheduler, uint32_t group, size_t c
     see(scheduler, group, &depth);
     while (depth) {
         uint32_t earlier = find_earlier(scheduler, scheduler->stack[depth - 1]);
-        if (earlier != NO_GROUP) {
+        if (earlier != KILN__NO_GROUP) {
             see(scheduler, earlier, &depth);
             continue;
         }
@@ -121,7 +119,7 @@ static bool see_behind(struct scheduler *scheduler, uint32_t from, uint32_t grou
         uint32_t earlier = find_earlier(scheduler, scheduler->stack[depth - 1]);
         if (earlier == group)
             return false;
-        if (earlier == NO_GROUP)
+        if (earlier == KILN__NO_GROUP)
             depth--;
         else if (scheduler->position[earlier] > scheduler->position[group])
             see(scheduler, earlier, &depth);
@@ -239,7 +237,7 @@ static bool can_take_over(struct scheduler *scheduler, const struct kiln__reques
     const struct kiln__graph *graph = &plan->fusion.graph;
     uint32_t old = scheduler->import_of[request->replaces - 1];
     uint32_t group = plan->fusion.group_of[request->node];
-    if (group == NO_GROUP || plan->takes_over[request->node] ||
+    if (group == KILN__NO_GROUP || plan->takes_over[request->node] ||
         plan->fusion.groups.items[group].base_group != KILN__NO_GROUP ||
         plan->fusion.groups.items[group].stores.items[0].placed)
         return false;
