@@ -264,6 +264,7 @@ kernels = \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
+	kernels/narrow.cl \
 	kernels/scan.cl \
 	kernels/scatter_add.cl
 

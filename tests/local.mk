@@ -61,6 +61,7 @@ criterion_tests = \
 	tests/test_reuse \
 	tests/test_streams \
 	tests/test_threads \
+	tests/test_types \
 	tests/test_util \
 	tests/test_validate \
 	tests/test_verify_fusion \
@@ -109,6 +110,7 @@ device_tests = \
 	tests/test_optimizer \
 	tests/test_pairs \
 	tests/test_reuse \
+	tests/test_types \
 	tests/test_validate
 
 # Those where threads meet.

@@ -218,8 +218,8 @@ Test(errors, buffers_that_do_not_fit)
 
 Test(errors, inputs_and_types_that_are_none)
 {
-    MISUSE(KILN_INVALID_ARGUMENT, "kiln_upload: 9 is no data type",
-           kiln_upload(s.batch, (kiln_type)9, DIMS(4), memory));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_upload: 99 is no data type",
+           kiln_upload(s.batch, (kiln_type)99, DIMS(4), memory));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_upload: 257 is no data type",
            kiln_upload(s.batch, (kiln_type)257, DIMS(4), memory));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_upload: 9 dimensions, and 8 are the most",

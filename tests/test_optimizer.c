@@ -226,6 +226,61 @@ Test(optimizer, goes_on_from_a_saved_state)
     end(&other);
 }
 
+/* The gradients of a step: too small for f16 to follow, but all together large. */
+static void make_gradients(float *values, int step)
+{
+    for (int i = 0; i < N; i++)
+        values[i] = 1e-3F * (float)(1 + (i * 7 + step * 3) % 5) - 1e-3F;
+}
+
+static kiln_buffer *narrow_buffer(kiln_context *context)
+{
+    kiln_buffer *buffer;
+    kiln_batch *batch = kiln_batch_create(context);
+    expect_ok(kiln_buffer_create(context, KILN_F16, 1, (size_t[]){N}, &buffer));
+    kiln_tensor values = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, start);
+    kiln_export(batch, kiln_cast(batch, values, KILN_F16), buffer);
+    run_batch(batch);
+    kiln_batch_release(batch);
+    return buffer;
+}
+
+/* A parameter in f16 is at each step the one in f32, rounded. */
+Test(optimizer, keeps_what_rounding_takes_from_a_parameter)
+{
+    kiln_optimizer_options options = KILN_ADAMW_INIT;
+    kiln_context *context = open_context();
+    kiln_buffer *parameters[] = {make_buffer(context, N, start), narrow_buffer(context)};
+    kiln_optimizer *optimizer;
+    float values[N], wide[N], rounded[N];
+    uint16_t narrow[N];
+    options.learning_rate = 1e-5;
+    expect_ok(kiln_optimizer_create(context, &options, 2, parameters, &optimizer));
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor gradient = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, values);
+    expect_ok(kiln_optimizer_step(batch, optimizer, (kiln_tensor[]){gradient, gradient}));
+    kiln_batch *rounding = kiln_batch_create(context);
+    kiln_tensor exact = kiln_cast(rounding, kiln_import(rounding, parameters[0]), KILN_F16);
+    expect_ok(kiln_read(rounding, kiln_cast(rounding, exact, KILN_F32), rounded, sizeof rounded));
+    kiln_read(rounding, kiln_import(rounding, parameters[1]), narrow, sizeof narrow);
+    kiln_tensor found = kiln_cast(rounding, kiln_import(rounding, parameters[1]), KILN_F32);
+    expect_ok(kiln_read(rounding, found, wide, sizeof wide));
+    for (int step = 0; step < 100; step++) {
+        make_gradients(values, step);
+        run_batch(batch);
+    }
+    run_batch(rounding);
+    for (int i = 0; i < N; i++)
+        cr_expect_eq(wide[i], rounded[i], "%d: %.9g, not %.9g", i, wide[i], rounded[i]);
+    cr_expect_neq(wide[0], start[0], "many small steps are a large one");
+    kiln_batch_release(rounding);
+    kiln_batch_release(batch);
+    kiln_optimizer_release(optimizer);
+    kiln_buffer_release(parameters[0]);
+    kiln_buffer_release(parameters[1]);
+    close_context(context);
+}
+
 Test(optimizer, of_nothing_does_nothing)
 {
     kiln_context *context = open_context();

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/** Record the gradient of `loss` by each of n inputs: out[i] has the type and shape of inputs[i],
+/** Record the gradient of `loss` by each of n inputs: out[i] is f32 and has the shape of inputs[i],
  *  and each of its elements says how much the loss grows when that element of inputs[i] grows
  *  (reverse accumulation; S. Linnainmaa, BIT 16, 1976). An input may be any f32 tensor of the
  *  batch, a computed one too; one that the loss does not depend on gets zeros. Only f32 carries a

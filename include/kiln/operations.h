@@ -15,11 +15,12 @@
 extern "C" {
 #endif
 
-/** factor * x, of x's type and shape. */
+/** factor * x, of the type that x is computed in and of its shape. */
 KILN_API kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor);
 
-/** The elements of x as another type: to an integer type as C does, towards zero, with values
- *  beyond its range saturated and NaN as 0. */
+/** The elements of x as another type: to a floating type rounded to nearest, of two as near to the
+ *  even one; to an integer type as C does, towards zero, with values beyond its range saturated and
+ *  NaN as 0. */
 KILN_API kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type);
 
 #ifdef __cplusplus

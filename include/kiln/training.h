@@ -87,7 +87,9 @@ typedef struct kiln_optimizer_options {
 typedef struct kiln_optimizer kiln_optimizer;
 
 /** Make an optimiser of n parameters: f32 buffers of `context`, all different. It has seen no step:
- *  its own buffers, as large as the parameters once (momentum) or twice (Adam), hold zeros.
+ *  its own buffers, as large as the parameters once (momentum) or twice (Adam), hold zeros. For a
+ *  parameter that is stored in a narrower floating type there is one buffer more, with what rounding
+ *  took from it: the two together are the parameter in f32, which each step goes on from.
  *  Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, an option out of range, a buffer of another context, the same
  *  buffer twice), TYPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;
@@ -116,7 +118,8 @@ KILN_API kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *opti
 KILN_API kiln_status kiln_optimizer_set_learning_rate(kiln_optimizer *optimizer, double rate);
 
 /** The buffers of an optimiser's own state, to save training and go on later: the learning rate,
- *  what corrects Adam's means, then those of each parameter. *count is how many.
+ *  what corrects Adam's means, then those of each parameter, its remainder last. *count is how
+ *  many.
  *  Owner: the optimiser. Threads: any. Errors: NULL, and *count 0, for NULL. */
 KILN_API kiln_buffer *const *kiln_optimizer_state(const kiln_optimizer *optimizer, size_t *count);
 

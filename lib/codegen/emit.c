@@ -198,20 +198,6 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
     kiln__text_add(emit->text, repeats ? ")" : "");
 }
 
-/* Not every driver saturates NaN to 0, as the standard advises. */
-static void emit_convert(const struct kiln__emit *emit, const struct kiln__step *step,
-                         const char *value, const char *type, unsigned width)
-{
-    kiln_type from = (kiln_type)emit->group->steps.items[step->args[0]].type;
-    bool saturates = !kiln__type_row((kiln_type)step->type)->floating;
-    if (saturates && kiln__type_row(from)->floating)
-        kiln__text_add(emit->text, "convert_%s_sat(%s(%s != %s, (%s)(0), %s))", type,
-                       width > 1 ? "PICK_VECTOR" : "PICK", value, value,
-                       kiln__emit_type(from, width).text, value);
-    else
-        kiln__text_add(emit->text, "convert_%s%s(%s)", type, saturates ? "_sat" : "", value);
-}
-
 struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step)
 {
     struct kiln__value_name name;
@@ -238,7 +224,10 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
                               operand[1].text, operand[2].text,
                               kiln__emit_operands_type(emit, step), width);
         break;
-    case KILN__STEP_CONVERT: emit_convert(emit, step, operand[0].text, type.text, width); break;
+    case KILN__STEP_CONVERT:
+        kiln__emit_convert(emit->text, (kiln_type)emit->group->steps.items[step->args[0]].type,
+                           (kiln_type)step->type, width, operand[0].text);
+        break;
     case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
     case KILN__STEP_PRODUCT: kiln__text_add(emit->text, "value"); break;
     }

@@ -157,16 +157,54 @@ static void emit_math(const struct kiln__emit *emit)
 
 /* ---- all ---- */
 
+static bool uses(const struct kiln__emit *emit, kiln_type type)
+{
+    for (size_t i = 0; i < emit->group->steps.count; i++)
+        if (emit->group->steps.items[i].type == (uint8_t)type)
+            return true;
+    return false;
+}
+
 /* A vector with the alignment of an element: through its pointer an access anywhere is one
  * instruction. PoCL's vstore16 becomes four, and both take longer to compile. */
-static void emit_loose_types(const struct kiln__emit *emit)
+static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
 {
-#define LOOSE(type, value, bytes, ctype)                                                           \
-    kiln__text_add(emit->text, "typedef %s __attribute__((aligned(%d))) loose_%s;\n",              \
-                   kiln__emit_type(KILN_##type, emit->form->vector).text, bytes,                   \
-                   kiln__emit_type(KILN_##type, emit->form->vector).text);
-    KILN_TYPE_MAP(LOOSE)
-#undef LOOSE
+    const struct kiln__type_row *row = kiln__type_row(type);
+    unsigned width = emit->form->vector;
+    for (int earlier = 1; earlier < (int)type; earlier++)
+        if (!strcmp(kiln__stored_type((kiln_type)earlier), row->stored) &&
+            (row->computed == type || uses(emit, (kiln_type)earlier)))
+            return;
+    if (row->computed == type || uses(emit, type))
+        kiln__text_add(emit->text, "typedef %s%u __attribute__((aligned(%d))) loose_%s%u;\n",
+                       row->stored, width, row->bytes, row->stored, width);
+}
+
+/* The functions of a floating type that is only stored (kernels/narrow.cl). */
+static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    if (!row->floating || row->computed == type || !uses(emit, type))
+        return;
+    kiln__text_add(emit->text,
+                   "#define NARROW %s\n#define STORED %s\n#define BITS %d\n#define DIGITS %d\n"
+                   "#define LEAST %d\n",
+                   row->name, row->stored, 8 * row->bytes, row->digits, row->least);
+    for (unsigned lanes = emit->form->vector; lanes; lanes = lanes > 1 ? 1 : 0)
+        kiln__text_add(emit->text, "#define LANES %u\n%s#undef LANES\n", lanes,
+                       emit->brief ? "/* kernels/narrow.cl */\n" : kiln__kernel_text("narrow"));
+    kiln__text_add(emit->text,
+                   "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST\n");
+}
+
+static void emit_types(const struct kiln__emit *emit)
+{
+#define EMIT(name, value, bytes, ctype)                                                            \
+    if (emit->form->vector > 1)                                                                    \
+        emit_loose_type(emit, KILN_##name);                                                        \
+    emit_narrow_type(emit, KILN_##name);
+    KILN_TYPE_MAP(EMIT)
+#undef EMIT
 }
 
 void kiln__emit_prelude(const struct kiln__emit *emit)
@@ -175,8 +213,7 @@ void kiln__emit_prelude(const struct kiln__emit *emit)
                                "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
                                "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
     kiln__text_add(emit->text, "typedef %s idx;\n", emit->form->wide ? "long" : "int");
-    if (emit->form->vector > 1)
-        emit_loose_types(emit);
+    emit_types(emit);
     emit_helpers(emit);
     emit_math(emit);
 }

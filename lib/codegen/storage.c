@@ -3,20 +3,109 @@
 
 #include <stdio.h>
 
-struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
+static struct kiln__type_name wide_type(const char *type, unsigned width)
 {
     struct kiln__type_name name;
-    if (width > 1)
-        snprintf(name.text, sizeof name.text, "%s%u", kiln__type_row(type)->device, width);
-    else
-        snprintf(name.text, sizeof name.text, "%s", kiln__type_row(type)->device);
+    snprintf(name.text, sizeof name.text, width > 1 ? "%s%u" : "%s", type, width);
     return name;
+}
+
+struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
+{
+    return wide_type(kiln__type_row(type)->device, width);
 }
 
 const char *kiln__stored_type(kiln_type type)
 {
-    return kiln__type_row(type)->device;
+    return kiln__type_row(type)->stored;
 }
+
+/* ---- between what is stored and what is computed ---- */
+
+/* A call around a value. */
+struct call {
+    char before[32], after[48];
+};
+
+static struct call convert(const char *to, unsigned width, const char *how)
+{
+    struct call call = {.after = ")"};
+    snprintf(call.before, sizeof call.before, "convert_%s%s(", wide_type(to, width).text, how);
+    return call;
+}
+
+/* Into the type's range, which is smaller than that of its OpenCL C type. */
+static struct call clamp(const struct kiln__type_row *row, unsigned width)
+{
+    struct call call = {.before = "clamp("};
+    const struct kiln__type_name type = wide_type(row->device, width);
+    snprintf(call.after, sizeof call.after, ", (%s)(%.0f), (%s)(%.0f))", type.text, row->lowest,
+             type.text, row->highest);
+    return call;
+}
+
+/* Functions of kernels/narrow.cl. */
+static struct call narrow(const struct kiln__type_row *row, const char *verb, unsigned width)
+{
+    struct call call = {.after = ")"};
+    snprintf(call.before, sizeof call.before, width > 1 ? "kiln_%s_%s%u(" : "kiln_%s_%s(",
+             row->name, verb, width);
+    return call;
+}
+
+static struct call on_load(kiln_type type, unsigned width)
+{
+    const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
+    return row == own      ? (struct call){.before = ""}
+           : row->floating ? narrow(row, "load", width)
+           : row->bytes == own->bytes
+               ? clamp(row, width)
+               : convert(row->device, width, row->bytes > own->bytes ? "_sat" : "");
+}
+
+static struct call on_store(kiln_type type, unsigned width)
+{
+    const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
+    return row->bytes == own->bytes ? (struct call){.before = ""}
+           : row->floating          ? narrow(row, "store", width)
+                                    : convert(row->stored, width, "");
+}
+
+/* Not every driver saturates NaN to 0, as the standard advises. */
+static void emit_computed(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
+                          const char *value)
+{
+    const struct kiln__type_name type = kiln__emit_type(to, width);
+    bool saturates = !kiln__type_row(to)->floating;
+    if (from == to)
+        kiln__text_add(text, "%s", value);
+    else if (saturates && kiln__type_row(from)->floating)
+        kiln__text_add(text, "convert_%s_sat(%s(%s != %s, (%s)(0), %s))", type.text,
+                       width > 1 ? "PICK_VECTOR" : "PICK", value, value,
+                       kiln__emit_type(from, width).text, value);
+    else
+        kiln__text_add(text, "convert_%s%s(%s)", type.text, saturates ? "_sat" : "", value);
+}
+
+void kiln__emit_convert(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
+                        const char *value)
+{
+    const struct kiln__type_row *row = kiln__type_row(to), *own = kiln__type_row(row->computed);
+    kiln_type given = kiln__type_row(from)->computed;
+    struct call call = {.before = ""};
+    if (row != own && row->floating)
+        call = narrow(row, given == KILN_I32 ? "whole" : "round", width);
+    else if (row->lowest > own->lowest || row->highest < own->highest)
+        call = clamp(row, width);
+    kiln__text_add(text, "%s", call.before);
+    if (row != own && row->floating && given == KILN_I32)
+        kiln__text_add(text, "%s", value);
+    else
+        emit_computed(text, given, row->computed, width, value);
+    kiln__text_add(text, "%s", call.after);
+}
+
+/* ---- memory ---- */
 
 /* Element `lane` of strided ones. */
 static void emit_lane(struct kiln__text *text, const struct kiln__elements *elements, unsigned lane)
@@ -33,10 +122,10 @@ static void emit_vector_type(struct kiln__text *text, const struct kiln__element
 {
     kiln__text_add(text, "*(global %s%s%s *)", constant,
                    elements->fit == KILN__FIT_ALIGNED ? "" : "loose_",
-                   kiln__emit_type(elements->type, elements->width).text);
+                   wide_type(kiln__stored_type(elements->type), elements->width).text);
 }
 
-void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *elements)
+static void emit_stored(struct kiln__text *text, const struct kiln__elements *elements)
 {
     if (elements->fit != KILN__FIT_STRIDED) {
         if (elements->width == 1) {
@@ -48,7 +137,8 @@ void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *eleme
         return;
     }
     if (elements->width > 1)
-        kiln__text_add(text, "(%s)(", kiln__emit_type(elements->type, elements->width).text);
+        kiln__text_add(text, "(%s)(",
+                       wide_type(kiln__stored_type(elements->type), elements->width).text);
     for (unsigned lane = 0; lane < elements->width; lane++) {
         kiln__text_add(text, lane ? ", " : "");
         emit_lane(text, elements, lane);
@@ -56,28 +146,49 @@ void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *eleme
     kiln__text_add(text, elements->width > 1 ? ")" : "");
 }
 
+void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *elements)
+{
+    const struct call call = on_load(elements->type, elements->width);
+    kiln__text_add(text, "%s", call.before);
+    emit_stored(text, elements);
+    kiln__text_add(text, "%s", call.after);
+}
+
+static void emit_strided(struct kiln__text *text, const struct kiln__elements *elements,
+                         const char *value)
+{
+    const struct call call = on_store(elements->type, 1);
+    for (unsigned lane = 0; lane < elements->width; lane++) {
+        emit_lane(text, elements, lane);
+        kiln__text_add(text, " = %s%s", call.before, value);
+        if (elements->width > 1)
+            kiln__text_add(text, ".s%x", lane);
+        kiln__text_add(text, "%s;\n", call.after);
+    }
+}
+
 void kiln__emit_store(struct kiln__text *text, const struct kiln__elements *elements,
                       const char *value, bool stream)
 {
     const char *pointer = elements->pointer, *offset = elements->offset;
     unsigned width = elements->width;
+    const struct call call = on_store(elements->type, width);
+    const struct kiln__phrase stored = kiln__phrase("%s%s%s", call.before, value, call.after);
     if (stream && width > 1)
         kiln__text_add(text,
                        "if (stream)\n"
                        "__builtin_nontemporal_store(%s, (global %s *)(%s + %s));\n"
                        "else\n",
-                       value, kiln__emit_type(elements->type, width).text, pointer, offset);
+                       stored.text, wide_type(kiln__stored_type(elements->type), width).text,
+                       pointer, offset);
     if (elements->fit == KILN__FIT_STRIDED) {
-        for (unsigned lane = 0; lane < width; lane++) {
-            emit_lane(text, elements, lane);
-            kiln__text_add(text, width > 1 ? " = %s.s%x;\n" : " = %s;\n", value, lane);
-        }
+        emit_strided(text, elements, value);
     } else if (width == 1) {
-        kiln__text_add(text, "%s[%s] = %s;\n", pointer, offset, value);
+        kiln__text_add(text, "%s[%s] = %s;\n", pointer, offset, stored.text);
     } else if (elements->fit == KILN__FIT_SPREAD) {
-        kiln__text_add(text, "vstore%u(%s, 0, %s + %s);\n", width, value, pointer, offset);
+        kiln__text_add(text, "vstore%u(%s, 0, %s + %s);\n", width, stored.text, pointer, offset);
     } else {
         emit_vector_type(text, elements, "");
-        kiln__text_add(text, "(%s + %s) = %s;\n", pointer, offset, value);
+        kiln__text_add(text, "(%s + %s) = %s;\n", pointer, offset, stored.text);
     }
 }

@@ -39,10 +39,11 @@ void kiln__emit_turns(const struct kiln__emit *emit)
     bool seen[16] = {false};
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        if (!is_turned(emit, step) || seen[step->type])
+        kiln_type type = kiln__type_row((kiln_type)step->type)->computed;
+        if (!is_turned(emit, step) || seen[type])
             continue;
-        seen[step->type] = true;
-        emit_turn(emit, (kiln_type)step->type);
+        seen[type] = true;
+        emit_turn(emit, type);
     }
 }
 

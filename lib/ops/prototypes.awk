@@ -18,9 +18,9 @@ function open_elementwise() {
   open_header("KILN_ELEMENTWISE_H",
     "Elementwise operations: each records one and returns the result's tensor, the empty tensor\n" \
     " *  after an error.",
-    " *  For all of them: operands of equal type, which the result has too; where a sentence speaks of\n" \
-    " *  a mask, that one is u8, 0 or 1 (as operand: not 0 is 1). A number (double) is rounded to the\n" \
-    " *  operands' type. Shapes broadcast by numpy's rule (aligned at the last dimension, 1 repeats);\n" \
+    " *  For all of them: operands that are read as one type (kiln/types.h), which the result has too;\n" \
+    " *  where a sentence speaks of a mask, that one is u8, 0 or 1 (as operand: not 0 is 1). A number\n" \
+    " *  (double) is rounded to that type. Shapes broadcast by numpy's rule (aligned at the last dimension, 1 repeats);\n" \
     " *  the result belongs to the batch; one thread at a time; errors are sticky: INVALID_HANDLE,\n" \
     " *  INVALID_ARGUMENT (a number that an integer type cannot hold), SHAPE_MISMATCH, TYPE_MISMATCH,\n" \
     " *  TOO_LARGE, OUT_OF_HOST_MEMORY.")

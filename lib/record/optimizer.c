@@ -14,7 +14,9 @@
 
 #include "record/batch.h"
 
-/* The state buffers: scalars first, then `moments` for each parameter, of its shape. */
+/* The state buffers: scalars first, then `moments` for each parameter, of its shape. One that is
+ * stored in a narrower type than f32 has one more: what rounding took from it. Both together are
+ * the parameter in f32, exactly, and zeros say that nothing was taken yet. */
 enum { RATE, CORRECTION_1, CORRECTION_2, MOST_SCALARS };
 
 struct kiln_optimizer {
@@ -109,9 +111,22 @@ static kiln_status check_creation(const kiln_context *context,
     return status ? status : check_parameters(context, n, parameters);
 }
 
+static bool is_rounded(const kiln_buffer *parameter)
+{
+    return parameter->type != KILN_F32;
+}
+
+static size_t count_own(const kiln_optimizer *optimizer, size_t i)
+{
+    return optimizer->moments + is_rounded(optimizer->parameters[i]);
+}
+
 static size_t count_state(const kiln_optimizer *optimizer)
 {
-    return optimizer->scalars + optimizer->n * optimizer->moments;
+    size_t count = optimizer->scalars;
+    for (size_t i = 0; i < optimizer->n; i++)
+        count += count_own(optimizer, i);
+    return count;
 }
 
 static kiln_status add_buffer(kiln_optimizer *optimizer, size_t place,
@@ -122,19 +137,24 @@ static kiln_status add_buffer(kiln_optimizer *optimizer, size_t place,
     return status ? status : kiln__buffer_clear(optimizer->state[place]);
 }
 
-static kiln_status fill(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
+static void hold(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
 {
-    const struct kiln__shape scalar = {0};
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < optimizer->n; i++) {
+    for (size_t i = 0; optimizer->parameters && i < optimizer->n; i++) {
         kiln_buffer_retain(parameters[i]);
         optimizer->parameters[i] = parameters[i];
     }
-    for (size_t i = 0; i < optimizer->scalars && !status; i++)
-        status = add_buffer(optimizer, i, &scalar);
-    for (size_t i = 0; i < optimizer->n * optimizer->moments && !status; i++)
-        status = add_buffer(optimizer, optimizer->scalars + i,
-                            &parameters[i / optimizer->moments]->shape);
+}
+
+static kiln_status fill(kiln_optimizer *optimizer)
+{
+    const struct kiln__shape scalar = {0};
+    kiln_status status = KILN_OK;
+    size_t place = 0;
+    for (; place < optimizer->scalars && !status; place++)
+        status = add_buffer(optimizer, place, &scalar);
+    for (size_t i = 0; i < optimizer->n; i++)
+        for (size_t k = 0; k < count_own(optimizer, i) && !status; k++)
+            status = add_buffer(optimizer, place++, &optimizer->parameters[i]->shape);
     return status ? status
                   : kiln_optimizer_set_learning_rate(optimizer, optimizer->options.learning_rate);
 }
@@ -155,12 +175,14 @@ kiln_status kiln_optimizer_create(kiln_context *context, const kiln_optimizer_op
         optimizer->scalars = adam ? MOST_SCALARS : RATE + 1;
         optimizer->moments = adam ? 2 : options->momentum > 0 ? 1 : 0;
         optimizer->parameters = calloc(n + 1, sizeof *optimizer->parameters);
-        optimizer->state = calloc(count_state(optimizer), sizeof *optimizer->state);
+        hold(optimizer, parameters);
+        if (optimizer->parameters)
+            optimizer->state = calloc(count_state(optimizer), sizeof *optimizer->state);
     }
     if (!optimizer || !optimizer->parameters || !optimizer->state)
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
     else
-        status = fill(optimizer, parameters);
+        status = fill(optimizer);
     if (status)
         kiln_optimizer_release(optimizer);
     else
@@ -172,10 +194,10 @@ void kiln_optimizer_release(kiln_optimizer *optimizer)
 {
     if (!optimizer)
         return;
-    for (size_t i = 0; optimizer->parameters && i < optimizer->n; i++)
-        kiln_buffer_release(optimizer->parameters[i]);
     for (size_t i = 0; optimizer->state && i < count_state(optimizer); i++)
         kiln_buffer_release(optimizer->state[i]);
+    for (size_t i = 0; optimizer->parameters && i < optimizer->n; i++)
+        kiln_buffer_release(optimizer->parameters[i]);
     free(optimizer->parameters);
     free(optimizer->state);
     free(optimizer);
@@ -289,23 +311,39 @@ static kiln_tensor move_adam(const struct step *step, kiln_tensor gradient, size
                     kiln_div(batch, mean, kiln_add(batch, root, constant(step, options->epsilon))));
 }
 
-static void update(const struct step *step, size_t i, kiln_tensor gradient)
+/* Leave the next value of parameter i, whose remainder is in buffer `place` if it is rounded. */
+static void leave(const struct step *step, size_t i, kiln_tensor value, size_t place)
+{
+    kiln_buffer *parameter = step->optimizer->parameters[i];
+    kiln_tensor stored = value;
+    if (is_rounded(parameter)) {
+        stored = kiln_cast(step->batch, value, parameter->type);
+        remember(step, place, kiln_sub(step->batch, value, stored));
+    }
+    kiln_export(step->batch, stored, parameter);
+}
+
+/* `state` is the parameter's first buffer. */
+static void update(const struct step *step, size_t i, kiln_tensor gradient, size_t state)
 {
     static move *const moves[] = {
         [KILN_SGD] = move_sgd, [KILN_ADAM] = move_adam, [KILN_ADAMW] = move_adam};
     const kiln_optimizer *optimizer = step->optimizer;
     const kiln_optimizer_options *options = &optimizer->options;
+    const size_t remainder = state + optimizer->moments;
     kiln_batch *batch = step->batch;
-    kiln_tensor old = kiln_import(batch, optimizer->parameters[i]), kept = old;
+    kiln_tensor old = kiln_import(batch, optimizer->parameters[i]);
+    if (is_rounded(optimizer->parameters[i]))
+        old = kiln_add(batch, old, recall(step, remainder));
+    kiln_tensor kept = old;
     if (options->weight_decay > 0 && options->method != KILN_ADAMW)
         gradient = add_scaled(step, gradient, options->weight_decay, old);
-    kiln_tensor amount =
-        moves[options->method](step, gradient, optimizer->scalars + i * optimizer->moments);
+    kiln_tensor amount = moves[options->method](step, gradient, state);
     if (options->weight_decay > 0 && options->method == KILN_ADAMW) {
         kiln_tensor decay = kiln_scale(batch, recall(step, RATE), options->weight_decay);
         kept = kiln_sub(batch, old, kiln_mul(batch, decay, old));
     }
-    kiln_export(batch, kiln_sub(batch, kept, amount), optimizer->parameters[i]);
+    leave(step, i, kiln_sub(batch, kept, amount), remainder);
 }
 
 /* The node of gradients[i]; NULL, with the error recorded, if it is not of a floating type. */
@@ -352,8 +390,11 @@ kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
     if (!check_step(batch, optimizer, gradients, __func__))
         return batch->error.status;
     begin_step(&step);
-    for (size_t i = 0; i < optimizer->n; i++)
-        update(&step, i, gradients[i]);
+    size_t state = optimizer->scalars;
+    for (size_t i = 0; i < optimizer->n; i++) {
+        update(&step, i, gradients[i], state);
+        state += count_own(optimizer, i);
+    }
     return batch->error.status;
 }
 

@@ -322,8 +322,12 @@ static kiln_tensor *take_results(void)
 
 static kiln_type take_type(void)
 {
-    static const int odd[] = {0, 4, -1, 257, INT_MAX, INT_MIN};
-    static const int types[] = {KILN_F32, KILN_F32, KILN_I32, KILN_U8};
+    static const int odd[] = {0, 99, -1, 257, INT_MAX, INT_MIN};
+    static const int types[] = {KILN_F32, KILN_F32, KILN_F32,
+#define TYPE(name, value, bytes, ctype) KILN_##name,
+                                KILN_TYPE_MAP(TYPE)
+#undef TYPE
+    };
     return (kiln_type)(one_in(32) ? ONE_OF(odd) : ONE_OF(types));
 }
 

@@ -180,25 +180,26 @@ static double special_value(kiln_type type)
         65536, -65536, 46341};
     static const double bytes[] = {0, 1, 2, 127, 128, 254, 255, 16};
     uint32_t n = sizeof floats / sizeof *floats - (flushes_denormals() ? 5 : 0);
-    switch (type) {
+    switch (kiln__type_row(type)->computed) {
     case KILN_F32: return floats[check_random(n)];
     case KILN_I32: return integers[check_random(sizeof integers / sizeof *integers)];
-    case KILN_U8: return bytes[check_random(sizeof bytes / sizeof *bytes)];
+    default: return bytes[check_random(sizeof bytes / sizeof *bytes)];
     }
-    return 0;
 }
 
 static double wide_value(kiln_type type)
 {
     double sign = check_random(2) ? 1 : -1;
-    if (type == KILN_F32)
-        return sign * ldexp(1 + check_random(1 << 23) * 0x1p-23, (int)check_random(254) - 126);
+    const struct kiln__type_row *row = kiln__type_row(type);
+    if (row->floating)
+        return sign * ldexp(1 + check_random(1 << 23) * 0x1p-23,
+                            (int)check_random((uint32_t)(2 - 2 * row->least)) + row->least);
     return type == KILN_U8 ? check_random(256) : sign * check_random(INT32_MAX);
 }
 
 static double value_of(kiln_type type, enum check_values values)
 {
-    bool floating = type == KILN_F32;
+    bool floating = kiln__type_row(type)->floating;
     double unit = check_random(1 << 24) * 0x1p-24;
     switch (values) {
     case CHECK_PLAIN:

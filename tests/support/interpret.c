@@ -173,7 +173,7 @@ static double evaluate(struct machine *machine, const struct kiln__group *group,
                                                                 !kiln__type_row(last)->floating));
     }
     case KILN__STEP_CONVERT:
-        return kiln__type_row(type)->floating ? operand[0] : kiln__type_round(type, operand[0]);
+        return type == KILN_F32 ? operand[0] : kiln__type_round(type, operand[0]);
     case KILN__STEP_NUMBER: return (double)at;
     case KILN__STEP_GATHER: return gather(machine, access, at, operand[0], type);
     case KILN__STEP_REDUCED:

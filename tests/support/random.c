@@ -88,11 +88,11 @@ static void update(struct pool *pool)
 {
     struct operand x = any_operand(pool);
     kiln_buffer *buffer;
-    expect_ok(kiln_buffer_create(pool->batch->context, x.type, x.rank, x.dims, &buffer));
+    expect_ok(kiln_buffer_create(pool->batch->context, x.stored, x.rank, x.dims, &buffer));
     clear(buffer);
     kiln_tensor old = kiln_import(pool->batch, buffer);
     kiln_tensor made = kiln_add(pool->batch, old, x.tensor);
-    kiln_export(pool->batch, made, buffer);
+    kiln_export(pool->batch, kiln_cast(pool->batch, made, x.stored), buffer);
     if (chance(2) && x.rank > 1)
         check_read(pool->batch, kiln_transpose(pool->batch, old, NULL));
     expect_recorded(pool);
@@ -114,7 +114,7 @@ static void train(struct pool *pool)
     options.learning_rate = 0.125;
     options.momentum = options.method == KILN_SGD && chance(2) ? 0.5 : 0;
     options.weight_decay = chance(2) ? 0.25 : 0;
-    expect_ok(kiln_buffer_create(context, KILN_F32, x.rank, x.dims, &parameter));
+    expect_ok(kiln_buffer_create(context, stored_as(KILN_F32), x.rank, x.dims, &parameter));
     clear(parameter);
     expect_ok(kiln_optimizer_create(context, &options, 1, &parameter, &optimizer));
     kiln_tensor gradient = kiln_sub(pool->batch, kiln_import(pool->batch, parameter), x.tensor);

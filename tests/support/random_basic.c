@@ -117,7 +117,7 @@ static kiln_tensor cumsum(struct pool *pool)
 static kiln_tensor repeat(struct pool *pool)
 {
     struct operand x = any_operand(pool);
-    return kiln_fill(pool->batch, x.type, x.rank, x.dims, check_random(3));
+    return kiln_fill(pool->batch, x.stored, x.rank, x.dims, check_random(3));
 }
 
 static kiln_tensor detach(struct pool *pool)
@@ -243,7 +243,7 @@ static kiln_tensor join(struct pool *pool)
     kiln_tensor parts[3] = {x.tensor, x.tensor, x.tensor};
     if (!is_small(&x) || x.rank > 4)
         return none;
-    parts[choose(3)] = fresh(pool, x.type, x.rank, x.dims);
+    parts[choose(3)] = fresh_stored(pool, x.stored, x.rank, x.dims);
     if (x.rank == 0 || chance(3))
         return kiln_stack(pool->batch, 1 + choose(3), parts, (int)choose((uint32_t)x.rank + 1));
     return kiln_concat(pool->batch, 1 + choose(3), parts, (int)choose((uint32_t)x.rank));
@@ -261,7 +261,7 @@ static kiln_tensor place(struct pool *pool)
         step[d] = backwards ? -2 : 2;
         start[d] = backwards && x.dims[d] ? (int64_t)x.dims[d] - 1 : 0;
     }
-    kiln_tensor part = fresh(pool, x.type, x.rank, dims);
+    kiln_tensor part = fresh_stored(pool, x.stored, x.rank, dims);
     return x.rank ? kiln_place(pool->batch, x.tensor, part, start, step) : none;
 }
 

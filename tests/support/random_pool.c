@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 
+#include "ops/ops.h"
+
 static uint64_t structure;
 
 void random_structure(uint64_t seed)
@@ -42,7 +44,8 @@ bool is_small(const struct operand *x)
 struct operand describe(const struct pool *pool, kiln_tensor tensor)
 {
     struct operand operand = {.tensor = tensor};
-    expect_ok(kiln_tensor_shape(pool->batch, tensor, &operand.type, &operand.rank, operand.dims));
+    expect_ok(kiln_tensor_shape(pool->batch, tensor, &operand.stored, &operand.rank, operand.dims));
+    operand.type = kiln__type_row(operand.stored)->computed;
     return operand;
 }
 
@@ -58,12 +61,29 @@ struct operand any_operand(const struct pool *pool)
 kiln_type any_type(void)
 {
     static const kiln_type types[] = {KILN_F32, KILN_F32, KILN_F32, KILN_I32, KILN_U8};
-    return types[choose(5)];
+    return stored_as(types[choose(5)]);
+}
+
+/* Sometimes a type that is only stored and read as this one. */
+kiln_type stored_as(kiln_type type)
+{
+    static const kiln_type all[] = {
+#define TYPE(name, value, bytes, ctype) KILN_##name,
+        KILN_TYPE_MAP(TYPE)
+#undef TYPE
+    };
+    kiln_type other = all[choose(sizeof all / sizeof *all)];
+    return chance(2) && kiln__type_row(other)->computed == type ? other : type;
 }
 
 /* ---- inputs ---- */
 
 kiln_tensor fresh(const struct pool *pool, kiln_type type, size_t rank, const size_t *dims)
+{
+    return fresh_stored(pool, stored_as(type), rank, dims);
+}
+
+kiln_tensor fresh_stored(const struct pool *pool, kiln_type type, size_t rank, const size_t *dims)
 {
     static const enum check_values kinds[] = {CHECK_PLAIN, CHECK_PLAIN, CHECK_FEW, CHECK_FEW,
                                               CHECK_POSITIVE};

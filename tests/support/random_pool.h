@@ -22,7 +22,7 @@ struct pool {
 /* A tensor with what it is. */
 struct operand {
     kiln_tensor tensor;
-    kiln_type type;
+    kiln_type type, stored; /* what operations read it as; its own */
     size_t rank, dims[KILN_MAX_RANK];
 };
 
@@ -37,14 +37,17 @@ size_t pick(const size_t *from, size_t count);
 #define PICK(...) pick((size_t[]){__VA_ARGS__}, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t))
 
 kiln_type any_type(void);
+kiln_type stored_as(kiln_type type);
 size_t count_of(const struct operand *x);
 bool is_small(const struct operand *x);
 
 struct operand describe(const struct pool *pool, kiln_tensor tensor);
 struct operand any_operand(const struct pool *pool);
 
-/* New inputs: of any content, of finite numbers, and one that broadcasts against x. */
+/* New inputs: of any content, read as the type or of exactly that one; of finite numbers, and one
+ * that broadcasts against x. */
 kiln_tensor fresh(const struct pool *pool, kiln_type type, size_t rank, const size_t *dims);
+kiln_tensor fresh_stored(const struct pool *pool, kiln_type type, size_t rank, const size_t *dims);
 kiln_tensor numbers(const struct pool *pool, size_t rank, const size_t *dims);
 kiln_tensor smaller(const struct pool *pool, const struct operand *x);
 

@@ -24,7 +24,10 @@ static const struct kiln__node *node_at(const struct printer *printer, uint32_t 
 static const char *type_text(const struct kiln__node *node)
 {
     static const char *const names[] = {
-        [KILN_F32] = "KILN_F32", [KILN_I32] = "KILN_I32", [KILN_U8] = "KILN_U8"};
+#define NAME(name, value, bytes, ctype) [KILN_##name] = "KILN_" #name,
+        KILN_TYPE_MAP(NAME)
+#undef NAME
+    };
     return names[node->type];
 }
 
@@ -296,17 +299,33 @@ static bool *needed_by_program(const struct kiln__graph *graph)
     return needed;
 }
 
+/* Of a floating type that C does not have, the bits. */
+static void print_element(struct printer *printer, kiln_type type, const char *at)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    if (!row->floating || row->computed == type) {
+        print_number(printer, kiln__type_load(type, at));
+        return;
+    }
+    unsigned bits = 0;
+    memcpy(&bits, at, row->bytes);
+    kiln__text_add(printer->text, "0x%x", bits);
+}
+
 static void print_data(struct printer *printer, const struct kiln__node *node)
 {
     static const char *const types[] = {
-        [KILN_F32] = "float", [KILN_I32] = "int32_t", [KILN_U8] = "uint8_t"};
+#define TYPE(name, value, bytes, ctype) [KILN_##name] = #ctype,
+        KILN_TYPE_MAP(TYPE)
+#undef TYPE
+    };
     const struct kiln__binding *binding = &printer->batch->bindings.inputs.items[node->binding];
     char *content = reproduce_content(printer->batch, binding);
     kiln__text_add(printer->text, "static const %s data%llu[] = {", types[node->type],
                    (unsigned long long)node->binding);
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         kiln__text_add(printer->text, i % 8 ? ", " : i ? ",\n    " : "\n    ");
-        print_number(printer, kiln__type_load((kiln_type)node->type, content + i * binding->item));
+        print_element(printer, (kiln_type)node->type, content + i * binding->item);
     }
     kiln__text_add(printer->text, "};\n");
     free(content);

@@ -74,6 +74,7 @@ SAMPLE(clamp, kiln_clamp(b, x, -1, 1.5))
 SAMPLE(i32, integers(b, x))
 SAMPLE(neg_i32, kiln_neg(b, integers(b, x)))
 SAMPLE(u8, kiln_cast(b, kiln_abs(b, x), KILN_U8))
+SAMPLE(f16, kiln_cast(b, kiln_mul(b, x, x), KILN_F16))
 SAMPLE(less, kiln_less(b, x, transposed(b, x)))
 SAMPLE(where, kiln_where(b, kiln_greater(b, x, number(b, 0)), x, kiln_scale(b, x, 0.25)))
 SAMPLE(exp, kiln_exp(b, x))
@@ -147,6 +148,7 @@ const struct sample samples[] = {
     ROW(CHEAP, i32),
     ROW(CHEAP, neg_i32),
     ROW(CHEAP, u8),
+    ROW(CHEAP, f16),
     ROW(CHEAP, less),
     ROW(CHEAP, where),
     ROW(MAP, exp),

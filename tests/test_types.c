@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types that are only stored: every bit pattern both ways, halfway cases and whole numbers, on the
+ * host and in kernels, against a decoder and a rounding of this file's own. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/ops.h"
+#include "support/check.h"
+
+/* What IEEE 754 says of a format of 16 bits, without lib/ops. */
+struct format {
+    kiln_type type;
+    int mantissa, bias; /* bits without the leading one */
+};
+
+static const struct format formats[] = {{KILN_F16, 10, 15}};
+#define FORMATS (sizeof formats / sizeof *formats)
+#define PATTERNS 65536
+
+static double decode(const struct format *format, unsigned bits)
+{
+    unsigned ones = (1u << (15 - format->mantissa)) - 1, exponent = bits >> format->mantissa & ones;
+    double sign = bits & 0x8000 ? -1 : 1, fraction = bits & ((1u << format->mantissa) - 1);
+    fraction = ldexp(fraction, -format->mantissa);
+    if (exponent == ones)
+        return fraction != 0 ? NAN : sign * INFINITY;
+    return exponent ? sign * ldexp(1 + fraction, (int)exponent - format->bias)
+                    : sign * ldexp(fraction, 1 - format->bias);
+}
+
+/* The value rounded once: scaled so that the format's last place is 1. */
+static double round_to(const struct format *format, double value)
+{
+    int exponent;
+    if (!isfinite(value) || value == 0)
+        return value;
+    frexp(value, &exponent);
+    exponent = exponent - 1 < 1 - format->bias ? 1 - format->bias : exponent - 1;
+    double rounded =
+        ldexp(nearbyint(ldexp(value, format->mantissa - exponent)), exponent - format->mantissa);
+    return fabs(rounded) >= ldexp(1, format->bias + 1) ? copysign(INFINITY, value)
+                                                       : copysign(rounded, value);
+}
+
+static bool same(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
+}
+
+static double largest(const struct format *format)
+{
+    return ldexp(2 - ldexp(1, -format->mantissa), format->bias);
+}
+
+/* Every number of the format, what is half way to the next one, and floats beside that; large and
+ * small ones. */
+static size_t make_floats(const struct format *format, float *values)
+{
+    size_t count = 0;
+    for (unsigned bits = 0; bits < PATTERNS; bits++) {
+        double value = decode(format, bits), next = decode(format, bits + 1);
+        values[count++] = (float)value;
+        if (isnan(value) || isinf(value) || bits == 0x7fff)
+            continue;
+        next = isinf(next) ? copysign(ldexp(1, format->bias + 1), value) : next;
+        float half = (float)((value + next) / 2);
+        values[count++] = half;
+        values[count++] = nextafterf(half, INFINITY);
+        values[count++] = nextafterf(half, -INFINITY);
+    }
+    for (int e = -149; e < 128; e++) {
+        values[count++] = ldexpf(1, e);
+        values[count++] = ldexpf(-1.2345678f, e);
+    }
+    return count;
+}
+
+#define MOST_FLOATS (4 * PATTERNS + 1000)
+
+/* ---- on the host ---- */
+
+Test(types, patterns_on_the_host)
+{
+    for (const struct format *format = formats; format < formats + FORMATS; format++) {
+        for (unsigned bits = 0; bits < PATTERNS; bits++) {
+            uint16_t pattern = (uint16_t)bits, back;
+            double value = kiln__type_load(format->type, &pattern);
+            cr_assert(same(value, decode(format, bits)), "%s %04x: %g",
+                      kiln_type_name(format->type), bits, value);
+            kiln__type_store(format->type, value, &back);
+            cr_assert(back == pattern || isnan(value), "%s %04x: %04x",
+                      kiln_type_name(format->type), bits, back);
+        }
+        cr_expect_eq(kiln__type_row(format->type)->highest, largest(format));
+    }
+}
+
+Test(types, rounding_on_the_host)
+{
+    float *values = malloc(MOST_FLOATS * sizeof *values);
+    cr_assert(values);
+    for (const struct format *format = formats; format < formats + FORMATS; format++) {
+        size_t count = make_floats(format, values);
+        for (size_t i = 0; i < count; i++) {
+            double wanted = round_to(format, values[i]),
+                   found = kiln__type_round(format->type, values[i]);
+            uint16_t stored;
+            cr_assert(same(found, wanted), "%a: %a, not %a", (double)values[i], found, wanted);
+            kiln__type_store(format->type, values[i], &stored);
+            cr_assert(same(kiln__type_load(format->type, &stored), wanted));
+        }
+    }
+    free(values);
+}
+
+/* ---- in kernels ---- */
+
+Test(types, patterns_in_kernels)
+{
+    static uint16_t patterns[PATTERNS];
+    for (unsigned i = 0; i < PATTERNS; i++)
+        patterns[i] = (uint16_t)i;
+    for (const struct format *format = formats; format < formats + FORMATS; format++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_given(batch, format->type, DIMS(PATTERNS), patterns);
+        const float *wide = check_read(batch, kiln_cast(batch, x, KILN_F32));
+        const uint16_t *back =
+            check_read(batch, kiln_cast(batch, kiln_abs(batch, x), format->type));
+        run_batch(batch);
+        for (unsigned i = 0; i < PATTERNS; i++) {
+            double value = decode(format, i);
+            cr_assert(same((double)wide[i], value), "%s %04x: %a", kiln_type_name(format->type), i,
+                      (double)wide[i]);
+            cr_assert(back[i] == (i & 0x7fff) || isnan(value), "%s %04x: %04x",
+                      kiln_type_name(format->type), i, back[i]);
+        }
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* A cast that is stored, and one that stays in registers. */
+Test(types, rounding_in_kernels)
+{
+    float *values = malloc(MOST_FLOATS * sizeof *values);
+    cr_assert(values);
+    for (const struct format *format = formats; format < formats + FORMATS; format++) {
+        size_t count = make_floats(format, values);
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_given(batch, KILN_F32, 1, &count, values);
+        kiln_tensor narrow = kiln_cast(batch, x, format->type);
+        const uint16_t *stored = check_read(batch, narrow);
+        const float *kept = check_read(batch, kiln_neg(batch, narrow));
+        run_batch(batch);
+        for (size_t i = 0; i < count; i++) {
+            double wanted = round_to(format, values[i]);
+            if (check_denormal() > 0 && fabsf(values[i]) < 0x1p-126f)
+                continue;
+            cr_assert(same(decode(format, stored[i]), wanted), "%a: %04x, not %a",
+                      (double)values[i], stored[i], wanted);
+            cr_assert(same(-(double)kept[i], wanted), "%a: %a, not %a", (double)values[i],
+                      -(double)kept[i], wanted);
+        }
+        check_end(batch);
+    }
+    free(values);
+    check_close();
+}
+
+/* Whole numbers that f32 does not have are rounded once, not twice. */
+Test(types, whole_numbers_in_kernels)
+{
+    enum { COUNT = 31 * 12 };
+    int32_t values[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        int64_t power = INT64_C(1) << (i / 12), half = power + power / 256 * (i % 3 + 1);
+        int64_t value = half + (i / 3 % 2 ? 1 : -1) * (i % 2);
+        values[i] = (int32_t)((i / 6 % 2 ? -1 : 1) * (value > INT32_MAX ? INT32_MAX : value));
+    }
+    for (const struct format *format = formats; format < formats + FORMATS; format++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_given(batch, KILN_I32, DIMS(COUNT), values);
+        const uint16_t *stored = check_read(batch, kiln_cast(batch, x, format->type));
+        run_batch(batch);
+        for (int i = 0; i < COUNT; i++)
+            cr_expect(same(decode(format, stored[i]), round_to(format, values[i])),
+                      "%d: %a, not %a", values[i], decode(format, stored[i]),
+                      round_to(format, values[i]));
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* ---- operations ---- */
+
+static const kiln_type stored_types[] = {
+#define TYPE(name, value, bytes, ctype) KILN_##name,
+    KILN_TYPE_MAP(TYPE)
+#undef TYPE
+};
+#define TYPES (sizeof stored_types / sizeof *stored_types)
+
+/* Operations are swept over one floating type and one of integers, the others' kernels differ in
+ * numbers alone (and random batches mix all). Compilers need most of the time. */
+static const kiln_type swept[] = {KILN_F16};
+#define SWEPT (sizeof swept / sizeof *swept)
+
+static void compile_cheaply(void)
+{
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
+}
+
+static kiln_type type_of(kiln_batch *batch, kiln_tensor tensor)
+{
+    kiln_type type;
+    expect_ok(kiln_tensor_shape(batch, tensor, &type, NULL, NULL));
+    return type;
+}
+
+static void expect_type(kiln_batch *batch, kiln_tensor tensor, kiln_type wanted)
+{
+    kiln_type type = type_of(batch, tensor);
+    cr_expect_eq(type, wanted, "%s, not %s", kiln_type_name(type), kiln_type_name(wanted));
+    check_read(batch, tensor);
+}
+
+/* With one of its own type, and with one of the type that it is read as. */
+static void every_row(kiln_type type, size_t n, enum check_values values)
+{
+    kiln_batch *batch = check_begin();
+    kiln_type computed = kiln__type_row(type)->computed;
+    kiln_tensor narrow = check_input(batch, type, DIMS(n), values),
+                other = check_input(batch, type, DIMS(n), values),
+                wide = check_input(batch, computed, DIMS(n), values),
+                mask = check_input(batch, KILN_U8, DIMS(n), CHECK_FEW);
+    for (unsigned op = 0; op < KILN__OP_COUNT; op++) {
+        enum kiln__types rule = (enum kiln__types)kiln__elementwise_rows[op].types;
+        bool selects = rule == KILN__SELECTION;
+        kiln_tensor operands[3] = {selects ? mask : narrow, op % 2 ? other : wide, narrow};
+        if (kiln__types_accept(rule, computed))
+            expect_type(batch, check_elementwise(batch, op, operands),
+                        kiln__types_result(rule, computed));
+    }
+    check_run(batch);
+    check_end(batch);
+}
+
+Test(types, every_row_reads_them, .init = compile_cheaply)
+{
+    for (size_t t = 0; t < SWEPT; t++) {
+        every_row(swept[t], 1009, CHECK_PLAIN);
+        every_row(swept[t], 333, CHECK_SPECIAL);
+    }
+    check_close();
+}
+
+static void reduce_all(kiln_batch *batch, kiln_tensor x, kiln_type computed)
+{
+    const int rows = 1, columns = 0;
+    for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++) {
+        const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
+        if (!kiln__types_accept((enum kiln__types)row->types, computed))
+            continue;
+        kiln_type result = kiln__reduce_result(row, computed);
+        expect_type(batch, check_reduction(batch, op, x, 1, &rows, 0), result);
+        expect_type(batch, check_reduction(batch, op, x, 1, &columns, 0), result);
+    }
+}
+
+Test(types, reductions_read_them, .init = compile_cheaply)
+{
+    for (size_t t = 0; t < SWEPT; t++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, swept[t], DIMS(33, 70), CHECK_FEW);
+        reduce_all(batch, x, kiln__type_row(swept[t])->computed);
+        check_read(batch, kiln_cumsum(batch, x, 1, 0));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* What only moves keeps the type, and every bit of what is a number. */
+static void move_all(kiln_batch *batch, kiln_type type)
+{
+    kiln_tensor x = check_input(batch, type, DIMS(33, 40), CHECK_WIDE),
+                y = check_input(batch, type, DIMS(33, 40), CHECK_PLAIN),
+                indices = check_input(batch, KILN_U8, DIMS(19), CHECK_FEW);
+    const int64_t start[] = {1, 39}, stop[] = {30, -1}, step[] = {2, -3};
+    const size_t low[] = {1, 2}, high[] = {0, 3};
+    expect_type(batch, kiln_transpose(batch, x, NULL), type);
+    expect_type(batch, kiln_reshape(batch, kiln_transpose(batch, x, NULL), DIMS(44, 30)), type);
+    expect_type(batch, kiln_slice(batch, x, start, stop, step), type);
+    expect_type(batch, kiln_concat(batch, 2, (kiln_tensor[]){x, y}, 1), type);
+    expect_type(batch, kiln_pad(batch, x, low, high, 1), type);
+    expect_type(batch, kiln_gather(batch, x, indices, 0), type);
+    expect_type(batch, kiln_gather(batch, x, indices, 1), type);
+    expect_type(batch, kiln_detach(batch, x), type);
+    expect_type(batch, kiln_fill(batch, type, DIMS(3, 5), 1), type);
+    expect_type(batch, kiln_broadcast(batch, kiln_constant(batch, type, 1), DIMS(3, 2)), type);
+    kiln_tensor sum =
+        kiln_add(batch, kiln_transpose(batch, x, NULL), kiln_reshape(batch, y, DIMS(40, 33)));
+    expect_type(batch, sum, kiln__type_row(type)->computed);
+    expect_type(batch, kiln_scatter_add(batch, x, indices, kiln_gather(batch, y, indices, 0), 0),
+                kiln__type_row(type)->computed);
+}
+
+Test(types, movements_keep_them, .init = compile_cheaply)
+{
+    for (size_t t = 0; t < SWEPT; t++) {
+        kiln_batch *batch = check_begin();
+        move_all(batch, swept[t]);
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* Each type to each other one, between operations. */
+Test(types, casts_between_all, .init = compile_cheaply)
+{
+    for (size_t from = 0; from < TYPES; from++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, stored_types[from], DIMS(77), CHECK_WIDE);
+        kiln_tensor y = check_input(batch, stored_types[from], DIMS(77), CHECK_PLAIN);
+        for (size_t to = 0; to < TYPES; to++) {
+            check_read(batch, kiln_cast(batch, x, stored_types[to]));
+            kiln_tensor inside = kiln_cast(batch, kiln_add(batch, y, y), stored_types[to]);
+            check_read(batch, kiln_sub(batch, inside, kiln_cast(batch, y, stored_types[to])));
+        }
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* ---- networks ---- */
+
+static kiln_tensor loss_of(kiln_batch *batch, kiln_tensor x, kiln_tensor w)
+{
+    const int last = -1;
+    kiln_tensor scale = kiln_constant(batch, KILN_F32, 1.5), none = {0};
+    kiln_tensor h = kiln_layer_norm(batch, kiln_matmul(batch, x, w), scale, none, 1, &last, 1e-5);
+    kiln_tensor target = kiln_fill(batch, KILN_F32, DIMS(6, 8), 0.25);
+    return kiln_mean_squared_error(batch, kiln_softmax(batch, h, 1, &last), target);
+}
+
+/* What has a kernel of its own takes them; its kernel is the one of f32. */
+static void record_others(kiln_batch *batch, kiln_type type, kiln_tensor x)
+{
+    kiln_tensor image = check_input(batch, type, DIMS(1, 5, 6, 2), CHECK_PLAIN),
+                filter = check_input(batch, type, DIMS(3, 3, 2, 4), CHECK_PLAIN),
+                labels = check_input(batch, KILN_U8, DIMS(6), CHECK_FEW), none = {0};
+    const kiln_tensor made[] = {kiln_conv2d(batch, image, filter, NULL),
+                                kiln_attention(batch, x, x, x, none, NULL),
+                                kiln_cross_entropy(batch, x, labels)};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        cr_expect_eq(type_of(batch, made[i]), KILN_F32);
+}
+
+Test(types, networks_read_them, .init = compile_cheaply)
+{
+    kiln_batch *batch = check_begin();
+    kiln_tensor x = check_input(batch, KILN_F16, DIMS(6, 12), CHECK_PLAIN),
+                w = check_input(batch, KILN_F16, DIMS(12, 8), CHECK_PLAIN);
+    kiln_tensor gradients[2], loss = loss_of(batch, x, w);
+    expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, w}, 2, gradients));
+    expect_type(batch, loss, KILN_F32);
+    expect_type(batch, gradients[0], KILN_F32);
+    expect_type(batch, gradients[1], KILN_F32);
+    record_others(batch, KILN_F16, x);
+    check_run(batch);
+    check_end(batch);
+    check_close();
+}
