@@ -3,6 +3,7 @@
 
 examples = \
 	examples/digits \
+	examples/executor \
 	examples/hello \
 	examples/train_digits \
 	examples/train_digits_conv
@@ -32,4 +33,5 @@ examples_train_digits_conv_CPPFLAGS = $(examples_digits_CPPFLAGS)
 examples_train_digits_conv_LDADD = libkiln.la $(ZLIB_LIBS) -lm
 examples_train_digits_CPPFLAGS = $(examples_digits_CPPFLAGS)
 examples_train_digits_LDADD = libkiln.la $(ZLIB_LIBS) -lm
+examples_executor_LDADD = libkiln.la -lm -lpthread
 examples_hello_LDADD = libkiln.la

@@ -10,6 +10,7 @@ kilninclude_HEADERS = \
 	include/kiln/context.h \
 	include/kiln/convolution.h \
 	include/kiln/device.h \
+	include/kiln/executor.h \
 	include/kiln/export.h \
 	include/kiln/gradient.h \
 	include/kiln/interpolation.h \

@@ -253,6 +253,22 @@ session_sources = \
 	lib/session/words.c \
 	lib/session/words.h
 
+executor_sources = \
+	lib/executor/executor.c \
+	lib/executor/executor.h \
+	lib/executor/future.c \
+	lib/executor/future.h \
+	lib/executor/histogram.c \
+	lib/executor/histogram.h \
+	lib/executor/lane.c \
+	lib/executor/metrics.c \
+	lib/executor/model.c \
+	lib/executor/model.h \
+	lib/executor/queue.c \
+	lib/executor/queue.h \
+	lib/executor/submit.c \
+	lib/executor/worker.c
+
 kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
@@ -300,7 +316,8 @@ libkiln_internal_la_SOURCES = \
 	$(runtime_sources) \
 	$(record_sources) \
 	$(grad_sources) \
-	$(session_sources)
+	$(session_sources) \
+	$(executor_sources)
 nodist_libkiln_internal_la_SOURCES = lib/kernels.c
 libkiln_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
 libkiln_internal_la_LIBADD = $(CLBLAST_LIBS) $(OPENCL_LIBS) $(XXHASH_LIBS) $(JANSSON_LIBS)

@@ -19,6 +19,9 @@ criterion_tests = \
 	tests/test_errors \
 	tests/test_errors_calls \
 	tests/test_events \
+	tests/test_executor \
+	tests/test_executor_errors \
+	tests/test_executor_parts \
 	tests/test_explain \
 	tests/test_fork \
 	tests/test_fusion \
@@ -238,6 +241,8 @@ libtest_support_la_SOURCES = \
 	tests/support/reproduce_print.c \
 	tests/support/samples.c \
 	tests/support/samples.h \
+	tests/support/served.c \
+	tests/support/served.h \
 	tests/support/sweep.c \
 	tests/support/sweep.h
 if PLAIN_TESTS

@@ -113,6 +113,9 @@ Test(status, every_one_has_its_number_name_and_text)
         {-13, "WRONG_STATE", "state"},
         {-14, "FORKED", "fork"},
         {-15, "WRONG_RESULT", "computed"},
+        {-16, "CANCELLED", "cancelled"},
+        {-17, "TIMED_OUT", "time"},
+        {-18, "BUSY", "full"},
     };
     size_t count = 0;
 #define COUNT(name, value, text) count++;

@@ -15,6 +15,7 @@
 #include <kiln/convolution.h>
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
+#include <kiln/executor.h>
 #include <kiln/gradient.h>
 #include <kiln/interpolation.h>
 #include <kiln/movement.h>

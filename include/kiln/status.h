@@ -28,7 +28,10 @@ extern "C" {
     X(IO_ERROR, -12, "a file could not be read or written")                                        \
     X(WRONG_STATE, -13, "the object is not in a state that allows the call")                       \
     X(FORKED, -14, "the context was made before a fork and cannot be used in the child")           \
-    X(WRONG_RESULT, -15, "the device computed what the host did not")
+    X(WRONG_RESULT, -15, "the device computed what the host did not")                              \
+    X(CANCELLED, -16, "the request was cancelled")                                                 \
+    X(TIMED_OUT, -17, "the time for it is over")                                                   \
+    X(BUSY, -18, "the queue is full")
 
 /** The status of a call: zero is success, below zero is an error. */
 typedef enum kiln_status {

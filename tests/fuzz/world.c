@@ -182,10 +182,14 @@ void world_settle(void)
     kiln_buffer **buffer = NULL;
     kiln_event **event = NULL;
     kiln_optimizer **optimizer = NULL;
+    kiln_executor **executor = NULL;
+    kiln_future **future = NULL;
     PLACE_IN(world.contexts, CONTEXTS, context)
     PLACE_IN(world.buffers, BUFFERS, buffer)
     PLACE_IN(world.events, EVENTS, event)
     PLACE_IN(world.optimizers, OPTIMIZERS, optimizer)
+    PLACE_IN(world.executors, EXECUTORS, executor)
+    PLACE_IN(world.futures, FUTURES, future)
     if (world.new_context && context) {
         *context = world.new_context;
         world.context_references[context - world.contexts] = 1;
@@ -204,10 +208,21 @@ void world_settle(void)
         *optimizer = world.new_optimizer;
         world.new_optimizer = NULL;
     }
+    if (world.new_executor && executor) {
+        *executor = world.new_executor;
+        world.executor_references[executor - world.executors] = 1;
+        world.new_executor = NULL;
+    }
+    if (future) {
+        *future = world.new_future;
+        world.new_future = NULL;
+    }
     kiln_context_release(world.new_context);
     kiln_buffer_release(world.new_buffer);
     kiln_event_release(world.new_event);
     kiln_optimizer_release(world.new_optimizer);
+    kiln_executor_release(world.new_executor);
+    kiln_future_release(world.new_future);
     kiln_free(world.text);
 }
 
@@ -215,6 +230,11 @@ void world_settle(void)
 
 static void release_all(void)
 {
+    for (unsigned i = 0; i < FUTURES; i++)
+        kiln_future_release(world.futures[i]);
+    for (unsigned i = 0; i < EXECUTORS; i++)
+        for (; world.executor_references[i]; world.executor_references[i]--)
+            kiln_executor_release(world.executors[i]);
     for (unsigned i = 0; i < BATCHES; i++)
         kiln_batch_release(world.batches[i].batch);
     for (unsigned i = 0; i < EVENTS; i++)
@@ -230,6 +250,8 @@ static void release_all(void)
     memset(world.batches, 0, sizeof world.batches);
     memset(world.events, 0, sizeof world.events);
     memset(world.optimizers, 0, sizeof world.optimizers);
+    memset(world.executors, 0, sizeof world.executors);
+    memset(world.futures, 0, sizeof world.futures);
     memset(world.buffers, 0, sizeof world.buffers);
     memset(world.contexts + LASTING, 0, (CONTEXTS - LASTING) * sizeof *world.contexts);
 }

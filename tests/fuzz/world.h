@@ -7,7 +7,8 @@
 #include "fuzz/values.h"
 #include "record/batch.h"
 
-enum { CONTEXTS = 3, BATCHES = 3, BUFFERS = 6, EVENTS = 2, OPTIMIZERS = 2, RECENT = 16 };
+enum { CONTEXTS = 3, BATCHES = 3, BUFFERS = 6, EVENTS = 2, OPTIMIZERS = 2 };
+enum { EXECUTORS = 2, FUTURES = 3, RECENT = 16 };
 enum { LASTING = 2 }; /* of the contexts */
 
 struct batch_slot {
@@ -25,6 +26,9 @@ struct world {
     unsigned buffer_references[BUFFERS];
     kiln_event *events[EVENTS];
     kiln_optimizer *optimizers[OPTIMIZERS];
+    kiln_executor *executors[EXECUTORS];
+    unsigned executor_references[EXECUTORS];
+    kiln_future *futures[FUTURES];
     cl_command_queue out_of_order;
     kiln_tensor stale[RECENT];
     unsigned forgotten;
@@ -34,6 +38,8 @@ struct world {
     kiln_buffer *new_buffer;
     kiln_event *new_event;
     kiln_optimizer *new_optimizer;
+    kiln_executor *new_executor;
+    kiln_future *new_future;
     kiln_tensor results[SHORTEST];
     char *text;
 };

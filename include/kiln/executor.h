@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Many callers, one busy device: an executor gathers small requests into full batches.
+ *
+ *  A model says what is computed from rows: it records the operations of a batch of so many rows,
+ *  once for each size that batches may have (1, 2, 4, ... rows, up to the largest). Threads submit
+ *  requests of some rows each; the executor copies requests that meet into one batch, runs it, and
+ *  copies each its own results. A batch goes out when it is full, when its oldest request has waited
+ *  long enough, and at once when the device is idle. With several contexts each batch goes to the one
+ *  that will have it done first. Rows must not depend on each other: which of them meet is chance.
+ *
+ *  @code
+ *  kiln_executor_create(&context, 1, &model, NULL, &executor);
+ *  ... in any thread:
+ *  kiln_input x = {pixels, sizeof pixels, KILN_F32};
+ *  kiln_output y = {digit, sizeof digit, KILN_I32};
+ *  kiln_executor_submit(executor, &x, &y, 1, NULL, &future);
+ *  status = kiln_future_wait(future);
+ *  kiln_future_release(future);
+ *  @endcode */
+#ifndef KILN_EXECUTOR_H
+#define KILN_EXECUTOR_H
+
+#include <kiln/status.h>
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Gathers requests into batches, on one or several contexts. */
+typedef struct kiln_executor kiln_executor;
+
+/** The end of one request: it comes once, with a status. */
+typedef struct kiln_future kiln_future;
+
+/* ---- models ---- */
+
+/** Most inputs, and most outputs, of a model. */
+#define KILN_MODEL_MOST 16
+
+/** One row of an input: what a batch of n rows has n of. */
+typedef struct kiln_row {
+    kiln_type type;                 /**< of its elements */
+    size_t rank;                    /**< its dimensions, at most KILN_MAX_RANK - 1; 0: one number */
+    size_t dims[KILN_MAX_RANK - 1]; /**< all above 0 */
+    uint32_t below; /**< i32 and u8: each element must be from 0 to below - 1, such as a label; a
+                         request with another is refused. 0: nothing is looked at */
+} kiln_row;
+
+/** Record the operations of a model for `rows` rows in `batch`, which belongs to context number
+ *  `context` of the executor: import the weights from buffers of that context. inputs[i] is
+ *  [rows, ...the row of input i]; leave results of shape [rows, ...] in outputs. What the batch is
+ *  asked for otherwise, a kiln_export() say, is done by each run and perhaps twice: leave it.
+ *  Errors of the batch are found without it; another status ends kiln_executor_create(). */
+typedef kiln_status (*kiln_model_recorder)(kiln_batch *batch, size_t context, size_t rows,
+                                           const kiln_tensor *inputs, kiln_tensor *outputs,
+                                           void *user);
+
+/** What an executor computes. Start from KILN_MODEL_INIT. */
+typedef struct kiln_model {
+    size_t size;                /**< sizeof(kiln_model), set by the initialiser */
+    kiln_model_recorder record; /**< called during kiln_executor_create(), and never later */
+    void *user;                 /**< handed to it */
+    size_t input_count;         /**< 1 to KILN_MODEL_MOST */
+    const kiln_row *inputs;     /**< a row of each */
+    size_t output_count;        /**< 1 to KILN_MODEL_MOST */
+} kiln_model;
+
+/** A model of nothing yet. */
+#define KILN_MODEL_INIT                                                                            \
+    {                                                                                              \
+        sizeof(kiln_model), 0, 0, 0, 0, 0                                                          \
+    }
+
+/* ---- executors ---- */
+
+/** How an executor gathers. Start from KILN_EXECUTOR_OPTIONS_INIT, or from one of the other
+ *  initialisers; zero in a field is the default. */
+typedef struct kiln_executor_options {
+    size_t size;          /**< sizeof(kiln_executor_options), set by the initialiser */
+    size_t max_batch;     /**< most rows of a batch, and of a request; at most 2^20; 1024 */
+    size_t min_batch;     /**< rows that make an idle device begin at once; 1 */
+    uint64_t max_wait_us; /**< a request waits for company at most so long, while a device can be
+                               had; microseconds, at most an hour; 5000 */
+    size_t max_queue;     /**< most requests that wait; 128 */
+    uint64_t retry_us;    /**< a context that failed is tried again after so long, then twice as
+                               long, and so on up to 64 times; microseconds; 100000 */
+    int prepare;          /**< nonzero: compile everything in kiln_executor_create(), so that no
+                               request waits for the compiler */
+} kiln_executor_options;
+
+/** Every default: a balance of latency and throughput. */
+#define KILN_EXECUTOR_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(kiln_executor_options), 1024, 1, 5000, 128, 0, 0                                    \
+    }
+/** For short waits: 256 rows, 1 ms. */
+#define KILN_EXECUTOR_LATENCY_INIT                                                                 \
+    {                                                                                              \
+        sizeof(kiln_executor_options), 256, 1, 1000, 128, 0, 0                                     \
+    }
+/** For many rows a second: 2048 rows, 10 ms, and as many requests waiting as fill a batch. */
+#define KILN_EXECUTOR_THROUGHPUT_INIT                                                              \
+    {                                                                                              \
+        sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0                                  \
+    }
+
+/** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options` may
+ *  be NULL. The model is recorded for each context, each size and twice over, so that one batch is
+ *  gathered while another runs; host memory for rows is reserved, and used as sizes are met.
+ *  Owner: the caller, until kiln_executor_release(); it holds the contexts. Threads: any.
+ *  Errors: INVALID_ARGUMENT, SHAPE_MISMATCH (an output whose first dimension is not the rows), those
+ *  of the model, OUT_OF_HOST_MEMORY (threads too), FORKED, with `prepare` those of
+ *  kiln_batch_prepare(); *executor is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n,
+                                                          const kiln_model *model,
+                                                          const kiln_executor_options *options,
+                                                          kiln_executor **executor);
+
+/** Take another reference, for another thread say. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_executor_retain(kiln_executor *executor);
+
+/** Give a reference back. With the last one no request is lost: it waits, as
+ *  kiln_executor_shutdown() with KILN_SHUTDOWN_DRAIN does, until all have completed; from a callback
+ *  it returns at once, and they complete later. Futures live on. NULL does nothing. In a child of
+ *  fork() nothing is waited for or freed. Threads: any. Errors: none. */
+KILN_API void kiln_executor_release(kiln_executor *executor);
+
+/** What becomes of requests that still wait when an executor shuts down. */
+typedef enum kiln_shutdown {
+    KILN_SHUTDOWN_DRAIN = 1, /**< they are run */
+    KILN_SHUTDOWN_CANCEL = 2 /**< they complete as CANCELLED; batches that run are finished */
+} kiln_shutdown;
+
+/** Take no further requests, and return when all have completed and their callbacks have returned;
+ *  from a callback, at once. A second call may turn drain into cancel.
+ *  Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_shutdown(kiln_executor *executor,
+                                                            kiln_shutdown how);
+
+/* ---- requests ---- */
+
+/** Rows that go in. */
+typedef struct kiln_input {
+    const void *data; /**< row-major */
+    size_t bytes;     /**< exactly what the rows have */
+    kiln_type type;   /**< as the model's */
+} kiln_input;
+
+/** Where results go. */
+typedef struct kiln_output {
+    void *data;     /**< row-major */
+    size_t bytes;   /**< exactly what the rows have */
+    kiln_type type; /**< as the model's */
+} kiln_output;
+
+/** Which request is first when several wait. One of a lower priority waits as long as those of
+ *  higher priority fill the batches. */
+typedef enum kiln_priority {
+    KILN_PRIORITY_NORMAL = 0,
+    KILN_PRIORITY_HIGH = 1,
+    KILN_PRIORITY_LOW = 2
+} kiln_priority;
+
+/** What a submission does when the queue is full. */
+typedef enum kiln_when_full {
+    KILN_WHEN_FULL_WAIT = 0, /**< wait for room */
+    KILN_WHEN_FULL_FAIL = 1  /**< answer BUSY at once, as every submission from a callback does */
+} kiln_when_full;
+
+/** How one request travels. Start from KILN_REQUEST_OPTIONS_INIT. */
+typedef struct kiln_request_options {
+    size_t size;              /**< sizeof(kiln_request_options), set by the initialiser */
+    kiln_priority priority;   /**< among those that wait */
+    uint64_t deadline_us;     /**< if it has not begun to run so long after the submission, it ends as
+                                   TIMED_OUT; it waits for company half as long at most.
+                                   Microseconds, at most an hour; 0: none */
+    kiln_when_full when_full; /**< wait or fail */
+    uint64_t room_us;         /**< wait for room so long at most, and answer TIMED_OUT; microseconds,
+                                   at most an hour; 0: as long as it takes, or to the deadline */
+} kiln_request_options;
+
+/** Options with every default. */
+#define KILN_REQUEST_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(kiln_request_options), KILN_PRIORITY_NORMAL, 0, KILN_WHEN_FULL_WAIT, 0              \
+    }
+
+/** Submit `rows` rows: an array of the model's inputs, one of its outputs. `options` may be NULL.
+ *  Everything that can be checked is checked here, so that a request never spoils its neighbours.
+ *  Owner: the caller owns *future, until kiln_future_release(); the rows' memory, inputs too, is
+ *  borrowed until the request completes, the two arrays only for the call. Threads: any.
+ *  Errors: INVALID_ARGUMENT (NULL, no rows, bytes that do not fit, an element that is not below its
+ *  bound), TYPE_MISMATCH, TOO_LARGE (more rows than a batch has), BUSY, TIMED_OUT,
+ *  WRONG_STATE (shut down), OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executor,
+                                                          const kiln_input *inputs,
+                                                          const kiln_output *outputs, size_t rows,
+                                                          const kiln_request_options *options,
+                                                          kiln_future **future);
+
+/** Wait until the request has completed, and answer how. Its callback may not have returned yet.
+ *  Threads: any, several at once. Errors: those of kiln_batch_execute(), CANCELLED, TIMED_OUT
+ *  (its deadline); INVALID_ARGUMENT, FORKED, WRONG_STATE (in a callback, before it has completed). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_wait(kiln_future *future);
+
+/** Wait so many microseconds at most; NOT_READY if it has not completed by then.
+ *  Threads: any. Errors: as kiln_future_wait(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_wait_for(kiln_future *future,
+                                                          uint64_t timeout_us);
+
+/** NOT_READY, or how the request completed. Threads: any. Errors: as kiln_future_wait(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_poll(kiln_future *future);
+
+/** Called once, when a request has completed: in a thread of the executor, in the one that cancels,
+ *  finds the deadline passed or shuts down, or in the one that asks for the callback too late. */
+typedef void (*kiln_future_callback)(kiln_status status, void *user);
+
+/** Have `callback` called with `user` when the request has completed; at once if it has. It may
+ *  submit and release; while it runs, others wait.
+ *  Threads: any. Errors: INVALID_ARGUMENT, WRONG_STATE if the future has a callback, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_notify(kiln_future *future,
+                                                        kiln_future_callback callback, void *user);
+
+/** An eventfd, for poll() and epoll: readable once the request has completed.
+ *  Owner: the future, which closes it when it is released. Threads: any.
+ *  Errors: INVALID_ARGUMENT, IO_ERROR (no descriptor left), UNSUPPORTED (not on Linux), FORKED;
+ *  *descriptor is -1. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor);
+
+/** Cancel a request that still waits: it completes as CANCELLED before this returns.
+ *  Threads: any. Errors: INVALID_ARGUMENT, WRONG_STATE if it runs or has completed, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_cancel(kiln_future *future);
+
+/** Release a future; the request goes on, and its memory stays borrowed until it has completed. NULL
+ *  does nothing. In a child of fork() nothing is freed.
+ *  Threads: one, after all other calls on it. Errors: none. */
+KILN_API void kiln_future_release(kiln_future *future);
+
+/* ---- metrics ---- */
+
+/** Seconds, from a histogram whose steps are at most 1/16 apart. All 0 without a count. */
+typedef struct kiln_latency {
+    uint64_t count; /**< how many */
+    double mean;    /**< of all */
+    double p50;     /**< half took no longer */
+    double p90;     /**< 90 of 100 */
+    double p99;     /**< 99 of 100 */
+    double p999;    /**< 999 of 1000 */
+    double most;    /**< the longest */
+} kiln_latency;
+
+/** What an executor has done so far, and what it is at. */
+typedef struct kiln_executor_stats {
+    uint64_t requests;         /**< taken by kiln_executor_submit() */
+    uint64_t refused;          /**< not taken */
+    uint64_t completed;        /**< requests that went well */
+    uint64_t failed;           /**< that a device failed */
+    uint64_t cancelled;        /**< by their caller or by a shutdown */
+    uint64_t timed_out;        /**< whose deadline passed */
+    uint64_t rerun;            /**< that ran elsewhere after a context failed */
+    uint64_t rows;             /**< in batches that went well */
+    uint64_t padding;          /**< rows beyond these that such batches were filled up with */
+    uint64_t batches;          /**< that went well */
+    uint64_t failed_batches;   /**< that did not */
+    uint64_t flushed_full;     /**< batches that went out because they, or the queue, were full */
+    uint64_t flushed_wait;     /**< because a request had waited long enough */
+    uint64_t flushed_idle;     /**< because a device was idle */
+    uint64_t flushed_shutdown; /**< because of a shutdown */
+    uint64_t queued;           /**< requests that wait now */
+    uint64_t queued_rows;      /**< their rows */
+    uint64_t running;          /**< requests in batches now */
+    double fill;               /**< rows of batches over what full ones would have had, 0 to 1 */
+    kiln_latency wait;         /**< requests: from submission to the batch's start */
+    kiln_latency run;          /**< batches: copying in and running */
+    kiln_latency total;        /**< requests: from submission to completion */
+} kiln_executor_stats;
+
+/** The same of one context of an executor. */
+typedef struct kiln_executor_context_stats {
+    char device[128];       /**< its device's name */
+    uint64_t batches;       /**< that went well */
+    uint64_t rows;          /**< in them */
+    uint64_t failures;      /**< batches that failed */
+    uint64_t running;       /**< batches now */
+    int in_service;         /**< zero: it failed, and is to be tried again */
+    double seconds_per_row; /**< lately, of the size that ran last; 0: nothing measured */
+    double utilisation;     /**< share of the time since the start with a batch under way, 0 to 1 */
+} kiln_executor_context_stats;
+
+/** Fill `stats`. Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_get_stats(kiln_executor *executor,
+                                                             kiln_executor_stats *stats);
+
+/** Fill `stats` for context number `index`. Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_get_context_stats(
+    kiln_executor *executor, size_t index, kiln_executor_context_stats *stats);
+
+/** How metrics are written. */
+typedef enum kiln_metrics_format {
+    KILN_METRICS_JSON = 1,      /**< one object */
+    KILN_METRICS_PROMETHEUS = 2 /**< text exposition format 0.0.4 */
+} kiln_metrics_format;
+
+/** The metrics of an executor and its contexts as text. Owner: the caller frees *text with
+ *  kiln_free(). Threads: any. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, FORKED; *text is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_executor_metrics(kiln_executor *executor,
+                                                           kiln_metrics_format format,
+                                                           char **text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

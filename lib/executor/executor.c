@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executors: made, shared, shut down. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kiln/context.h>
+
+#include "executor/future.h"
+
+static const char create_call[] = "kiln_executor_create";
+
+/* ---- time ---- */
+
+int64_t kiln__now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+bool kiln__cond_create(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes))
+        return false;
+    bool done = !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) &&
+                !pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return done;
+}
+
+int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
+{
+    if (until == KILN__NEVER)
+        return pthread_cond_wait(condition, lock);
+    struct timespec time = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = until % 1000000000};
+    return pthread_cond_timedwait(condition, lock, &time);
+}
+
+/* ---- waking ---- */
+
+void kiln__executor_wake(kiln_executor *executor, int64_t now)
+{
+    int64_t again;
+    for (size_t i = 0; i < executor->lane_count; i++) {
+        struct kiln__lane *lane = &executor->lanes[i];
+        if (!lane->waiting || lane->called)
+            continue;
+        lane->called = kiln__lane_decide(executor, lane, now, &again) || again < lane->wakes;
+        if (lane->called)
+            pthread_cond_signal(&lane->work);
+    }
+}
+
+void kiln__executor_wake_all(kiln_executor *executor)
+{
+    for (size_t i = 0; i < executor->lane_count; i++)
+        pthread_cond_broadcast(&executor->lanes[i].work);
+    pthread_cond_broadcast(&executor->room);
+}
+
+/* ---- making ---- */
+
+kiln_status kiln__executor_check(const kiln_executor *executor, const char *call)
+{
+    if (!executor)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: executor is NULL", call);
+    if (executor->process == getpid())
+        return KILN_OK;
+    return kiln__fail(NULL, KILN_FORKED,
+                      "%s: the executor was made before a fork, and its threads are not in the "
+                      "child",
+                      call);
+}
+
+static void fill_in(kiln_executor_options *options)
+{
+    static const kiln_executor_options standard = KILN_EXECUTOR_OPTIONS_INIT;
+    if (!options->max_batch)
+        options->max_batch = standard.max_batch;
+    if (!options->min_batch)
+        options->min_batch = standard.min_batch;
+    if (!options->max_wait_us)
+        options->max_wait_us = standard.max_wait_us;
+    if (!options->max_queue)
+        options->max_queue = standard.max_queue;
+    if (!options->retry_us)
+        options->retry_us = 100000;
+}
+
+static kiln_status check_options(const kiln_executor_options *given, kiln_executor_options *options)
+{
+    const uint64_t hour = (uint64_t)3600 * 1000000;
+    if (given && given->size != sizeof *options)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: options->size is %zu; start from KILN_EXECUTOR_OPTIONS_INIT",
+                          create_call, given->size);
+    if (given)
+        *options = *given;
+    fill_in(options);
+    if (options->max_batch > KILN__MOST_ROWS || options->min_batch > options->max_batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: batches of %zu to %zu rows; at most is %zu", create_call,
+                          options->min_batch, options->max_batch, KILN__MOST_ROWS);
+    if (options->max_wait_us > hour || options->retry_us > hour)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: options->%s is more than an hour",
+                          create_call, options->retry_us > hour ? "retry_us" : "max_wait_us");
+    return KILN_OK;
+}
+
+static kiln_status check_contexts(kiln_context *const *contexts, size_t n)
+{
+    if (!contexts || !n || n > KILN__MOST_CONTEXTS)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          contexts ? "%s: %zu contexts, and 1 to %d are taken"
+                                   : "%s: contexts is NULL",
+                          create_call, n, KILN__MOST_CONTEXTS);
+    for (size_t i = 0; i < n; i++) {
+        if (!contexts[i])
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: context %zu is NULL", create_call,
+                              i);
+        for (size_t k = 0; k < i; k++)
+            if (contexts[k] == contexts[i])
+                return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                                  "%s: contexts %zu and %zu are the same", create_call, k, i);
+    }
+    return KILN_OK;
+}
+
+static bool allocate(kiln_executor *executor, size_t n)
+{
+    executor->lanes = calloc(n, sizeof *executor->lanes);
+    executor->workers = calloc(n * KILN__WORKERS, sizeof *executor->workers);
+    if (!executor->lanes || !executor->workers)
+        return false;
+    pthread_mutex_init(&executor->lock, NULL);
+    bool done = kiln__cond_create(&executor->room) && kiln__cond_create(&executor->over);
+    for (size_t i = 0; i < n && done; i++)
+        done = kiln__cond_create(&executor->lanes[i].work);
+    executor->lane_count = n;
+    return done;
+}
+
+/* What an executor without workers and futures still has. */
+static void destroy(kiln_executor *executor)
+{
+    for (kiln_future *future; (future = executor->spare);) {
+        executor->spare = future->next;
+        pthread_cond_destroy(&future->done);
+        free(future);
+    }
+    for (size_t i = 0; i < executor->lane_count; i++)
+        pthread_cond_destroy(&executor->lanes[i].work);
+    if (executor->lane_count) {
+        pthread_cond_destroy(&executor->over);
+        pthread_cond_destroy(&executor->room);
+        pthread_mutex_destroy(&executor->lock);
+    }
+    free(executor->workers);
+    free(executor->lanes);
+    free(executor);
+}
+
+void kiln__executor_drop(kiln_executor *executor, size_t references)
+{
+    bool last = (executor->references -= references) == 0;
+    pthread_mutex_unlock(&executor->lock);
+    if (last)
+        destroy(executor);
+}
+
+static void open_lane(kiln_executor *executor, size_t i, kiln_context *context)
+{
+    kiln_device_info info;
+    struct kiln__lane *lane = &executor->lanes[i];
+    kiln_context_retain(context);
+    lane->context = context;
+    lane->wakes = KILN__NEVER;
+    if (!kiln_context_device(context, &info))
+        memcpy(lane->device, info.name, sizeof lane->device);
+    for (size_t k = 0; k < KILN__WORKERS; k++)
+        executor->workers[i * KILN__WORKERS + k] =
+            (struct kiln__worker){.executor = executor, .lane = lane};
+}
+
+static kiln_status record(kiln_executor *executor)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < executor->lane_count * KILN__WORKERS && !status; i++) {
+        struct kiln__worker *worker = &executor->workers[i];
+        status = kiln__slots_record(&worker->slots, &executor->model, worker->lane->context,
+                                    i / KILN__WORKERS, executor->options.prepare != 0);
+    }
+    return status;
+}
+
+/* Signals are for the program's own threads. */
+static kiln_status start(kiln_executor *executor)
+{
+    size_t all = executor->lane_count * KILN__WORKERS, made = 0;
+    sigset_t every, before;
+    int error = 0;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    pthread_mutex_lock(&executor->lock);
+    for (; made < all && !error; made += !error)
+        error = pthread_create(&executor->workers[made].thread, NULL, kiln__worker_main,
+                               &executor->workers[made]);
+    executor->alive = (unsigned)made;
+    executor->thread_count = made;
+    executor->references = 1 + made;
+    executor->stopping = made < all;
+    pthread_mutex_unlock(&executor->lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error ? kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no thread: %s", create_call,
+                              strerror(error))
+                 : KILN_OK;
+}
+
+/* Of an executor that nobody has seen. */
+static void abandon(kiln_executor *executor)
+{
+    size_t made = executor->thread_count, all = executor->lane_count * KILN__WORKERS;
+    for (size_t i = made; i < all; i++)
+        kiln__slots_free(&executor->workers[i].slots);
+    for (size_t i = 0; i < made; i++)
+        pthread_join(executor->workers[i].thread, NULL);
+    for (size_t i = 0; i < executor->lane_count && !made; i++)
+        kiln_context_release(executor->lanes[i].context); /* else the last worker does */
+    destroy(executor);
+}
+
+kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const kiln_model *model,
+                                 const kiln_executor_options *given, kiln_executor **result)
+{
+    kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
+    if (!result)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: executor is NULL", create_call);
+    *result = NULL;
+    kiln_status status = check_contexts(contexts, n);
+    if (!status)
+        status = check_options(given, &options);
+    if (status)
+        return status;
+    kiln_executor *executor = calloc(1, sizeof *executor);
+    if (!executor)
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
+    executor->process = getpid();
+    executor->options = options;
+    executor->handles = 1;
+    status = kiln__model_check(model, options.max_batch, &executor->model);
+    if (!status && !allocate(executor, n))
+        status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
+    for (size_t i = 0; i < n && !status; i++)
+        open_lane(executor, i, contexts[i]);
+    if (!status)
+        status = record(executor);
+    executor->started = kiln__now();
+    if (!status)
+        status = start(executor);
+    if (status) {
+        abandon(executor);
+        return status;
+    }
+    *result = executor;
+    return KILN_OK;
+}
+
+/* ---- ending ---- */
+
+/* Under the lock. */
+static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__list *told)
+{
+    executor->stopping = true;
+    if (how == KILN_SHUTDOWN_CANCEL)
+        kiln__future_cancel_all(executor, told);
+    kiln__executor_wake_all(executor);
+}
+
+/* Join the threads, or, in one of them, let them go. The caller has claimed them. */
+static void part(kiln_executor *executor)
+{
+    for (size_t i = 0; i < executor->thread_count; i++)
+        if (kiln__in_worker())
+            pthread_detach(executor->workers[i].thread);
+        else
+            pthread_join(executor->workers[i].thread, NULL);
+}
+
+/* Until the threads have ended; one caller joins them. */
+static void await_end(kiln_executor *executor)
+{
+    pthread_mutex_lock(&executor->lock);
+    while (!executor->ended)
+        pthread_cond_wait(&executor->over, &executor->lock);
+    bool claim = !executor->claimed;
+    executor->claimed = true;
+    pthread_mutex_unlock(&executor->lock);
+    if (claim)
+        part(executor);
+}
+
+kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
+{
+    struct kiln__list told = {0};
+    kiln_status status = kiln__executor_check(executor, "kiln_executor_shutdown");
+    if (status)
+        return status;
+    if (how != KILN_SHUTDOWN_DRAIN && how != KILN_SHUTDOWN_CANCEL)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "kiln_executor_shutdown: %d is no way to shut down", (int)how);
+    pthread_mutex_lock(&executor->lock);
+    stop(executor, how, &told);
+    pthread_mutex_unlock(&executor->lock);
+    kiln__future_tell(executor, &told);
+    if (!kiln__in_worker())
+        await_end(executor);
+    return KILN_OK;
+}
+
+void kiln_executor_retain(kiln_executor *executor)
+{
+    if (!executor || executor->process != getpid())
+        return;
+    pthread_mutex_lock(&executor->lock);
+    executor->handles++;
+    pthread_mutex_unlock(&executor->lock);
+}
+
+void kiln_executor_release(kiln_executor *executor)
+{
+    struct kiln__list told = {0};
+    if (!executor || executor->process != getpid())
+        return;
+    pthread_mutex_lock(&executor->lock);
+    bool last = --executor->handles == 0;
+    bool detach = last && kiln__in_worker() && !executor->claimed;
+    if (last)
+        stop(executor, KILN_SHUTDOWN_DRAIN, &told);
+    if (detach)
+        executor->claimed = true;
+    pthread_mutex_unlock(&executor->lock);
+    if (!last)
+        return;
+    if (detach)
+        part(executor);
+    else if (!kiln__in_worker())
+        await_end(executor);
+    pthread_mutex_lock(&executor->lock);
+    kiln__executor_drop(executor, 1);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests become batches:
+ *
+ *     submit.c   a caller's thread: checks, and the queue
+ *     worker.c   two threads per context: take requests, copy in, run, copy out, complete
+ *     lane.c     whether a context is to take a batch now
+ *
+ * While one worker of a context waits for its batch, the other gathers the next: that is all there
+ * is to overlap. One lock guards everything that is not a worker's own; nobody copies rows, runs a
+ * batch or calls back under it. */
+#ifndef KILN_EXECUTOR_EXECUTOR_H
+#define KILN_EXECUTOR_EXECUTOR_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <kiln/executor.h>
+
+#include "executor/histogram.h"
+#include "executor/model.h"
+#include "executor/queue.h"
+
+#define KILN__WORKERS 2 /* of a context */
+#define KILN__MOST_CONTEXTS 64
+
+/* Why a batch goes out. */
+enum kiln__flush {
+    KILN__FLUSH_NOT, /* it does not, yet */
+    KILN__FLUSH_FULL,
+    KILN__FLUSH_WAIT,
+    KILN__FLUSH_IDLE,
+    KILN__FLUSH_SHUTDOWN,
+    KILN__FLUSH_COUNT
+};
+
+/* A context and what is known of it. */
+struct kiln__lane {
+    kiln_context *context;
+    char device[128];
+    pthread_cond_t work; /* its workers wait here */
+    unsigned waiting;    /* workers that do */
+    int64_t wakes;       /* when the first of them looks again by itself */
+    bool called;         /* one of them has been woken and has not looked yet */
+
+    unsigned running;   /* batches taken and not yet run */
+    int64_t busy_since; /* while there are any */
+    int64_t busy;       /* nanoseconds in all, up to the last time there were none */
+    int64_t ready;      /* when those that run are expected to be done */
+    int64_t last;       /* when the last one was done */
+
+    int64_t cost[KILN__MOST_SIZES]; /* measured nanoseconds of a batch of each size; 0: not yet */
+    bool met[KILN__MOST_SIZES];     /* ran once, with the compiler perhaps: not a measure */
+    unsigned latest;                /* size that ran last */
+
+    unsigned failures; /* in a row */
+    int64_t out_until; /* 0: in service */
+    uint64_t batches, rows, failed_batches;
+};
+
+struct kiln__worker {
+    struct kiln_executor *executor;
+    struct kiln__lane *lane;
+    pthread_t thread;
+    struct kiln__slots slots; /* its own */
+};
+
+struct kiln_executor {
+    pthread_mutex_t lock; /* guards all that follows and is not set once */
+    pthread_cond_t room;  /* of the queue; or shut down */
+    pthread_cond_t over;  /* no worker is left */
+
+    /* set once */
+    pid_t process;
+    int64_t started;
+    kiln_executor_options options;
+    struct kiln__model model;
+    size_t lane_count;
+    struct kiln__lane *lanes;
+    struct kiln__worker *workers; /* KILN__WORKERS for each lane */
+
+    unsigned handles;
+    size_t references; /* all handles together, each worker, each future */
+    bool stopping;     /* no further requests */
+    bool claimed;      /* somebody joins or detaches the threads */
+    bool ended;        /* all workers have, and let go of the contexts */
+    size_t thread_count;
+    unsigned alive;  /* workers */
+    unsigned active; /* of them, those with a batch: it may come back to the queue */
+
+    struct kiln__queue queue;
+    kiln_future *spare; /* of earlier requests, by next */
+
+    /* metrics; what is asked for otherwise is not counted here */
+    kiln_executor_stats counts;
+    uint64_t flushes[KILN__FLUSH_COUNT];
+    struct kiln__histogram wait, run, total;
+};
+
+/* FORKED, or INVALID_ARGUMENT for NULL. */
+kiln_status kiln__executor_check(const kiln_executor *executor, const char *call);
+
+/* Nanoseconds of the monotonic clock, and as pthread_cond_timedwait() takes them. */
+int64_t kiln__now(void);
+bool kiln__cond_create(pthread_cond_t *condition);
+int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until);
+
+/* Whether this thread is a worker, which must wait for nothing that a worker does. */
+bool kiln__in_worker(void);
+void *kiln__worker_main(void *argument); /* a worker */
+
+/* ---- all of these under the lock ---- */
+
+/* Whether a worker of the lane should take a batch now; if not, *again is when to look again. */
+enum kiln__flush kiln__lane_decide(kiln_executor *executor, struct kiln__lane *lane, int64_t now,
+                                   int64_t *again);
+
+/* Wake workers for what there is to do. */
+void kiln__executor_wake(kiln_executor *executor, int64_t now);
+void kiln__executor_wake_all(kiln_executor *executor);
+
+void kiln__lane_begin(struct kiln__lane *lane, unsigned size, int64_t now);
+void kiln__lane_end(struct kiln__lane *lane, int64_t now);
+void kiln__lane_measured(struct kiln__lane *lane, unsigned size, int64_t took);
+void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t now);
+
+/* Whether a lane other than this one is in service. */
+bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane *lane);
+
+/* Give a reference back; it unlocks, since the executor may be gone then. */
+void kiln__executor_drop(kiln_executor *executor, size_t references);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which context takes a batch, and when. Workers come and ask; with several contexts one that is
+ * idle leaves a batch to another that will have it done sooner all the same. */
+#include "executor/future.h"
+
+/* An estimate that a lane had no chance to mend for so many times its own length is tried again. */
+#define TRUST 32
+
+/* Times the first wait of a failed lane. */
+#define MOST_PATIENCE 64
+
+/* Nanoseconds until an idle worker looks again, at least. */
+#define SHORTEST_NAP 100000
+
+/* ---- how long a batch takes ---- */
+
+/* Of a size that has not been measured: as the nearest larger, else the nearest smaller. */
+static int64_t cost_of(const struct kiln__lane *lane, unsigned size)
+{
+    for (unsigned i = size; i < KILN__MOST_SIZES; i++)
+        if (lane->cost[i])
+            return lane->cost[i];
+    for (unsigned i = size; i-- > 0;)
+        if (lane->cost[i])
+            return lane->cost[i];
+    return 0;
+}
+
+static int64_t nap(const struct kiln__lane *lane)
+{
+    int64_t part = cost_of(lane, 0) / 4;
+    return part > SHORTEST_NAP ? part : SHORTEST_NAP;
+}
+
+/* What runs takes as long again as it is late. */
+static int64_t free_at(const struct kiln__lane *lane, int64_t now)
+{
+    if (!lane->running)
+        return now;
+    return lane->ready > now ? lane->ready : now + (now - lane->ready);
+}
+
+static int64_t finish(const struct kiln__lane *lane, unsigned size, int64_t now)
+{
+    int64_t cost = cost_of(lane, size);
+    bool forgotten = !lane->running && now - lane->last > TRUST * cost;
+    return free_at(lane, now) + (forgotten ? 0 : cost);
+}
+
+void kiln__lane_begin(struct kiln__lane *lane, unsigned size, int64_t now)
+{
+    lane->ready = free_at(lane, now) + cost_of(lane, size);
+    if (!lane->running++)
+        lane->busy_since = now;
+}
+
+void kiln__lane_end(struct kiln__lane *lane, int64_t now)
+{
+    lane->last = now;
+    if (!--lane->running)
+        lane->busy += now - lane->busy_since;
+}
+
+void kiln__lane_measured(struct kiln__lane *lane, unsigned size, int64_t took)
+{
+    int64_t *cost = &lane->cost[size];
+    lane->latest = size;
+    lane->failures = 0;
+    lane->out_until = 0;
+    if (lane->met[size])
+        *cost = *cost ? *cost + (took - *cost) / 4 : took;
+    lane->met[size] = true;
+}
+
+/* ---- lanes that fail ---- */
+
+bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane *lane)
+{
+    for (size_t i = 0; i < executor->lane_count; i++)
+        if (&executor->lanes[i] != lane && !executor->lanes[i].out_until)
+            return true;
+    return false;
+}
+
+/* The last one stays: there is nobody else. */
+void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t now)
+{
+    unsigned times = 1u << (lane->failures < 6 ? lane->failures : 6);
+    lane->failed_batches++;
+    if (!kiln__lane_has_other(executor, lane))
+        return;
+    lane->failures++;
+    lane->out_until = now + (int64_t)(executor->options.retry_us * 1000 * times);
+    _Static_assert(1 << 6 == MOST_PATIENCE, "");
+}
+
+/* ---- whether to take a batch ---- */
+
+static bool is_full(const kiln_executor *executor)
+{
+    return executor->queue.rows >= executor->options.max_batch ||
+           executor->queue.count >= executor->options.max_queue;
+}
+
+static enum kiln__flush reason(kiln_executor *executor, const struct kiln__lane *lane, int64_t now)
+{
+    if (executor->stopping)
+        return KILN__FLUSH_SHUTDOWN;
+    if (is_full(executor))
+        return KILN__FLUSH_FULL;
+    if (kiln__queue_due(&executor->queue) <= now)
+        return KILN__FLUSH_WAIT;
+    if (!lane->running && executor->queue.rows >= executor->options.min_batch)
+        return KILN__FLUSH_IDLE;
+    return KILN__FLUSH_NOT;
+}
+
+/* Whether another lane would have the next batch done first. Of equals the first takes it. */
+static bool another_is_better(const kiln_executor *executor, const struct kiln__lane *lane,
+                              int64_t now)
+{
+    size_t rows = executor->queue.rows, most = executor->options.max_batch;
+    unsigned size = kiln__model_size(&executor->model, rows < most ? rows : most);
+    int64_t own = finish(lane, size, now);
+    for (size_t i = 0; i < executor->lane_count; i++) {
+        const struct kiln__lane *other = &executor->lanes[i];
+        if (other != lane && !other->out_until &&
+            finish(other, size, now) < own + (other < lane ? 1 : 0))
+            return true;
+    }
+    return false;
+}
+
+enum kiln__flush kiln__lane_decide(kiln_executor *executor, struct kiln__lane *lane, int64_t now,
+                                   int64_t *again)
+{
+    struct kiln__queue *queue = &executor->queue;
+    *again = KILN__NEVER;
+    if (!queue->count)
+        return KILN__FLUSH_NOT;
+    if (lane->out_until > now) {
+        *again = lane->out_until;
+        return KILN__FLUSH_NOT;
+    }
+    enum kiln__flush flush = reason(executor, lane, now);
+    bool on_trial = lane->out_until != 0;
+    if (on_trial && flush && (lane->running || kiln__queue_first(queue)->rerun)) {
+        *again = now + nap(lane);
+        return KILN__FLUSH_NOT;
+    }
+    if (!flush) {
+        *again = kiln__queue_due(queue);
+    } else if (!on_trial && executor->lane_count > 1 && another_is_better(executor, lane, now)) {
+        *again = now + nap(lane);
+        flush = KILN__FLUSH_NOT;
+    }
+    return flush;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Metrics: a row for each number, and two ways to write them down. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "executor/future.h"
+#include "util/text.h"
+
+/* ---- as structures ---- */
+
+kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats *stats)
+{
+    kiln_status status = kiln__executor_check(executor, "kiln_executor_get_stats");
+    if (status)
+        return status;
+    if (!stats)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_executor_get_stats: stats is NULL");
+    pthread_mutex_lock(&executor->lock);
+    *stats = executor->counts;
+    stats->flushed_full = executor->flushes[KILN__FLUSH_FULL];
+    stats->flushed_wait = executor->flushes[KILN__FLUSH_WAIT];
+    stats->flushed_idle = executor->flushes[KILN__FLUSH_IDLE];
+    stats->flushed_shutdown = executor->flushes[KILN__FLUSH_SHUTDOWN];
+    stats->queued = executor->queue.count;
+    stats->queued_rows = executor->queue.rows;
+    stats->wait = kiln__histogram_read(&executor->wait);
+    stats->run = kiln__histogram_read(&executor->run);
+    stats->total = kiln__histogram_read(&executor->total);
+    pthread_mutex_unlock(&executor->lock);
+    if (stats->batches)
+        stats->fill =
+            (double)stats->rows / ((double)stats->batches * (double)executor->options.max_batch);
+    return KILN_OK;
+}
+
+kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t index,
+                                            kiln_executor_context_stats *stats)
+{
+    static const char call[] = "kiln_executor_get_context_stats";
+    kiln_status status = kiln__executor_check(executor, call);
+    if (status)
+        return status;
+    if (!stats)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: stats is NULL", call);
+    if (index >= executor->lane_count)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: context %zu of %zu", call, index,
+                          executor->lane_count);
+    const struct kiln__lane *lane = &executor->lanes[index];
+    pthread_mutex_lock(&executor->lock);
+    int64_t now = kiln__now(), age = now - executor->started;
+    int64_t busy = lane->busy + (lane->running ? now - lane->busy_since : 0);
+    *stats = (kiln_executor_context_stats){.batches = lane->batches,
+                                           .rows = lane->rows,
+                                           .failures = lane->failed_batches,
+                                           .running = lane->running,
+                                           .in_service = !lane->out_until};
+    memcpy(stats->device, lane->device, sizeof stats->device);
+    stats->seconds_per_row =
+        1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest];
+    stats->utilisation = age > 0 ? (double)busy / (double)age : 0;
+    pthread_mutex_unlock(&executor->lock);
+    return KILN_OK;
+}
+
+/* ---- as text ---- */
+
+/* A number of one of the structures. */
+struct metric {
+    const char *name, *kind, *help; /* kind as Prometheus has it */
+    size_t offset;
+    enum { WHOLE, REAL, FLAG } form;
+};
+
+#define OF(field) offsetof(kiln_executor_stats, field)
+static const struct metric metrics[] = {
+    {"requests", "counter", "Requests taken.", OF(requests), WHOLE},
+    {"refused", "counter", "Requests not taken.", OF(refused), WHOLE},
+    {"completed", "counter", "Requests that went well.", OF(completed), WHOLE},
+    {"failed", "counter", "Requests that a device failed.", OF(failed), WHOLE},
+    {"cancelled", "counter", "Requests cancelled.", OF(cancelled), WHOLE},
+    {"timed_out", "counter", "Requests whose deadline passed.", OF(timed_out), WHOLE},
+    {"rerun", "counter", "Requests run elsewhere after a failure.", OF(rerun), WHOLE},
+    {"rows", "counter", "Rows computed for requests.", OF(rows), WHOLE},
+    {"padding", "counter", "Rows computed for nobody.", OF(padding), WHOLE},
+    {"batches", "counter", "Batches that went well.", OF(batches), WHOLE},
+    {"failed_batches", "counter", "Batches that failed.", OF(failed_batches), WHOLE},
+    {"flushed_full", "counter", "Batches sent because full.", OF(flushed_full), WHOLE},
+    {"flushed_wait", "counter", "Batches sent after the longest wait.", OF(flushed_wait), WHOLE},
+    {"flushed_idle", "counter", "Batches sent to an idle device.", OF(flushed_idle), WHOLE},
+    {"flushed_shutdown", "counter", "Batches sent by a shutdown.", OF(flushed_shutdown), WHOLE},
+    {"queued", "gauge", "Requests that wait.", OF(queued), WHOLE},
+    {"queued_rows", "gauge", "Rows that wait.", OF(queued_rows), WHOLE},
+    {"running", "gauge", "Requests in batches.", OF(running), WHOLE},
+    {"fill", "gauge", "Rows of batches over those of full ones.", OF(fill), REAL},
+};
+
+static const struct {
+    const char *name, *help;
+    size_t offset;
+} latencies[] = {
+    {"wait", "Seconds from submission to the start of the batch.", OF(wait)},
+    {"run", "Seconds that a batch takes.", OF(run)},
+    {"total", "Seconds from submission to completion.", OF(total)},
+};
+#undef OF
+
+#define OF(field) offsetof(kiln_executor_context_stats, field)
+static const struct metric context_metrics[] = {
+    {"context_batches", "counter", "Batches that went well.", OF(batches), WHOLE},
+    {"context_rows", "counter", "Rows in them.", OF(rows), WHOLE},
+    {"context_failures", "counter", "Batches that failed.", OF(failures), WHOLE},
+    {"context_running", "gauge", "Batches under way.", OF(running), WHOLE},
+    {"context_in_service", "gauge", "0: it failed.", OF(in_service), FLAG},
+    {"context_seconds_per_row", "gauge", "Seconds a row took lately.", OF(seconds_per_row), REAL},
+    {"context_utilisation", "gauge", "Share of time with a batch.", OF(utilisation), REAL},
+};
+#undef OF
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void add_value(struct kiln__text *text, const struct metric *metric, const void *stats)
+{
+    const void *at = (const char *)stats + metric->offset;
+    switch (metric->form) {
+    case WHOLE: kiln__text_add(text, "%" PRIu64, *(const uint64_t *)at); break;
+    case REAL: kiln__text_add(text, "%.9g", *(const double *)at); break;
+    case FLAG: kiln__text_add(text, "%d", *(const int *)at); break;
+    }
+}
+
+/* In quotes, and what is not plain is left out: names of devices come from drivers. */
+static void add_name(struct kiln__text *text, const char *name)
+{
+    kiln__text_add(text, "\"");
+    for (; *name; name++)
+        if (*name >= ' ' && *name <= '~' && *name != '"' && *name != '\\')
+            kiln__text_add_bytes(text, name, 1);
+    kiln__text_add(text, "\"");
+}
+
+/* All numbers, of one moment but for those of contexts. */
+struct snapshot {
+    kiln_executor_stats all;
+    size_t count;
+    kiln_executor_context_stats contexts[KILN__MOST_CONTEXTS];
+};
+
+static const kiln_latency *latency_of(const struct snapshot *from, size_t i)
+{
+    const void *at = (const char *)&from->all + latencies[i].offset;
+    return at;
+}
+
+static void add_latency_json(struct kiln__text *text, const kiln_latency *l)
+{
+    kiln__text_add(text,
+                   "{\"count\": %" PRIu64 ", \"mean\": %.9g, \"p50\": %.9g, \"p90\": %.9g, "
+                   "\"p99\": %.9g, \"p999\": %.9g, \"most\": %.9g}",
+                   l->count, l->mean, l->p50, l->p90, l->p99, l->p999, l->most);
+}
+
+static void write_json(struct kiln__text *text, const struct snapshot *from)
+{
+    const char *between = "{\n";
+    for (size_t i = 0; i < COUNT(metrics); i++, between = ",\n") {
+        kiln__text_add(text, "%s  \"%s\": ", between, metrics[i].name);
+        add_value(text, &metrics[i], &from->all);
+    }
+    for (size_t i = 0; i < COUNT(latencies); i++) {
+        kiln__text_add(text, ",\n  \"%s_seconds\": ", latencies[i].name);
+        add_latency_json(text, latency_of(from, i));
+    }
+    kiln__text_add(text, ",\n  \"contexts\": [");
+    for (size_t c = 0; c < from->count; c++) {
+        kiln__text_add(text, "%s\n    {\"device\": ", c ? "," : "");
+        add_name(text, from->contexts[c].device);
+        for (size_t i = 0; i < COUNT(context_metrics); i++) {
+            kiln__text_add(text, ", \"%s\": ", context_metrics[i].name + strlen("context_"));
+            add_value(text, &context_metrics[i], &from->contexts[c]);
+        }
+        kiln__text_add(text, "}");
+    }
+    kiln__text_add(text, "\n  ]\n}\n");
+}
+
+static void add_head(struct kiln__text *text, const struct metric *metric, const char *suffix)
+{
+    kiln__text_add(text, "# HELP kiln_executor_%s%s %s\n", metric->name, suffix, metric->help);
+    kiln__text_add(text, "# TYPE kiln_executor_%s%s %s\n", metric->name, suffix, metric->kind);
+}
+
+static const char *suffix_of(const struct metric *metric)
+{
+    return strcmp(metric->kind, "counter") ? "" : "_total";
+}
+
+static void add_summary(struct kiln__text *text, size_t i, const kiln_latency *l)
+{
+    const char *name = latencies[i].name;
+    const struct {
+        const char *share;
+        double value;
+    } rows[] = {{"0.5", l->p50}, {"0.9", l->p90}, {"0.99", l->p99}, {"0.999", l->p999}};
+    kiln__text_add(text, "# HELP kiln_executor_%s_seconds %s\n", name, latencies[i].help);
+    kiln__text_add(text, "# TYPE kiln_executor_%s_seconds summary\n", name);
+    for (size_t k = 0; k < COUNT(rows); k++)
+        kiln__text_add(text, "kiln_executor_%s_seconds{quantile=\"%s\"} %.9g\n", name,
+                       rows[k].share, rows[k].value);
+    kiln__text_add(text, "kiln_executor_%s_seconds_sum %.9g\n", name, l->mean * (double)l->count);
+    kiln__text_add(text, "kiln_executor_%s_seconds_count %" PRIu64 "\n", name, l->count);
+}
+
+static void write_prometheus(struct kiln__text *text, const struct snapshot *from)
+{
+    for (size_t i = 0; i < COUNT(metrics); i++) {
+        const char *suffix = suffix_of(&metrics[i]);
+        add_head(text, &metrics[i], suffix);
+        kiln__text_add(text, "kiln_executor_%s%s ", metrics[i].name, suffix);
+        add_value(text, &metrics[i], &from->all);
+        kiln__text_add(text, "\n");
+    }
+    for (size_t i = 0; i < COUNT(latencies); i++)
+        add_summary(text, i, latency_of(from, i));
+    for (size_t i = 0; i < COUNT(context_metrics); i++) {
+        const char *suffix = suffix_of(&context_metrics[i]);
+        add_head(text, &context_metrics[i], suffix);
+        for (size_t c = 0; c < from->count; c++) {
+            kiln__text_add(text,
+                           "kiln_executor_%s%s{context=\"%zu\",device=", context_metrics[i].name,
+                           suffix, c);
+            add_name(text, from->contexts[c].device);
+            kiln__text_add(text, "} ");
+            add_value(text, &context_metrics[i], &from->contexts[c]);
+            kiln__text_add(text, "\n");
+        }
+    }
+}
+
+kiln_status kiln_executor_metrics(kiln_executor *executor, kiln_metrics_format format,
+                                  char **result)
+{
+    static const char call[] = "kiln_executor_metrics";
+    struct kiln__text text = {0};
+    struct snapshot from;
+    if (result)
+        *result = NULL;
+    kiln_status status = kiln__executor_check(executor, call);
+    if (status)
+        return status;
+    if (!result)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: text is NULL", call);
+    if (format != KILN_METRICS_JSON && format != KILN_METRICS_PROMETHEUS)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no format", call, (int)format);
+    from.count = executor->lane_count;
+    status = kiln_executor_get_stats(executor, &from.all);
+    for (size_t i = 0; i < from.count && !status; i++)
+        status = kiln_executor_get_context_stats(executor, i, &from.contexts[i]);
+    if (status)
+        return status;
+    if (format == KILN_METRICS_JSON)
+        write_json(&text, &from);
+    else
+        write_prometheus(&text, &from);
+    *result = kiln__text_take(&text);
+    kiln__text_free(&text);
+    return *result ? KILN_OK : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+}

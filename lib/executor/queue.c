@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "executor/future.h"
+
+void kiln__list_push(struct kiln__list *list, kiln_future *request)
+{
+    request->next = NULL;
+    request->previous = list->last;
+    if (list->last)
+        list->last->next = request;
+    else
+        list->first = request;
+    list->last = request;
+}
+
+static void push_front(struct kiln__list *list, kiln_future *request)
+{
+    request->previous = NULL;
+    request->next = list->first;
+    if (list->first)
+        list->first->previous = request;
+    else
+        list->last = request;
+    list->first = request;
+}
+
+static void list_remove(struct kiln__list *list, kiln_future *request)
+{
+    if (request->previous)
+        request->previous->next = request->next;
+    else
+        list->first = request->next;
+    if (request->next)
+        request->next->previous = request->previous;
+    else
+        list->last = request->previous;
+    request->next = request->previous = NULL;
+}
+
+kiln_future *kiln__list_pop(struct kiln__list *list)
+{
+    kiln_future *first = list->first;
+    if (first)
+        list_remove(list, first);
+    return first;
+}
+
+static void count_in(struct kiln__queue *queue, const kiln_future *request)
+{
+    if (!queue->count || request->due < queue->due)
+        queue->due = request->due;
+    queue->count++;
+    queue->rows += request->rows;
+    queue->deadlines += request->deadline != KILN__NEVER;
+}
+
+void kiln__queue_push(struct kiln__queue *queue, kiln_future *request)
+{
+    count_in(queue, request);
+    kiln__list_push(&queue->lists[request->priority], request);
+}
+
+void kiln__queue_push_front(struct kiln__queue *queue, kiln_future *request)
+{
+    count_in(queue, request);
+    push_front(&queue->lists[request->priority], request);
+}
+
+void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request)
+{
+    queue->count--;
+    queue->rows -= request->rows;
+    queue->deadlines -= request->deadline != KILN__NEVER;
+    queue->stale = true;
+    list_remove(&queue->lists[request->priority], request);
+}
+
+kiln_future *kiln__queue_first(const struct kiln__queue *queue)
+{
+    for (unsigned i = 0; i < KILN__PRIORITIES; i++)
+        if (queue->lists[i].first)
+            return queue->lists[i].first;
+    return NULL;
+}
+
+/* Without deadlines the first of a list is the one that has waited longest. */
+static int64_t find_due(const struct kiln__queue *queue)
+{
+    int64_t due = KILN__NEVER;
+    for (unsigned i = 0; i < KILN__PRIORITIES; i++)
+        for (const kiln_future *r = queue->lists[i].first; r; r = queue->deadlines ? r->next : NULL)
+            due = r->due < due ? r->due : due;
+    return due;
+}
+
+int64_t kiln__queue_due(struct kiln__queue *queue)
+{
+    if (queue->stale)
+        queue->due = find_due(queue);
+    queue->stale = false;
+    return queue->count ? queue->due : KILN__NEVER;
+}

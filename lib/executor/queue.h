@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that wait: a list for each priority, first come first served. */
+#ifndef KILN_EXECUTOR_QUEUE_H
+#define KILN_EXECUTOR_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kiln/executor.h>
+
+#define KILN__PRIORITIES 3
+#define KILN__NEVER INT64_MAX
+
+struct kiln__list {
+    kiln_future *first, *last;
+};
+
+struct kiln__queue {
+    struct kiln__list lists[KILN__PRIORITIES]; /* high, normal, low */
+    size_t count, rows;
+    size_t deadlines; /* requests that have one */
+    int64_t due;      /* when the first of them has waited for company long enough */
+    bool stale;       /* that may have become later */
+};
+
+void kiln__queue_push(struct kiln__queue *queue, kiln_future *request);
+
+/* Before all others of its priority: it has waited already. */
+void kiln__queue_push_front(struct kiln__queue *queue, kiln_future *request);
+void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request);
+
+/* The next one, or NULL. */
+kiln_future *kiln__queue_first(const struct kiln__queue *queue);
+
+/* KILN__NEVER: nothing waits. */
+int64_t kiln__queue_due(struct kiln__queue *queue);
+
+void kiln__list_push(struct kiln__list *list, kiln_future *request);
+kiln_future *kiln__list_pop(struct kiln__list *list);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a caller's thread does: look at the request, find room, queue it. */
+#include <string.h>
+
+#include "executor/future.h"
+
+static const char call[] = "kiln_executor_submit";
+
+#define HOUR_US ((uint64_t)3600 * 1000000)
+
+/* ---- checks, without the lock: the model is set once ---- */
+
+static kiln_status check_options(const kiln_request_options *given, kiln_request_options *options)
+{
+    if (!given)
+        return KILN_OK;
+    if (given->size != sizeof *options)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: options->size is %zu; start from KILN_REQUEST_OPTIONS_INIT", call,
+                          given->size);
+    *options = *given;
+    if ((unsigned)options->priority > KILN_PRIORITY_LOW)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no priority", call,
+                          (int)options->priority);
+    if ((unsigned)options->when_full > KILN_WHEN_FULL_FAIL)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no answer to a full queue", call,
+                          (int)options->when_full);
+    if (options->deadline_us > HOUR_US || options->room_us > HOUR_US)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is more than an hour", call,
+                          options->room_us > HOUR_US ? "room_us" : "deadline_us");
+    return KILN_OK;
+}
+
+static kiln_status check_rows(const struct kiln__model *model, size_t rows)
+{
+    size_t most = model->sizes[model->size_count - 1];
+    if (!rows)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: no rows", call);
+    if (rows > most)
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows, and a batch has at most %zu", call,
+                          rows, most);
+    return KILN_OK;
+}
+
+static kiln_status check_part(const struct kiln__part *part, const char *name, size_t number,
+                              size_t rows, const kiln_input *given)
+{
+    if (!given->data)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: data of %s %zu is NULL", call, name,
+                          number);
+    if (given->type != part->row.type)
+        return kiln__fail(NULL, KILN_TYPE_MISMATCH, "%s: %s %zu is %s, and the model's is %s", call,
+                          name, number, kiln_type_name(given->type),
+                          kiln_type_name(part->row.type));
+    if (given->bytes != rows * part->bytes)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: %s %zu has %zu bytes, and %zu row%s of the model %s %zu", call, name,
+                          number, given->bytes, rows, rows == 1 ? "" : "s",
+                          rows == 1 ? "has" : "have", rows * part->bytes);
+    return KILN_OK;
+}
+
+static int64_t element(const kiln_input *input, size_t i)
+{
+    int32_t value;
+    if (input->type == KILN_U8)
+        return ((const uint8_t *)input->data)[i];
+    memcpy(&value, (const char *)input->data + i * sizeof value, sizeof value);
+    return value;
+}
+
+static kiln_status check_bound(const kiln_row *row, size_t number, const kiln_input *input)
+{
+    size_t count = row->below ? input->bytes / kiln_type_size(row->type) : 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t value = element(input, i);
+        if (value < 0 || value >= (int64_t)row->below)
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                              "%s: element %zu of input %zu is %lld, and has to be from 0 to %lu",
+                              call, i, number, (long long)value, (unsigned long)row->below - 1);
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_memory(const struct kiln__model *model, const kiln_input *inputs,
+                                const kiln_output *outputs, size_t rows)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < model->input_count && !status; i++) {
+        status = check_part(&model->parts[i], "input", i, rows, &inputs[i]);
+        if (!status)
+            status = check_bound(&model->parts[i].row, i, &inputs[i]);
+    }
+    for (size_t i = 0; i < model->output_count && !status; i++) {
+        const kiln_input same = {outputs[i].data, outputs[i].bytes, outputs[i].type};
+        status = check_part(&model->parts[model->input_count + i], "output", i, rows, &same);
+    }
+    return status;
+}
+
+/* ---- room, under the lock ---- */
+
+static kiln_status find_room(kiln_executor *executor, const kiln_request_options *options,
+                             int64_t start)
+{
+    int64_t until = KILN__NEVER;
+    if (options->room_us)
+        until = start + (int64_t)options->room_us * 1000;
+    if (options->deadline_us && start + (int64_t)options->deadline_us * 1000 < until)
+        until = start + (int64_t)options->deadline_us * 1000;
+    bool may_wait = options->when_full == KILN_WHEN_FULL_WAIT && !kiln__in_worker();
+    for (;;) {
+        if (executor->stopping)
+            return kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
+        if (executor->queue.count < executor->options.max_queue)
+            return KILN_OK;
+        if (!may_wait)
+            return kiln__fail(NULL, KILN_BUSY, "%s: %zu requests wait already", call,
+                              executor->queue.count);
+        if (kiln__now() >= until)
+            return kiln__fail(NULL, KILN_TIMED_OUT, "%s: no room among %zu requests that wait",
+                              call, executor->queue.count);
+        kiln__cond_wait_until(&executor->room, &executor->lock, until);
+    }
+}
+
+/* The lists stand in the order of priorities. */
+static const unsigned list_of[KILN__PRIORITIES] = {
+    [KILN_PRIORITY_HIGH] = 0, [KILN_PRIORITY_NORMAL] = 1, [KILN_PRIORITY_LOW] = 2};
+
+static void set(kiln_future *future, size_t rows, const kiln_request_options *options,
+                int64_t start)
+{
+    int64_t wait = (int64_t)future->executor->options.max_wait_us * 1000;
+    int64_t deadline = (int64_t)options->deadline_us * 1000;
+    future->references = 2; /* the caller's, the executor's */
+    future->rows = rows;
+    future->priority = list_of[options->priority];
+    future->submitted = start;
+    future->deadline = deadline ? start + deadline : KILN__NEVER;
+    future->due = start + (deadline && deadline / 2 < wait ? deadline / 2 : wait);
+}
+
+static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
+                         const kiln_output *outputs, size_t rows,
+                         const kiln_request_options *options, kiln_future **result)
+{
+    int64_t start = kiln__now();
+    size_t first = executor->model.input_count;
+    kiln_status status = find_room(executor, options, start);
+    kiln_future *future = status ? NULL : kiln__future_create(executor);
+    if (!future)
+        return status ? status : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+    set(future, rows, options, start);
+    for (size_t i = 0; i < first; i++)
+        future->memory[i] = (void *)(uintptr_t)inputs[i].data;
+    for (size_t i = 0; i < executor->model.output_count; i++)
+        future->memory[first + i] = outputs[i].data;
+    kiln__queue_push(&executor->queue, future);
+    kiln__executor_wake(executor, start);
+    *result = future;
+    return KILN_OK;
+}
+
+kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inputs,
+                                 const kiln_output *outputs, size_t rows,
+                                 const kiln_request_options *given, kiln_future **future)
+{
+    kiln_request_options options = KILN_REQUEST_OPTIONS_INIT;
+    if (future)
+        *future = NULL;
+    kiln_status status = kiln__executor_check(executor, call);
+    if (status)
+        return status;
+    if (!inputs || !outputs || !future)
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                            !inputs   ? "inputs"
+                            : outputs ? "future"
+                                      : "outputs");
+    if (!status)
+        status = check_options(given, &options);
+    if (!status)
+        status = check_rows(&executor->model, rows);
+    if (!status)
+        status = check_memory(&executor->model, inputs, outputs, rows);
+    pthread_mutex_lock(&executor->lock);
+    if (!status)
+        status = queue(executor, inputs, outputs, rows, &options, future);
+    executor->counts.requests += !status;
+    executor->counts.refused += status != KILN_OK;
+    pthread_mutex_unlock(&executor->lock);
+    return status;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* worker = (take gather run scatter complete)* end */
+#include <stdio.h>
+#include <string.h>
+
+#include <kiln/batch.h>
+#include <kiln/context.h>
+
+#include "executor/future.h"
+
+/* What a worker has at hand. */
+struct taken {
+    struct kiln__list requests; /* in the order of their rows */
+    size_t rows;
+    unsigned size;
+    int64_t start;
+};
+
+static _Thread_local bool in_worker;
+
+bool kiln__in_worker(void)
+{
+    return in_worker;
+}
+
+/* ---- taking, under the lock ---- */
+
+static void take_one(kiln_executor *executor, kiln_future *request, struct taken *taken)
+{
+    kiln__queue_remove(&executor->queue, request);
+    request->state = KILN__FUTURE_RUNNING;
+    kiln__histogram_add(&executor->wait, taken->start - request->submitted);
+    taken->rows += request->rows;
+    kiln__list_push(&taken->requests, request);
+    executor->counts.running++;
+}
+
+/* As many as a batch has room for, in their order; none overtakes one that does not fit. */
+static void take(kiln_executor *executor, struct taken *taken, struct kiln__list *told)
+{
+    kiln_future *request;
+    while ((request = kiln__queue_first(&executor->queue))) {
+        if (request->deadline <= taken->start)
+            kiln__future_expire(request, told);
+        else if (taken->rows + request->rows <= executor->options.max_batch)
+            take_one(executor, request, taken);
+        else
+            break;
+    }
+    pthread_cond_broadcast(&executor->room);
+}
+
+/* Nothing comes any more: neither from callers nor back from a lane that fails. */
+static bool is_over(const kiln_executor *executor)
+{
+    return executor->stopping && !executor->queue.count && !executor->active;
+}
+
+static void sleep_until(struct kiln__lane *lane, pthread_mutex_t *lock, int64_t again)
+{
+    if (!lane->waiting++ || again < lane->wakes)
+        lane->wakes = again;
+    kiln__cond_wait_until(&lane->work, lock, again);
+    lane->waiting--;
+    lane->called = false;
+    lane->wakes = KILN__NEVER; /* when the other looks again, if it waits too, is forgotten */
+}
+
+/* The next batch; false: there will be none. Requests may only have expired: then it is empty. */
+static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct kiln__list *told)
+{
+    kiln_executor *executor = worker->executor;
+    struct kiln__lane *lane = worker->lane;
+    enum kiln__flush flush;
+    int64_t again;
+    pthread_mutex_lock(&executor->lock);
+    while (!is_over(executor)) {
+        taken->start = kiln__now();
+        flush = kiln__lane_decide(executor, lane, taken->start, &again);
+        if (flush)
+            break;
+        sleep_until(lane, &executor->lock, again);
+    }
+    if (is_over(executor)) {
+        pthread_mutex_unlock(&executor->lock);
+        return false;
+    }
+    take(executor, taken, told);
+    if (taken->rows) {
+        taken->size = kiln__model_size(&executor->model, taken->rows);
+        executor->flushes[flush]++;
+        executor->active++;
+        kiln__lane_begin(lane, taken->size, taken->start);
+    }
+    kiln__executor_wake(executor, taken->start);
+    pthread_mutex_unlock(&executor->lock);
+    return true;
+}
+
+/* ---- rows in, rows out: parts of all requests, one after another ---- */
+
+static void gather(const struct kiln__model *model, const struct kiln__slot *slot,
+                   const struct taken *taken)
+{
+    for (size_t i = 0; i < model->input_count; i++) {
+        char *place = slot->memory[i];
+        for (const kiln_future *r = taken->requests.first; r; r = r->next) {
+            memcpy(place, r->memory[i], r->rows * model->parts[i].bytes);
+            place += r->rows * model->parts[i].bytes;
+        }
+    }
+}
+
+static void scatter(const struct kiln__model *model, const struct kiln__slot *slot,
+                    const struct taken *taken)
+{
+    size_t first = model->input_count;
+    for (size_t i = first; i < first + model->output_count; i++) {
+        const char *place = slot->memory[i];
+        for (const kiln_future *r = taken->requests.first; r; r = r->next) {
+            memcpy(r->memory[i], place, r->rows * model->parts[i].bytes);
+            place += r->rows * model->parts[i].bytes;
+        }
+    }
+}
+
+/* ---- ends ---- */
+
+/* The device is free for another batch before this one's results are where they belong. */
+static void leave_device(struct kiln__worker *worker, const struct taken *taken, kiln_status status)
+{
+    kiln_executor *executor = worker->executor;
+    struct kiln__lane *lane = worker->lane;
+    pthread_mutex_lock(&executor->lock);
+    int64_t now = kiln__now();
+    kiln__lane_end(lane, now);
+    if (status) {
+        executor->counts.failed_batches++;
+        kiln__lane_failed(executor, lane, now);
+    } else {
+        kiln__lane_measured(lane, taken->size, now - taken->start);
+        kiln__histogram_add(&executor->run, now - taken->start);
+        lane->batches++;
+        lane->rows += taken->rows;
+        executor->counts.batches++;
+        executor->counts.rows += taken->rows;
+        executor->counts.padding += executor->model.sizes[taken->size] - taken->rows;
+    }
+    kiln__executor_wake(executor, now);
+    pthread_mutex_unlock(&executor->lock);
+}
+
+/* Each either waits once more, for another context, or has ended. The last comes to the front
+ * first, so that they keep their order. */
+static void end_requests(struct kiln__worker *worker, struct taken *taken,
+                         const struct kiln__error *error, struct kiln__list *told)
+{
+    kiln_executor *executor = worker->executor;
+    bool elsewhere = error && kiln__lane_has_other(executor, worker->lane);
+    struct kiln__list again = {0};
+    for (kiln_future *request; (request = kiln__list_pop(&taken->requests));) {
+        executor->counts.running--;
+        if (elsewhere && !request->rerun)
+            kiln__list_push(&again, request);
+        else
+            kiln__future_complete(request, error, told);
+    }
+    for (kiln_future *request = again.last, *previous; request; request = previous) {
+        previous = request->previous;
+        request->state = KILN__FUTURE_QUEUED;
+        request->rerun = true;
+        executor->counts.rerun++;
+        kiln__queue_push_front(&executor->queue, request);
+    }
+}
+
+static void complete(struct kiln__worker *worker, struct taken *taken,
+                     const struct kiln__error *error)
+{
+    kiln_executor *executor = worker->executor;
+    struct kiln__list told = {0};
+    pthread_mutex_lock(&executor->lock);
+    end_requests(worker, taken, error, &told);
+    executor->active--;
+    if (executor->stopping)
+        kiln__executor_wake_all(executor);
+    else if (error)
+        kiln__executor_wake(executor, kiln__now());
+    pthread_mutex_unlock(&executor->lock);
+    kiln__future_tell(executor, &told);
+}
+
+static void run(struct kiln__worker *worker, struct taken *taken)
+{
+    const struct kiln__model *model = &worker->executor->model;
+    const struct kiln__slot *slot = &worker->slots.of[taken->size];
+    struct kiln__error error = {0};
+    gather(model, slot, taken);
+    kiln_status status = kiln_batch_execute(slot->batch);
+    error.status = status;
+    if (status)
+        snprintf(error.text, sizeof error.text, "a batch of %zu rows: %s", taken->rows,
+                 kiln_last_error());
+    leave_device(worker, taken, status);
+    if (!status)
+        scatter(model, slot, taken);
+    complete(worker, taken, status ? &error : NULL);
+}
+
+/* The last worker lets go of the contexts: a future that somebody keeps must not hold a device. */
+static void end(struct kiln__worker *worker)
+{
+    kiln_executor *executor = worker->executor;
+    kiln__slots_free(&worker->slots);
+    pthread_mutex_lock(&executor->lock);
+    bool last = --executor->alive == 0;
+    kiln__executor_wake_all(executor);
+    pthread_mutex_unlock(&executor->lock);
+    for (size_t i = 0; last && i < executor->lane_count; i++)
+        kiln_context_release(executor->lanes[i].context);
+    pthread_mutex_lock(&executor->lock);
+    executor->ended = executor->ended || last;
+    pthread_cond_broadcast(&executor->over);
+    kiln__executor_drop(executor, 1);
+}
+
+void *kiln__worker_main(void *argument)
+{
+    struct kiln__worker *worker = argument;
+    struct kiln__list told = {0};
+    in_worker = true;
+    for (struct taken taken = {0}; next_batch(worker, &taken, &told); taken = (struct taken){0}) {
+        kiln__future_tell(worker->executor, &told);
+        if (taken.rows)
+            run(worker, &taken);
+    }
+    kiln__future_tell(worker->executor, &told);
+    end(worker);
+    return NULL;
+}
