@@ -62,6 +62,7 @@ criterion_tests = \
 	tests/test_random \
 	tests/test_reference \
 	tests/test_reuse \
+	tests/test_schedule \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_types \

@@ -341,14 +341,13 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
                                  : form->reduced_walk == KILN__WALK_NONE
                                      ? kiln__phrase("q%zu + p + %s", k, visit->at)
                                      : kiln__phrase("g%zu + %s", k, visit->at);
-    struct kiln__elements elements = {.type = kiln__emit_store_type(body->emit, k),
-                                      .width = visit->width,
-                                      .fit = scattered ? KILN__FIT_STRIDED
-                                                       : kiln__emit_fit(body->emit),
-                                      .pointer = pointer.text,
-                                      .offset = offset.text,
-                                      .at = visit->at,
-                                      .stride = stride.text};
+    struct kiln__elements elements = kiln__emit_run(
+        body->emit, kiln__emit_store_type(body->emit, k), visit->width, pointer.text, offset.text);
+    if (scattered) {
+        elements.fit = KILN__FIT_STRIDED;
+        elements.at = visit->at;
+        elements.stride = stride.text;
+    }
     if (value)
         kiln__emit_store(body->text, &elements, value, form->streams);
     else
@@ -451,11 +450,7 @@ void kiln__body_finish(const struct kiln__body *body, unsigned width)
 static void store(const struct kiln__body *body, kiln_type type, unsigned width,
                   const char *pointer, struct kiln__phrase offset, struct kiln__phrase value)
 {
-    struct kiln__elements elements = {.type = type,
-                                      .width = width,
-                                      .fit = kiln__emit_fit(body->emit),
-                                      .pointer = pointer,
-                                      .offset = offset.text};
+    struct kiln__elements elements = kiln__emit_run(body->emit, type, width, pointer, offset.text);
     kiln__emit_store(body->text, &elements, value.text, false);
 }
 

@@ -165,11 +165,14 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
     return kept ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
-enum kiln__fit kiln__emit_fit(const struct kiln__emit *emit)
+struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
+                                     const char *pointer, const char *offset)
 {
-    return emit->form->aligned   ? KILN__FIT_ALIGNED
-           : emit->form->chunked ? KILN__FIT_LOOSE
-                                 : KILN__FIT_SPREAD;
+    enum kiln__fit fit = emit->form->aligned   ? KILN__FIT_ALIGNED
+                         : emit->form->chunked ? KILN__FIT_LOOSE
+                                               : KILN__FIT_SPREAD;
+    return (struct kiln__elements){
+        .type = type, .width = width, .fit = fit, .pointer = pointer, .offset = offset};
 }
 
 static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
@@ -177,23 +180,25 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
 {
     size_t k = step->index;
     uint8_t along = emit->form->along[k];
+    bool repeats = along == KILN__REPEATED;
     struct kiln__phrase pointer = kiln__phrase("x%zu", k), first = kiln__phrase("%s%zu", base, k);
     struct kiln__phrase run = kiln__phrase("%s + %s", first.text, at);
     struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
-    struct kiln__elements elements = {
-        .type = (kiln_type)step->type, .width = width, .pointer = pointer.text, .at = at};
-    bool repeats = along == KILN__REPEATED;
-    bool neighbours = along == KILN__CONTIGUOUS || along == KILN__LINEAR;
+    struct kiln__elements elements =
+        kiln__emit_run(emit, (kiln_type)step->type, repeats ? 1 : width, pointer.text, run.text);
     if (along == KILN__ACROSS && width > 1) {
         kiln__text_add(emit->text, "t%zu[r]", k);
         return;
     }
     if (repeats)
         kiln__text_add(emit->text, "(%s)(", kiln__emit_type(elements.type, width).text);
-    elements.width = repeats ? 1 : width;
-    elements.fit = repeats || neighbours ? kiln__emit_fit(emit) : KILN__FIT_STRIDED;
-    elements.offset = neighbours ? run.text : first.text;
-    elements.stride = stride.text;
+    if (along != KILN__CONTIGUOUS && along != KILN__LINEAR)
+        elements.offset = first.text;
+    if (along == KILN__STRIDED || along == KILN__ACROSS) {
+        elements.fit = KILN__FIT_STRIDED;
+        elements.at = at;
+        elements.stride = stride.text;
+    }
     kiln__emit_load(emit->text, &elements);
     kiln__text_add(emit->text, repeats ? ")" : "");
 }

@@ -78,8 +78,9 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
 /* An accumulator's start, as a constant expression. */
 const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type accumulator);
 
-/* How vectors of neighbours lie here. */
-enum kiln__fit kiln__emit_fit(const struct kiln__emit *emit);
+/* Neighbours in memory, as they lie here. */
+struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
+                                     const char *pointer, const char *offset);
 
 /* Before a file of kernels/: the steps that a product's kernel does before it stores. */
 void kiln__emit_epilogue(const struct kiln__emit *emit);

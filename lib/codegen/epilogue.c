@@ -27,11 +27,8 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
         const struct kiln__store *store = &group->stores.items[k];
         struct kiln__phrase pointer = kiln__phrase("y%zu", k);
         struct kiln__phrase offset = kiln__phrase("q%zu + line * epilogue_n + column", k);
-        struct kiln__elements elements = {.type = (kiln_type)group->steps.items[store->step].type,
-                                          .width = width,
-                                          .fit = kiln__emit_fit(emit),
-                                          .pointer = pointer.text,
-                                          .offset = offset.text};
+        struct kiln__elements elements =
+            kiln__emit_run(emit, kiln__emit_store_type(emit, k), width, pointer.text, offset.text);
         if (k + 1 != emit->form->result)
             kiln__emit_store(emit->text, &elements, kiln__phrase("v%u", store->step).text, false);
     }

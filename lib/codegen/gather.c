@@ -65,11 +65,8 @@ static void emit_element(const struct kiln__emit *emit, const struct kiln__step 
     unsigned k = step->index;
     struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset = kiln__phrase("%s + %s * g%u", position, index, k);
-    struct kiln__elements elements = {.type = (kiln_type)step->type,
-                                      .width = width,
-                                      .fit = kiln__emit_fit(emit),
-                                      .pointer = pointer.text,
-                                      .offset = offset.text};
+    struct kiln__elements elements =
+        kiln__emit_run(emit, (kiln_type)step->type, width, pointer.text, offset.text);
     kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? ", index, k);
     kiln__emit_load(emit->text, &elements);
     if (width == 1)

@@ -77,11 +77,8 @@ static void emit_turned_load(const struct kiln__body *body, const struct kiln__s
     struct kiln__phrase offset =
         kiln__phrase("o%u%s%s + (l + r) * s%u_%u + e", k, kiln__emit_dot(k, 0, across).text,
                      kiln__emit_dot(k, across + 1, last).text, k, last);
-    struct kiln__elements elements = {.type = (kiln_type)step->type,
-                                      .width = width,
-                                      .fit = KILN__FIT_LOOSE,
-                                      .pointer = pointer.text,
-                                      .offset = offset.text};
+    struct kiln__elements elements =
+        kiln__emit_run(body->emit, (kiln_type)step->type, width, pointer.text, offset.text);
     kiln__text_add(body->text,
                    "%s t%u[%u];\n"
                    "#pragma unroll\n"

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a group's axes, for a CPU and for a GPU that exist only here: every word of a
+ * schedule, where it is used and where it is not. */
+#include <criterion/criterion.h>
+
+#include "support/context.h"
+#include "support/graph.h"
+
+typedef kiln_tensor structure(kiln_batch *batch, size_t m, size_t n);
+
+struct walks {
+    enum kiln__walk kept, reduced;
+};
+
+/* Of the first launch, or of the one behind it. */
+static struct kiln__form form_of(kiln_context *context, structure *record, size_t m, size_t n,
+                                 size_t launch)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    ask(batch, record(batch, m, n));
+    struct kiln__plan plan = plan_of(batch, false);
+    cr_assert_gt(plan.launches.count, launch);
+    struct kiln__form form = plan.launches.items[launch].form;
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return form;
+}
+
+static void expect_walks(kiln_context *context, structure *record, size_t m, size_t n,
+                         size_t launch, struct walks walks)
+{
+    struct kiln__form form = form_of(context, record, m, n, launch);
+    cr_expect_eq(form.kept_walk, walks.kept, "%zu x %zu: kept %u", m, n, form.kept_walk);
+    cr_expect_eq(form.reduced_walk, walks.reduced, "%zu x %zu: reduced %u", m, n,
+                 form.reduced_walk);
+}
+
+#define STRUCTURE(name, expression)                                                                \
+    static kiln_tensor name(kiln_batch *batch, size_t m, size_t n)                                 \
+    {                                                                                              \
+        kiln_tensor x = imagine_matrix(batch, m, n);                                               \
+        return expression;                                                                         \
+    }                                                                                              \
+    structure name
+
+STRUCTURE(adds, kiln_add(batch, x, x));
+STRUCTURE(functions, kiln_exp(batch, x));
+STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), imagine_matrix(batch, n, m)));
+STRUCTURE(rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
+STRUCTURE(softmax, kiln_softmax(batch, x, 1, (int[]){1}));
+
+#define WALKS(kept, reduced) ((struct walks){KILN__WALK_##kept, KILN__WALK_##reduced})
+
+Test(schedule, has_a_word_for_each_axis_on_a_cpu)
+{
+    kiln_context *cpu = imagined_cpu();
+    expect_walks(cpu, adds, 64, 96, 0, WALKS(VECTORS, NONE));
+    expect_walks(cpu, turns, 64, 96, 0, WALKS(TILES, NONE));
+    expect_walks(cpu, turns, 64, 3, 0, WALKS(VECTORS, NONE)); /* no block fits */
+    expect_walks(cpu, rows, 64, 96, 0, WALKS(EACH, VECTORS));
+    expect_walks(cpu, columns, 64, 96, 0, WALKS(VECTORS, BLOCKS));
+    expect_walks(cpu, softmax, 64, 96, 0, WALKS(EACH, VECTORS));
+    expect_walks(cpu, rows, 2, 1 << 18, 0, WALKS(EACH, VECTORS));
+    expect_walks(cpu, rows, 2, 1 << 18, 1, WALKS(EACH, PARTIALS));
+    expect_walks(cpu, columns, 1 << 14, 32, 0, WALKS(VECTORS, BLOCKS));
+    expect_walks(cpu, columns, 1 << 14, 32, 1, WALKS(EACH, PARTIALS));
+}
+
+Test(schedule, has_a_word_for_each_axis_on_a_gpu)
+{
+    kiln_context *gpu = imagined_gpu();
+    expect_walks(gpu, adds, 64, 96, 0, WALKS(ITEM, NONE));
+    expect_walks(gpu, turns, 64, 96, 0, WALKS(ITEM, NONE));
+    expect_walks(gpu, rows, 64, 96, 0, WALKS(LANES, LANES));
+    expect_walks(gpu, columns, 64, 96, 0, WALKS(ITEM, EACH));
+    expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
+    expect_walks(gpu, softmax, 64, 1 << 16, 0, WALKS(LANES, LANES)); /* too long to hold */
+    expect_walks(gpu, rows, 2, 1 << 18, 1, WALKS(LANES, PARTIALS));
+    expect_walks(gpu, columns, 1 << 14, 32, 1, WALKS(LANES, PARTIALS));
+}
+
+Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)
+{
+    cr_expect(form_of(imagined_cpu(), functions, 64, 96, 0).pairs);
+    cr_expect_not(form_of(imagined_cpu(), adds, 64, 96, 0).pairs);
+    cr_expect_not(form_of(imagined_gpu(), functions, 64, 96, 0).pairs);
+}
+
+Test(schedule, holds_what_a_lane_has_room_for)
+{
+    cr_expect_eq(form_of(imagined_gpu(), softmax, 64, 96, 0).held, 4);
+    cr_expect_eq(form_of(imagined_gpu(), softmax, 64, 1 << 16, 0).held, 0);
+    cr_expect_eq(form_of(imagined_cpu(), softmax, 64, 96, 0).held, 0);
+}
+
+/* A row's segments are its length's, whatever is beside it. */
+Test(schedule, cuts_segments_by_the_length_alone)
+{
+    size_t lengths[2];
+    for (size_t i = 0; i < 2; i++) {
+        kiln_batch *batch = kiln_batch_create(imagined_gpu());
+        ask(batch, rows(batch, i ? 1000 : 1, 100000));
+        struct kiln__plan plan = plan_of(batch, false);
+        cr_assert_eq(plan.launches.count, 2u);
+        lengths[i] = plan.launches.items[0].global[1];
+        kiln__plan_free(&plan);
+        kiln_batch_release(batch);
+    }
+    cr_expect_gt(lengths[0], 1u);
+    cr_expect_eq(lengths[0], lengths[1]);
+}
