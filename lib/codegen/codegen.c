@@ -13,15 +13,15 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    uint8_t head[3] = {launch->source, group->kind, (uint8_t)group->stores.count};
+    uint8_t head[3] = {launch->source, (uint8_t)group->kind, (uint8_t)group->stores.count};
     kiln__text_add_bytes(name, head, sizeof head);
     kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
     kiln__text_add_bytes(name, group->steps.items, group->steps.count * sizeof *group->steps.items);
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
         kiln__text_add_bytes(name, &store->step, sizeof store->step);
-        kiln__text_add_bytes(name, &nodes[store->node].type, 1);
-        kiln__text_add_bytes(name, &store->full, 1);
+        const uint8_t stored[2] = {nodes[store->node].type, store->full};
+        kiln__text_add_bytes(name, stored, sizeof stored);
     }
 }
 

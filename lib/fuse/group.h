@@ -40,7 +40,7 @@ enum kiln__access_kind {
  * dimension of the group. */
 struct kiln__access {
     uint32_t node;
-    uint8_t kind; /* enum kiln__access_kind */
+    enum kiln__access_kind kind;
     int64_t offset;
     int64_t stride[KILN_MAX_RANK];
     /* Along the axis of a gather: stride, and what the index must be below. 0 without one. */
@@ -60,9 +60,9 @@ enum kiln__step_kind {
 };
 
 struct kiln__step {
-    uint8_t kind; /* enum kiln__step_kind */
+    enum kiln__step_kind kind : 8;
     uint8_t op;
-    uint8_t type; /* kiln_type of the step's value */
+    kiln_type type : 8; /* of the step's value */
     uint8_t n_args;
     uint16_t index;
     uint16_t args[3]; /* earlier steps */
@@ -84,7 +84,7 @@ struct kiln__store {
 };
 
 struct kiln__group {
-    uint8_t kind;        /* enum kiln__group_kind */
+    enum kiln__group_kind kind;
     uint32_t base_group; /* brings there what the placed store, or the scatter, goes over; none:
                             KILN__NO_GROUP */
     uint32_t kept;       /* dimensions before the reduced ones: all, where none is reduced */
@@ -133,7 +133,7 @@ const char *kiln__fusion_why(enum kiln__why why);
 
 struct kiln__fusion {
     struct kiln__graph graph; /* after rewriting; requests name materialised nodes */
-    uint8_t *why;             /* per node: enum kiln__why */
+    enum kiln__why *why;      /* per node */
     bool *stored;             /* per node: some kernel writes it to memory */
     uint32_t *group_of;       /* per node: group that completes it as a root */
     uint32_t *heir;           /* per node: the place that takes over its memory; or KILN__NO_HEIR */

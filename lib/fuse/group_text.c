@@ -6,15 +6,13 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
 {
     const struct kiln__step *step = &group->steps.items[index];
     kiln__text_add(text, "    v%u = ", index);
-    switch ((enum kiln__step_kind)step->kind) {
+    switch (step->kind) {
     case KILN__STEP_LOAD:
         kiln__text_add(text, "load %%%u", group->accesses.items[step->index].node);
         break;
     case KILN__STEP_SCALAR: kiln__text_add(text, "%.9g", group->scalars.items[step->index]); break;
     case KILN__STEP_APPLY: kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name); break;
-    case KILN__STEP_CONVERT:
-        kiln__text_add(text, "to %s", kiln_type_name((kiln_type)step->type));
-        break;
+    case KILN__STEP_CONVERT: kiln__text_add(text, "to %s", kiln_type_name(step->type)); break;
     case KILN__STEP_NUMBER: kiln__text_add(text, "number"); break;
     case KILN__STEP_GATHER:
         kiln__text_add(text, "gather %%%u at", group->accesses.items[step->index].node);

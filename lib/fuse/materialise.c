@@ -23,7 +23,7 @@ static bool is_in_memory(const struct kiln__fuser *fuser, const struct kiln__lay
 static void materialise(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
 {
     if (!fuser->fusion->why[index])
-        fuser->fusion->why[index] = (uint8_t)why;
+        fuser->fusion->why[index] = why;
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
 }
 
@@ -140,7 +140,7 @@ static void decide_own(struct kiln__fuser *fuser, uint32_t index)
 
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
-    switch ((enum kiln__kind)kiln__fuse_node(fuser, index)->kind) {
+    switch (kiln__fuse_node(fuser, index)->kind) {
     case KILN__UPLOAD:
     case KILN__IMPORT: materialise(fuser, index, KILN__BECAUSE_INPUT); break;
     case KILN__CONSTANT: break;
@@ -160,7 +160,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__SCATTER_ADD: decide_own(fuser, index); break;
     }
     if (fuser->fusion->why[index])
-        materialise(fuser, index, (enum kiln__why)fuser->fusion->why[index]);
+        materialise(fuser, index, fuser->fusion->why[index]);
 }
 
 static void settle_layouts(struct kiln__fuser *fuser)

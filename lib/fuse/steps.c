@@ -116,7 +116,7 @@ static uint16_t find_load(const struct kiln__builder *builder, const struct kiln
 }
 
 static uint16_t add_load(struct kiln__builder *builder, const struct kiln__access *access,
-                         uint8_t type)
+                         kiln_type type)
 {
     bool number = access->kind == KILN__ACCESS_NUMBER;
     uint16_t have = find_load(builder, access);
@@ -282,7 +282,7 @@ struct kiln__builder kiln__fuse_new_group(struct kiln__fuser *fuser, enum kiln__
     struct kiln__group *group = kiln__vector_push(&fuser->fusion->groups);
     fuser->memo.count = 0;
     if (group) {
-        group->kind = (uint8_t)kind;
+        group->kind = kind;
         group->base_group = KILN__NO_GROUP;
         group->shape = *shape;
         group->kept = shape->rank;

@@ -49,9 +49,9 @@ static const char *say_whole(const struct kiln__group_verifier *verifier, const 
 static const char *check_read(const struct kiln__group_verifier *verifier,
                               const struct kiln__step *step)
 {
-    static const uint8_t kinds[] = {[KILN__STEP_LOAD] = KILN__ACCESS_MEMORY,
-                                    [KILN__STEP_NUMBER] = KILN__ACCESS_NUMBER,
-                                    [KILN__STEP_GATHER] = KILN__ACCESS_GATHER};
+    static const enum kiln__access_kind kinds[] = {[KILN__STEP_LOAD] = KILN__ACCESS_MEMORY,
+                                                   [KILN__STEP_NUMBER] = KILN__ACCESS_NUMBER,
+                                                   [KILN__STEP_GATHER] = KILN__ACCESS_GATHER};
     if (step->index >= verifier->group->accesses.count)
         return "no such access";
     const struct kiln__access *access = &verifier->group->accesses.items[step->index];
@@ -66,8 +66,8 @@ static const char *check_read(const struct kiln__group_verifier *verifier,
     return NULL;
 }
 
-static uint8_t operand_type(const struct kiln__group_verifier *verifier,
-                            const struct kiln__step *step, unsigned k)
+static kiln_type operand_type(const struct kiln__group_verifier *verifier,
+                              const struct kiln__step *step, unsigned k)
 {
     return verifier->group->steps.items[step->args[k]].type;
 }
@@ -80,13 +80,11 @@ static const char *check_apply(const struct kiln__group_verifier *verifier,
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[step->op];
     if (step->n_args != row->arity)
         return "wrong number of operands";
-    enum kiln__types types = (enum kiln__types)row->types;
-    kiln_type type = (kiln_type)operand_type(verifier, step, step->n_args - 1u);
-    bool right =
-        kiln__types_accept(types, type) && step->type == (uint8_t)kiln__types_result(types, type);
+    enum kiln__types types = row->types;
+    kiln_type type = operand_type(verifier, step, step->n_args - 1u);
+    bool right = kiln__types_accept(types, type) && step->type == kiln__types_result(types, type);
     for (unsigned k = 0; k < step->n_args; k++)
-        right = right &&
-                operand_type(verifier, step, k) == (uint8_t)kiln__types_operand(types, k, type);
+        right = right && operand_type(verifier, step, k) == kiln__types_operand(types, k, type);
     return right ? NULL : "wrong types";
 }
 
@@ -97,15 +95,15 @@ static const char *check_reduced(const struct kiln__group_verifier *verifier,
         return "a reduction in a group that has no reduced dimensions";
     if (step->op >= KILN__REDUCE_COUNT || step->n_args != 1)
         return "no such reduction";
-    kiln_type type = kiln__reduce_result(&kiln__reduce_rows[step->op],
-                                         (kiln_type)operand_type(verifier, step, 0));
-    return step->type == (uint8_t)type ? NULL : "wrong types";
+    kiln_type type =
+        kiln__reduce_result(&kiln__reduce_rows[step->op], operand_type(verifier, step, 0));
+    return step->type == type ? NULL : "wrong types";
 }
 
 static const char *check_own(const struct kiln__group_verifier *verifier,
                              const struct kiln__step *step)
 {
-    switch ((enum kiln__step_kind)step->kind) {
+    switch (step->kind) {
     case KILN__STEP_LOAD:
     case KILN__STEP_NUMBER:
     case KILN__STEP_GATHER: return check_read(verifier, step);
@@ -137,7 +135,7 @@ static const char *check_steps(const struct kiln__group_verifier *verifier)
             if (step->args[k] < first_visible(group, i))
                 return say(verifier, "step", i, "an operand that is gone once there is a result");
         }
-        if (!kiln__type_row((kiln_type)step->type))
+        if (!kiln__type_row(step->type))
             return say(verifier, "step", i, "no such type");
         const char *wrong = check_own(verifier, step);
         if (wrong)

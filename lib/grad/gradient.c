@@ -173,7 +173,7 @@ static bool check_loss(kiln_batch *batch, const char *call, kiln_tensor loss)
     if (!kiln__node_is_floating(node))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: loss is %s, and only floating types have a gradient", call,
-                   kiln_type_name((kiln_type)node->type));
+                   kiln_type_name(node->type));
     else if (kiln__node_count(node) != 1)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: loss has shape %s, and a gradient is one of a single element; sum it", call,
@@ -192,7 +192,7 @@ static bool check_inputs(kiln_batch *batch, const char *call, const kiln_tensor 
         if (!kiln__node_is_floating(node)) {
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                        "%s: %s is %s, and only floating types have a gradient", call, name,
-                       kiln_type_name((kiln_type)node->type));
+                       kiln_type_name(node->type));
             return false;
         }
     }

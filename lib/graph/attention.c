@@ -79,7 +79,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
         return node->type == KILN_F32 ? NULL : "type";
     if (!has_shape(graph, node, KILN__MASK, size.m, size.n))
         return "mask shape";
-    uint8_t type = input_of(graph, node, KILN__MASK)->type;
+    kiln_type type = input_of(graph, node, KILN__MASK)->type;
     return type != KILN_F32 && type != KILN_U8 ? "mask type" : NULL;
 }
 
@@ -115,7 +115,7 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
     row.v_error = matrix(errors, node, KILN__VALUE, first * s->e);
     if (node->n_inputs <= KILN__MASK)
         return row;
-    row.mask_type = (kiln_type)input_of(graph, node, KILN__MASK)->type;
+    row.mask_type = input_of(graph, node, KILN__MASK)->type;
     row.mask = matrix(values, node, KILN__MASK, line * s->n);
     row.mask_error = matrix(errors, node, KILN__MASK, line * s->n);
     return row;

@@ -69,7 +69,7 @@ static double elementwise_error(const struct kiln__bounding *walk, const struct 
                                 const double *values, const double *errors)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
-    const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
+    const struct kiln__type_row *type = kiln__type_row(node->type);
     bool integer =
         !kiln__node_is_floating(kiln__bounded_operand(walk, node, node->n_inputs - 1u).node);
     for (unsigned k = 0; k < row->arity; k++)
@@ -121,7 +121,7 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
                       double *result)
 {
     struct kiln__bounded x = kiln__bounded_operand(walk, node, 0);
-    kiln_type type = (kiln_type)node->type;
+    kiln_type type = node->type;
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         double value = x.values[i], error = x.errors[i];
         if (isinf(error))

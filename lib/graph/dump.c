@@ -53,7 +53,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
 void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
-    kiln__text_add(text, "%%%u %s%s = %s", index, kiln_type_name((kiln_type)node->type),
+    kiln__text_add(text, "%%%u %s%s = %s", index, kiln_type_name(node->type),
                    kiln__shape_text(&node->shape).text, kiln__node_name(node));
     for (uint32_t i = 0; i < node->n_inputs; i++)
         kiln__text_add(text, " %%%u", node->input[i]);

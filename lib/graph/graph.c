@@ -20,7 +20,7 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     memcpy(to->input, from->input, from->n_inputs * sizeof *from->input);
     to->shape.rank = from->shape.rank;
     memcpy(to->shape.dims, from->shape.dims, from->shape.rank * sizeof *from->shape.dims);
-    switch ((enum kiln__kind)from->kind) {
+    switch (from->kind) {
     case KILN__UPLOAD:
     case KILN__IMPORT: to->binding = from->binding; break;
     case KILN__CONSTANT: to->value = from->value; break;
@@ -84,7 +84,7 @@ size_t kiln__node_count(const struct kiln__node *node)
 
 size_t kiln__node_bytes(const struct kiln__node *node)
 {
-    return kiln__shape_count(&node->shape) * kiln_type_size((kiln_type)node->type);
+    return kiln__shape_count(&node->shape) * kiln_type_size(node->type);
 }
 
 uint32_t kiln__scan_axis(const struct kiln__node *node)
@@ -107,17 +107,17 @@ bool kiln__node_is_input(const struct kiln__node *node)
 
 bool kiln__node_is_floating(const struct kiln__node *node)
 {
-    return kiln__type_row((kiln_type)node->type)->floating;
+    return kiln__type_row(node->type)->floating;
 }
 
 kiln_type kiln__node_computed(const struct kiln__node *node)
 {
-    return kiln__type_row((kiln_type)node->type)->computed;
+    return kiln__type_row(node->type)->computed;
 }
 
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
-    enum kiln__kind kind = (enum kiln__kind)node->kind;
+    enum kiln__kind kind = node->kind;
     return kind == KILN__CAST || kind == KILN__PLACE || kiln__node_is_movement(node) ||
            (kind == KILN__GATHER && k == 0);
 }
@@ -187,7 +187,7 @@ bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__sh
 const char *kiln__node_name(const struct kiln__node *node)
 {
     static const char *const views[] = {"transpose", "slice", "broadcast", "view", "windows"};
-    switch ((enum kiln__kind)node->kind) {
+    switch (node->kind) {
     case KILN__UPLOAD: return "upload";
     case KILN__IMPORT: return "import";
     case KILN__CONSTANT: return "constant";

@@ -4,6 +4,7 @@
 #define KILN_GRAPH_GRAPH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "graph/shape.h"
@@ -68,9 +69,9 @@ struct kiln__attention {
 
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
-    uint8_t kind; /* enum kiln__kind */
-    uint8_t op;   /* enum kiln__elementwise, kiln__reduction, kiln__cast_name or kiln__view_name */
-    uint8_t type; /* kiln_type */
+    enum kiln__kind kind : 8;
+    uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name or kiln__view_name */
+    kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
     struct kiln__shape shape;
@@ -83,13 +84,14 @@ struct kiln__node {
         struct kiln__attention attention;
     };
 };
+_Static_assert(offsetof(struct kiln__node, input) == 4, "no padding before the inputs");
 
 enum kiln__request_kind { KILN__READ, KILN__EXPORT };
 
 /* A result that was asked for; its number is its binding among the batch's results. */
 struct kiln__request {
     uint32_t node;
-    uint32_t kind;     /* enum kiln__request_kind */
+    enum kiln__request_kind kind;
     uint32_t replaces; /* EXPORT: 1 + the input that is the same buffer; 0: none, or several */
 };
 

@@ -25,9 +25,9 @@ typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, 
 static void evaluate_input(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const char *data = e->inputs[node->binding];
-    size_t bytes = kiln_type_size((kiln_type)node->type);
+    size_t bytes = kiln_type_size(node->type);
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = kiln__type_load((kiln_type)node->type, data + i * bytes);
+        result[i] = kiln__type_load(node->type, data + i * bytes);
 }
 
 static void evaluate_constant(const struct evaluator *e, const struct kiln__node *node,
@@ -41,7 +41,7 @@ static void evaluate_constant(const struct evaluator *e, const struct kiln__node
 /* An integer as its type holds it: it wraps around. Exact up to 2^53. */
 static double wrap(const struct kiln__node *node, double value)
 {
-    const struct kiln__type_row *row = kiln__type_row((kiln_type)node->type);
+    const struct kiln__type_row *row = kiln__type_row(node->type);
     if (row->floating || (value >= row->lowest && value <= row->highest))
         return value;
     double count = row->highest - row->lowest + 1;
@@ -68,7 +68,7 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
 static void evaluate_cast(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const double *values = e->values[node->input[0]];
-    kiln_type type = (kiln_type)node->type;
+    kiln_type type = node->type;
     for (size_t i = 0; i < kiln__node_count(node); i++)
         result[i] = type == KILN_F32 ? values[i] : kiln__type_round(type, values[i]);
 }
@@ -95,7 +95,7 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     double *best = calloc(results + 1, sizeof *best);
     *e->failed = *e->failed || !best;
     for (size_t i = 0; best && i < results; i++) {
-        best[i] = kiln__identity_value((enum kiln__identity)row->identity, (kiln_type)input->type);
+        best[i] = kiln__identity_value((enum kiln__identity)row->identity, input->type);
         result[i] = row->indexed ? 0 : best[i];
     }
     for (size_t i = 0; best && i < kiln__node_count(input); i++) {

@@ -18,14 +18,13 @@ static const char *check_elementwise(const struct kiln__graph *graph, const stru
     struct kiln__shape shape = input_of(graph, node, 0)->shape;
     if (node->n_inputs != row->arity)
         return "arity";
-    enum kiln__types types = (enum kiln__types)row->types;
-    kiln_type type = (kiln_type)input_of(graph, node, node->n_inputs - 1u)->type;
-    if (!kiln__types_accept(types, type) ||
-        (kiln_type)node->type != kiln__types_result(types, type))
+    enum kiln__types types = row->types;
+    kiln_type type = input_of(graph, node, node->n_inputs - 1u)->type;
+    if (!kiln__types_accept(types, type) || node->type != kiln__types_result(types, type))
         return "type";
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *input = input_of(graph, node, i);
-        if ((kiln_type)input->type != kiln__types_operand(types, i, type))
+        if (input->type != kiln__types_operand(types, i, type))
             return "operand type";
         if (!kiln__shape_broadcast(&shape, &input->shape, &shape))
             return "operand shapes";
@@ -45,7 +44,7 @@ static const char *check_reduce(const struct kiln__graph *graph, const struct ki
     for (uint32_t d = 0; d < input->shape.rank; d++)
         if (!(node->axes >> d & 1) && input->shape.dims[d] != node->shape.dims[kept++])
             return "kept dimension";
-    kiln_type type = kiln__reduce_result(&kiln__reduce_rows[node->op], (kiln_type)input->type);
+    kiln_type type = kiln__reduce_result(&kiln__reduce_rows[node->op], input->type);
     return kept != node->shape.rank ? "rank" : node->type != type ? "type" : NULL;
 }
 
@@ -71,10 +70,9 @@ static const char *check_scan(const struct kiln__graph *graph, const struct kiln
     const struct kiln__node *input = input_of(graph, node, 0);
     const struct kiln__reduce_row *row = &kiln__reduce_rows[KILN__REDUCE_sum];
     bool one = node->axes && !(node->axes & (node->axes - 1)) && !(node->axes >> node->shape.rank);
-    return !one ? "axis"
-           : node->type != kiln__reduce_result(row, (kiln_type)input->type)
-               ? "type"
-               : check_same_shape(graph, node);
+    return !one                                                  ? "axis"
+           : node->type != kiln__reduce_result(row, input->type) ? "type"
+                                                                 : check_same_shape(graph, node);
 }
 
 static const char *check_view(const struct kiln__graph *graph, const struct kiln__node *node)
@@ -189,7 +187,7 @@ _Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER_ADD + 1, "a row p
 
 static bool is_computed(const struct kiln__node *node)
 {
-    return kiln__node_computed(node) == (kiln_type)node->type;
+    return kiln__node_computed(node) == node->type;
 }
 
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)
@@ -197,7 +195,7 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
     const struct kiln__node *node = &graph->nodes.items[index];
     if (node->kind >= sizeof checks / sizeof *checks)
         return "kind";
-    if (!kiln__type_row((kiln_type)node->type))
+    if (!kiln__type_row(node->type))
         return "type";
     if (node->n_inputs < checks[node->kind].inputs_at_least || node->n_inputs > KILN__MOST_INPUTS)
         return "number of inputs";

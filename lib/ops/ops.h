@@ -75,7 +75,7 @@ struct kiln__elementwise_row {
     const char *name;
     uint8_t arity;   /* operands, numbers among them */
     uint8_t tensors; /* the first ones, which are tensors; numbers follow */
-    uint8_t types;   /* enum kiln__types */
+    enum kiln__types types;
     uint8_t cost;
     float max_ulp;
     const char *device;
@@ -103,8 +103,8 @@ enum kiln__identity {
 struct kiln__reduce_row {
     const char *name;
     bool indexed;
-    bool empty;    /* no elements at all have a result */
-    uint8_t types; /* enum kiln__types */
+    bool empty; /* no elements at all have a result */
+    enum kiln__types types;
     uint8_t identity;
     const char *combine;
     const char *finish;

@@ -83,7 +83,7 @@ const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor ten
         return node;
     kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                "%s: operand %s is %s, and only floating types are taken; cast it", call, operand,
-               kiln_type_name((kiln_type)node->type));
+               kiln_type_name(node->type));
     return NULL;
 }
 
@@ -105,9 +105,9 @@ static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsign
 {
     const struct kiln__node *input = &batch->graph.nodes.items[node->input[k]];
     kiln_type computed = kiln__node_computed(input);
-    if (computed == (kiln_type)input->type || kiln__node_takes_stored(node, k))
+    if (computed == input->type || kiln__node_takes_stored(node, k))
         return node->input[k];
-    struct kiln__node cast = {.kind = KILN__CAST, .type = (uint8_t)computed, .n_inputs = 1};
+    struct kiln__node cast = {.kind = KILN__CAST, .type = computed, .n_inputs = 1};
     cast.shape = input->shape;
     cast.input[0] = node->input[k];
     return kiln__tensor_index(append(batch, &cast, call));
@@ -143,7 +143,7 @@ kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_
                           "kiln_tensor_shape: the tensor is none of this batch");
     const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(tensor)];
     if (type)
-        *type = (kiln_type)node->type;
+        *type = node->type;
     if (rank)
         *rank = node->shape.rank;
     if (dims)

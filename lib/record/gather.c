@@ -16,7 +16,7 @@ static bool check_indices(kiln_batch *batch, const char *call, const struct kiln
     if (kiln__node_is_floating(indices))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: indices are %s, and only integers are taken", call,
-                   kiln_type_name((kiln_type)indices->type));
+                   kiln_type_name(indices->type));
     return !batch->error.status;
 }
 
@@ -56,7 +56,7 @@ static bool check_values(kiln_batch *batch, const struct kiln__node *data,
     if (kiln__node_computed(values) != kiln__node_computed(data))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "kiln_scatter_add: x is %s and values are %s; cast one of them",
-                   kiln_type_name((kiln_type)data->type), kiln_type_name((kiln_type)values->type));
+                   kiln_type_name(data->type), kiln_type_name(values->type));
     else if (!kiln__shape_gathered(&data->shape, &indices->shape, axis, &shape) ||
              !kiln__shape_equal(&shape, &values->shape))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
@@ -81,7 +81,7 @@ kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indic
         !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at) ||
         !check_values(batch, data, where, given, at))
         return none;
-    node.type = (uint8_t)kiln__node_computed(data);
+    node.type = kiln__node_computed(data);
     node.shape = data->shape;
     node.axis = at;
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);

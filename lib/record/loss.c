@@ -63,7 +63,7 @@ static bool check_labels(kiln_batch *batch, kiln_tensor logits, kiln_tensor labe
     if (kiln__node_is_floating(label))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: labels are %s, and only integers are taken", call,
-                   kiln_type_name((kiln_type)label->type));
+                   kiln_type_name(label->type));
     else if (!x->shape.rank || !kiln__shape_equal(&rows, &label->shape))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: logits are %s and labels %s, not one for each row", call,

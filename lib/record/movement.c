@@ -13,8 +13,8 @@ static bool start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln_
     const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
     if (!input)
         return false;
-    *node = (struct kiln__node){
-        .kind = (uint8_t)kind, .op = (uint8_t)op, .type = input->type, .n_inputs = 1};
+    *node =
+        (struct kiln__node){.kind = kind, .op = (uint8_t)op, .type = input->type, .n_inputs = 1};
     node->input[0] = kiln__tensor_index(x);
     node->shape = input->shape;
     return true;

@@ -223,8 +223,8 @@ kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
     if (!input || !kiln__read_axes(batch, __func__, &input->shape, 1, &axis, &mask))
         return none;
     node.op = reverse ? KILN__SCAN_BACKWARD : KILN__SCAN_FORWARD;
-    node.type = (uint8_t)kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum],
-                                             kiln__node_computed(input));
+    node.type =
+        kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], kiln__node_computed(input));
     node.shape = input->shape;
     node.axes = mask;
     node.input[0] = kiln__tensor_index(x);

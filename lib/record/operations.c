@@ -24,12 +24,12 @@ static bool check_types(kiln_batch *batch, const char *call,
                         const struct kiln__elementwise_row *row,
                         const struct kiln__node *const *inputs)
 {
-    enum kiln__types types = (enum kiln__types)row->types;
+    enum kiln__types types = row->types;
     const struct kiln__node *last = inputs[row->arity - 1];
-    const char *name = kiln_type_name((kiln_type)last->type);
+    const char *name = kiln_type_name(last->type);
     kiln_type type = kiln__node_computed(last);
     for (unsigned i = 0; i < row->arity; i++) {
-        const char *given = kiln_type_name((kiln_type)inputs[i]->type);
+        const char *given = kiln_type_name(inputs[i]->type);
         kiln_type found = kiln__node_computed(inputs[i]);
         kiln_type wanted = kiln__types_operand(types, i, type);
         if (found != wanted && wanted != type)
@@ -76,8 +76,7 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
     if (!check_types(batch, call, row, inputs) ||
         !broadcast_all(batch, call, row->arity, inputs, &node.shape))
         return none;
-    node.type = (uint8_t)kiln__types_result((enum kiln__types)row->types,
-                                            kiln__node_computed(inputs[row->arity - 1]));
+    node.type = kiln__types_result(row->types, kiln__node_computed(inputs[row->arity - 1]));
     return kiln__batch_record(batch, &node, call);
 }
 
@@ -162,7 +161,7 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
                    (int)type);
         return none;
     }
-    struct kiln__node node = {.kind = KILN__CAST, .type = (uint8_t)type, .n_inputs = 1};
+    struct kiln__node node = {.kind = KILN__CAST, .type = type, .n_inputs = 1};
     node.shape = input->shape;
     node.input[0] = kiln__tensor_index(x);
     return kiln__batch_record(batch, &node, __func__);
@@ -212,10 +211,10 @@ static size_t reduced_shapes(const struct kiln__shape *from, uint64_t mask,
 static bool check_reduction(kiln_batch *batch, const struct kiln__reduce_row *row, const char *call,
                             const struct kiln__node *input, size_t reduced)
 {
-    if (!kiln__types_accept((enum kiln__types)row->types, kiln__node_computed(input)))
+    if (!kiln__types_accept(row->types, kiln__node_computed(input)))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: the operand is %s, and only floating types are taken; cast it", call,
-                   kiln_type_name((kiln_type)input->type));
+                   kiln_type_name(input->type));
     else if (!row->empty && reduced == 0)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: shape %s has no elements to choose from", call,
@@ -240,7 +239,7 @@ kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, c
     size_t reduced = reduced_shapes(&input->shape, axes_mask, &node.shape, &kept);
     if (!check_reduction(batch, row, call, input, reduced))
         return none;
-    node.type = (uint8_t)kiln__reduce_result(row, (kiln_type)input->type);
+    node.type = kiln__reduce_result(row, input->type);
     node.input[0] = kiln__tensor_index(x);
     kiln_tensor result = kiln__batch_record(batch, &node, call);
     return keep_dims && !batch->error.status ? kiln_reshape(batch, result, kept.rank, kept.dims)

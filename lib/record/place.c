@@ -53,8 +53,8 @@ static bool check_part(kiln_batch *batch, const char *call, const struct kiln__n
 {
     if (part->type != x->type)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "%s: x is %s and part is %s; cast one of them", call,
-                   kiln_type_name((kiln_type)x->type), kiln_type_name((kiln_type)part->type));
+                   "%s: x is %s and part is %s; cast one of them", call, kiln_type_name(x->type),
+                   kiln_type_name(part->type));
     else if (part->shape.rank != x->shape.rank)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: x of shape %s and part of shape %s differ in rank", call,
@@ -141,7 +141,7 @@ kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low, const 
         return none;
     for (uint32_t d = 0; d < shape.rank; d++)
         view.start[d] = node->shape.dims[d] ? (int64_t)low[d] : 0;
-    kiln_tensor base = kiln__record_fill(batch, __func__, (kiln_type)node->type, &shape, value);
+    kiln_tensor base = kiln__record_fill(batch, __func__, node->type, &shape, value);
     return batch->error.status ? none : record_place(batch, __func__, x, &base, &shape, &view);
 }
 
@@ -189,8 +189,7 @@ static bool add_extent(kiln_batch *batch, const char *call, const kiln_tensor *p
     if (part->type != first->type)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: parts[0] is %s and parts[%zu] is %s; cast one of them", call,
-                   kiln_type_name((kiln_type)first->type), i,
-                   kiln_type_name((kiln_type)part->type));
+                   kiln_type_name(first->type), i, kiln_type_name(part->type));
     else if (differs_elsewhere(&first->shape, &part->shape, axis))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: parts[0] of shape %s and parts[%zu] of shape %s differ beside axis %u",

@@ -149,7 +149,7 @@ kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
     if (kiln__node_computed(x) != kiln__node_computed(y)) {
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: operands are %s and %s; cast one of them", __func__,
-                   kiln_type_name((kiln_type)x->type), kiln_type_name((kiln_type)y->type));
+                   kiln_type_name(x->type), kiln_type_name(y->type));
         return none;
     }
     return kiln_sum(batch, kiln_mul(batch, a, b), 0, NULL, 0);

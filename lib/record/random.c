@@ -29,7 +29,7 @@ static bool check_key(kiln_batch *batch, kiln_tensor key, const char *call)
         return false;
     if (kiln__node_computed(node) != KILN_I32)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: the key is %s, and keys are i32", call,
-                   kiln_type_name((kiln_type)node->type));
+                   kiln_type_name(node->type));
     else if (node->shape.rank != 1 || node->shape.dims[0] != 2)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: the key is %s, and keys are [2]", call,
                    kiln__shape_text(&node->shape).text);

@@ -48,7 +48,7 @@ static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln
 kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         const void *data)
 {
-    struct kiln__node node = {.kind = KILN__UPLOAD, .type = (uint8_t)type};
+    struct kiln__node node = {.kind = KILN__UPLOAD, .type = type};
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape))
         return none;
@@ -108,7 +108,7 @@ static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffe
     for (size_t at = 0;
          kiln__index_find(&batch->imports, kiln__memory_hash(buffer->memory), &at, &i);) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
-        if (node->type == (uint8_t)buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
+        if (node->type == buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
             return kiln__batch_tensor(batch, i);
     }
     return none;
@@ -121,8 +121,7 @@ kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const ch
     kiln_tensor known = find_import(batch, buffer);
     if (known.id)
         return known;
-    struct kiln__node node = {
-        .kind = KILN__IMPORT, .type = (uint8_t)buffer->type, .shape = buffer->shape};
+    struct kiln__node node = {.kind = KILN__IMPORT, .type = buffer->type, .shape = buffer->shape};
     struct kiln__binding binding = buffer_binding(buffer);
     kiln_tensor made = record_input(batch, call, &node, &binding);
     if (made.id && !kiln__index_add(&batch->imports, kiln__memory_hash(buffer->memory),
@@ -141,7 +140,7 @@ kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
 kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type type,
                               const struct kiln__shape *shape, double value)
 {
-    struct kiln__node node = {.kind = KILN__CONSTANT, .type = (uint8_t)type, .shape = *shape};
+    struct kiln__node node = {.kind = KILN__CONSTANT, .type = type, .shape = *shape};
     node.value = kiln__type_round(type, value);
     if (!kiln__type_row(type)->floating && node.value != value) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
@@ -218,12 +217,12 @@ kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t 
     if (bytes != kiln__node_bytes(node))
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                           "%s: %s%s has %zu bytes, and room for %zu was given", __func__,
-                          kiln_type_name((kiln_type)node->type),
-                          kiln__shape_text(&node->shape).text, kiln__node_bytes(node), bytes);
+                          kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
+                          kiln__node_bytes(node), bytes);
     if (!data && bytes)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
     struct kiln__binding binding = {
-        .host = data, .bytes = bytes, .item = kiln_type_size((kiln_type)node->type)};
+        .host = data, .bytes = bytes, .item = kiln_type_size(node->type)};
     return request(batch, __func__, tensor, KILN__READ, &binding);
 }
 
@@ -241,10 +240,10 @@ kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buff
     const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
     if (!node || !hold(batch, buffer, __func__))
         return closed(batch);
-    if (node->type != (uint8_t)buffer->type)
+    if (node->type != buffer->type)
         return kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                           "%s: the tensor is %s and the buffer is %s", __func__,
-                          kiln_type_name((kiln_type)node->type), kiln_type_name(buffer->type));
+                          kiln_type_name(node->type), kiln_type_name(buffer->type));
     if (!kiln__shape_equal(&node->shape, &buffer->shape))
         return kiln__fail(
             &batch->error, KILN_SHAPE_MISMATCH, "%s: the tensor is %s and the buffer is %s",

@@ -25,7 +25,7 @@ static bool constant_value(const struct kiln__rewrite *rewrite, const struct kil
                            double *value)
 {
     double operand[3] = {0};
-    const struct kiln__type_row *type = kiln__type_row((kiln_type)node->type);
+    const struct kiln__type_row *type = kiln__type_row(node->type);
     bool integer = !kiln__node_is_floating(input_of(rewrite, node, node->n_inputs - 1u));
     for (unsigned i = 0; i < node->n_inputs; i++)
         operand[i] = input_of(rewrite, node, i)->value;
@@ -35,7 +35,7 @@ static bool constant_value(const struct kiln__rewrite *rewrite, const struct kil
         if (!type->floating && !(exact >= type->lowest && exact <= type->highest))
             return false;
     }
-    *value = kiln__type_round((kiln_type)node->type, exact);
+    *value = kiln__type_round(node->type, exact);
     return true;
 }
 
@@ -106,7 +106,7 @@ static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node
 {
     struct kiln__node view = *node;
     for (bool changed = true; changed;) {
-        enum kiln__kind below = (enum kiln__kind)input_of(rewrite, &view, 0)->kind;
+        enum kiln__kind below = input_of(rewrite, &view, 0)->kind;
         changed = false;
         if (below == KILN__VIEW) {
             compose_below(rewrite, &view);

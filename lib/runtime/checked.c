@@ -96,7 +96,7 @@ static kiln_status say_wrong(const struct kiln__plan *plan, const cl_int *found,
     if (slot && slot->node != KILN__SCRATCH) {
         const struct kiln__node *node = &plan->fusion.graph.nodes.items[slot->node];
         kiln__text_add(&text, "%s, %s%s, which has %zu", kiln__node_name(node),
-                       kiln_type_name((kiln_type)node->type), kiln__shape_text(&node->shape).text,
+                       kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
                        kiln__node_count(node));
     } else {
         kiln__text_add(&text, "its working memory of %zu bytes", slot ? slot->bytes : 0);

@@ -19,8 +19,7 @@ static void explain_values(const struct kiln__plan *plan, struct kiln__text *tex
             continue;
         kiln__text_add(text, "  %%%u %s: ", i, kiln__node_name(node));
         if (fusion->stored[i])
-            kiln__text_add(text, "in memory, %s\n",
-                           kiln__fusion_why((enum kiln__why)fusion->why[i]));
+            kiln__text_add(text, "in memory, %s\n", kiln__fusion_why(fusion->why[i]));
         else if (fusion->why[i])
             kiln__text_add(text, "never written: every use is in the kernel that computes it\n");
         else

@@ -225,9 +225,9 @@ struct difference {
 static bool differ(const struct kiln__node *node, const void *found, const double *wanted,
                    const double *allowed, struct difference *difference)
 {
-    size_t bytes = kiln_type_size((kiln_type)node->type);
+    size_t bytes = kiln_type_size(node->type);
     for (size_t i = 0; i < kiln__node_count(node); i++) {
-        double value = kiln__type_load((kiln_type)node->type, (const char *)found + i * bytes);
+        double value = kiln__type_load(node->type, (const char *)found + i * bytes);
         if (kiln__bounds_allow(wanted[i], allowed[i], value))
             continue;
         *difference = (struct difference){i, value, wanted[i], allowed[i]};
@@ -254,7 +254,7 @@ static kiln_status wrong(const struct kiln__graph *graph, uint32_t index, const 
         error, KILN_WRONG_RESULT,
         "%s: %%%u %s, %s%s, element %s: the device has %.9g and the host %.9g, and they may differ "
         "by %.3g (%s)",
-        call, index, kiln__node_name(node), kiln_type_name((kiln_type)node->type),
+        call, index, kiln__node_name(node), kiln_type_name(node->type),
         kiln__shape_text(&node->shape).text, position(&node->shape, difference->element).text,
         difference->found, difference->wanted, difference->allowed, blame);
     KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
@@ -382,7 +382,7 @@ static bool expose(struct exposure *exposure, uint32_t index)
         return false;
     *request = (struct kiln__request){.node = index, .kind = KILN__READ};
     result->bytes = kiln__node_bytes(node);
-    result->item = kiln_type_size((kiln_type)node->type);
+    result->item = kiln_type_size(node->type);
     result->host = malloc(result->bytes + 1);
     return result->host;
 }
@@ -440,7 +440,7 @@ static kiln_status compare_node(const struct kiln__validation *validation,
                                 double denormal, const char *call, struct kiln__error *error)
 {
     const struct kiln__node *node = &exposure->graph.nodes.items[index];
-    size_t count = kiln__node_count(node), bytes = kiln_type_size((kiln_type)node->type);
+    size_t count = kiln__node_count(node), bytes = kiln_type_size(node->type);
     double *values = malloc((count + 1) * sizeof *values);
     double *allowed = malloc((count + 1) * sizeof *allowed);
     struct difference difference;
@@ -454,7 +454,7 @@ static kiln_status compare_node(const struct kiln__validation *validation,
                                  denormal, allowed);
     bool off = done && found && differ(node, found, values, allowed, &difference);
     for (size_t i = 0; i < count && done && found; i++)
-        values[i] = kiln__type_load((kiln_type)node->type, (const char *)found + i * bytes);
+        values[i] = kiln__type_load(node->type, (const char *)found + i * bytes);
     if (done && found)
         keep_unknown(exposure, index, allowed);
     else
