@@ -15,7 +15,7 @@ struct format {
     int mantissa, bias; /* bits without the leading one */
 };
 
-static const struct format formats[] = {{KILN_F16, 10, 15}};
+static const struct format formats[] = {{KILN_F16, 10, 15}, {KILN_BF16, 7, 127}};
 #define FORMATS (sizeof formats / sizeof *formats)
 #define PATTERNS 65536
 
