@@ -93,6 +93,7 @@ fuse_sources = \
 	lib/fuse/verify.c
 
 plan_sources = \
+	lib/plan/dependencies.c \
 	lib/plan/in_place.c \
 	lib/plan/launch.c \
 	lib/plan/launch.h \
@@ -114,6 +115,7 @@ plan_sources = \
 	lib/plan/schedule.c \
 	lib/plan/space.c \
 	lib/plan/space.h \
+	lib/plan/verify_dependencies.c \
 	lib/plan/verify_plan.c
 
 codegen_sources = \

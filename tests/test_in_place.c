@@ -284,6 +284,30 @@ Test(in_place, beside_a_turned_operand_each_element_is_updated_once)
     end(&s);
 }
 
+/* Without anything that follows a product its sums are the result. */
+Test(in_place, a_product_alone_replaces_what_it_is_made_from)
+{
+    struct scene s = begin_square();
+    fill(first, EDGE * EDGE, 3);
+    for (int i = 0; i < EDGE * EDGE; i++)
+        first[i] = first[i] > 0;
+    expect_ok(kiln_buffer_write(s.a, 0, first, sizeof *first * EDGE * EDGE));
+    kiln_tensor below = kiln_cumsum(s.batch, s.old_a, 0, 0);
+    expect_ok(kiln_export(s.batch, kiln_matmul(s.batch, below, below), s.a));
+    cr_expect_eq(count_in_place(s.batch), 1u);
+    run_batch(s.batch);
+    for (int i = EDGE; i < EDGE * EDGE; i++)
+        first[i] += first[i - EDGE];
+    for (int i = 0; i < EDGE; i++)
+        for (int k = 0; k < EDGE; k++) {
+            expected[i * EDGE + k] = 0;
+            for (int q = 0; q < EDGE; q++)
+                expected[i * EDGE + k] += first[i * EDGE + q] * first[q * EDGE + k];
+        }
+    expect_buffer(s.a, s.n, expected);
+    end(&s);
+}
+
 Test(in_place, an_old_content_that_is_asked_for_is_delivered)
 {
     struct scene s = begin(MOST);

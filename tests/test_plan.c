@@ -25,8 +25,10 @@ static struct kiln__plan random_plan(unsigned slots, unsigned steps)
     for (unsigned i = 0; i < slots; i++) {
         struct kiln__slot *slot = kiln__vector_push(&plan.slots);
         cr_assert(slot);
+        slot->node = KILN__SCRATCH;
         slot->bytes = any(8) ? 1 + any(100000) : 0;
         slot->place = any(6) ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
+        slot->binding = i;
     }
     for (unsigned i = 0; i < steps; i++) {
         struct kiln__plan_step *step = kiln__vector_push(&plan.steps);
@@ -130,6 +132,19 @@ Test(plan_memory, never_overlaps_while_it_is_alive)
         kiln__plan_free(&plan);
     }
     cr_expect_lt(arena, unshared, "nothing shares memory");
+}
+
+/* All slots are working memory, which counts as written: whoever shares a byte must wait. */
+Test(plan_memory, is_waited_for)
+{
+    char wrong[KILN__WRONG] = "";
+    for (int round = 0; round < 300; round++) {
+        struct kiln__plan plan = random_plan(1 + any(25), any(60));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        cr_assert(kiln__plan_find_dependencies(&plan));
+        cr_assert_eq(kiln__dependencies_verify(&plan, wrong), KILN_OK, "%s", wrong);
+        kiln__plan_free(&plan);
+    }
 }
 
 static bool is_placed_before(const struct kiln__plan *plan, uint32_t a, uint32_t b)
@@ -265,6 +280,61 @@ Test(plan_steps, do_nothing_for_no_elements)
     ask(batch, x);
     expect_steps(batch, false, "");
     expect_steps(batch, true, "");
+    kiln_batch_release(batch);
+}
+
+/* ---- what steps depend on ---- */
+
+/* "k0,1": a kernel that waits for steps 0 and 1. */
+static void expect_dependencies(kiln_batch *batch, bool shared, const char *wanted)
+{
+    struct kiln__plan plan = plan_of(batch, shared);
+    struct kiln__text found = {0};
+    for (size_t i = 0; i < plan.steps.count; i++) {
+        const struct kiln__plan_step *step = &plan.steps.items[i];
+        kiln__text_add(&found, "%s%c", i ? " " : "", "ukdc"[step->kind]);
+        for (uint32_t k = 0; k < step->dependencies; k++)
+            kiln__text_add(&found, "%s%u", k ? "," : "",
+                           plan.dependencies.items[step->first_dependency + k]);
+    }
+    cr_expect_str_eq(found.data, wanted, "%s instead of %s", found.data, wanted);
+    kiln__text_free(&found);
+    kiln__plan_free(&plan);
+}
+
+Test(plan_dependencies, are_values_and_memory_that_others_had)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = imagine_vector(batch, 9);
+    ask(batch, kiln_neg(batch, x));
+    ask(batch, kiln_neg(batch, y));
+    expect_dependencies(batch, false,
+                        "u k0 d1 u1 k2,3 d4"); /* the second upload lies where x was */
+    expect_dependencies(batch, true, "k k");
+    kiln_batch_release(batch);
+}
+
+Test(plan_dependencies, leave_apart_what_shares_nothing)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16), y = imagine_matrix(batch, 16, 16);
+    kiln_tensor left = kiln_matmul(batch, x, y), right = kiln_matmul(batch, y, x);
+    ask(batch, kiln_matmul(batch, left, right));
+    expect_dependencies(batch, true, "k k k0,1");
+    expect_dependencies(batch, false, "u u k0,1 k0,1 k2,3 d4");
+    kiln_batch_release(batch);
+}
+
+/* Two sums of one input, and a result in its place: it waits for whoever reads the old content. */
+Test(plan_dependencies, let_readers_go_before_what_replaces_an_input)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16);
+    imagine_update(batch, x);
+    kiln_tensor old = kiln__batch_tensor(batch, 1);
+    ask(batch, kiln_sum(batch, old, 1, (int[]){0}, 0));
+    ask(batch, kiln_matmul(batch, old, old));
+    expect_dependencies(batch, true, "k k k0,1");
     kiln_batch_release(batch);
 }
 

@@ -27,6 +27,8 @@ static struct kiln__plan sound_plan(void)
 static kiln_status verify(const struct kiln__plan *plan, char *wrong)
 {
     kiln_status status = kiln__plan_verify(plan, wrong);
+    if (!status)
+        status = kiln__dependencies_verify(plan, wrong);
     return status ? status : kiln__launches_verify(plan, wrong);
 }
 
@@ -84,6 +86,8 @@ Test(verify_plan, names_the_launch_that_is_broken)
                   ARGUMENT(1, 5).integer += 257);
     EXPECT_BROKEN("launch 1 (scan_lines), argument 0: of no slot", ARGUMENT(1, 0).slot = 6);
     EXPECT_BROKEN("launch 1: of no group or kernel", launch[1].group = 4);
+    EXPECT_BROKEN("group 1: none of its launches stores %3", ARGUMENT(1, 1).slot = 2;
+                  slot[3].first = 4);
 }
 
 Test(verify_plan, walks_the_steps)
@@ -97,6 +101,26 @@ Test(verify_plan, walks_the_steps)
     EXPECT_BROKEN("step 5: result #1 is %7, which is not there", plan.steps.items[5].binding = 1);
     EXPECT_BROKEN("result #1 is never made", plan.steps.count--; slot[5].last = 6);
     EXPECT_BROKEN("step 3: not the next launch", plan.steps.items[3].launch = 2);
+}
+
+/* Step 4 reads the slots of steps 2 and 3; 6 reads 0, 1 and 3 and writes over what 4 and 5 leave.
+ */
+Test(verify_plan, misses_what_a_step_depends_on)
+{
+    struct kiln__plan_step *steps;
+    EXPECT_BROKEN("step 4: uses memory of step 3, and does not wait for it",
+                  steps = plan.steps.items;
+                  steps[4].dependencies--);
+    EXPECT_BROKEN("step 2: uses memory of step 0, and does not wait for it",
+                  steps = plan.steps.items;
+                  steps[2].dependencies--; steps[2].first_dependency++);
+    EXPECT_BROKEN("step 5: uses memory of step 4, and does not wait for it",
+                  plan.steps.items[5].dependencies = 0);
+    EXPECT_BROKEN("step 5: its dependencies are no ascending earlier steps",
+                  plan.dependencies.items[plan.steps.items[5].first_dependency] = 5);
+    EXPECT_BROKEN("step 2: its dependencies are no ascending earlier steps",
+                  steps = plan.steps.items;
+                  plan.dependencies.items[steps[2].first_dependency + 1] = 0);
 }
 
 Test(verify_plan, compares_arguments_with_parameters)

@@ -65,11 +65,12 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
 }
 
 /* Chunked devices write sums and finish them later: they would overwrite what is still to be read.
- */
-static bool holds_sums(const struct kiln__plan *plan, const struct kiln__store *store)
+ * Where nothing finishes them they are the result. */
+static bool holds_sums(const struct kiln__plan *plan, const struct kiln__group *group,
+                       const struct kiln__store *store)
 {
     return plan->fusion.graph.nodes.items[store->node].type == KILN_F32 &&
-           (!plan->options.device->traits->chunked ||
+           (!plan->options.device->traits->chunked || !kiln__group_has_epilogue(group) ||
             !plan->slots.items[plan->slot_of[store->node]].in_place);
 }
 
@@ -79,7 +80,7 @@ static bool place_result(struct kiln__plan *plan, const struct kiln__group *grou
 {
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
-        if (!holds_sums(plan, store))
+        if (!holds_sums(plan, group, store))
             continue;
         product->c.slot = plan->slot_of[store->node];
         product->result = (uint8_t)(i + 1);

@@ -215,7 +215,8 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
     bool done = plan->slot_of && list_requests(plan) && kiln__plan_in_place(plan) &&
-                place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan);
+                place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan) &&
+                kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -231,6 +232,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     kiln__vector_free(&plan->launches);
     kiln__vector_free(&plan->slots);
     kiln__vector_free(&plan->steps);
+    kiln__vector_free(&plan->dependencies);
     kiln__fusion_free(&plan->fusion);
     free(plan->slot_of);
     free(plan->takes_over);

@@ -17,7 +17,7 @@ enum kiln__place {
 
 struct kiln__slot {
     uint32_t node; /* KILN__SCRATCH: working memory of one launch */
-    uint8_t place; /* enum kiln__place */
+    enum kiln__place place;
     uint32_t binding;
     bool in_place; /* a result in the buffer that an input is read from */
     size_t bytes;
@@ -34,10 +34,11 @@ enum kiln__plan_step_kind {
 };
 
 struct kiln__plan_step {
-    uint8_t kind;
+    enum kiln__plan_step_kind kind;
     uint32_t slot;
     uint32_t launch;
     uint32_t binding;
+    uint32_t first_dependency, dependencies; /* into the plan's: so many, from there on */
 };
 
 struct kiln__plan_options {
@@ -52,6 +53,10 @@ struct kiln__plan {
     KILN__VECTOR(struct kiln__slot) slots;
     KILN__VECTOR(struct kiln__launch) launches;
     KILN__VECTOR(struct kiln__plan_step) steps;
+    /* Of each step, ascending: earlier ones that wrote what it reads or writes over, or that read
+     * what it writes over, unless that follows from others. Steps may run in any order, and at
+     * the same time, as long as these have ended. */
+    KILN__VECTOR(uint32_t) dependencies;
     uint32_t *slot_of;    /* per node: its slot, or KILN__NO_SLOT */
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
@@ -73,6 +78,9 @@ void kiln__plan_free(struct kiln__plan *plan);
  * `text`; OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
 
+/* The same of what steps depend on (verify_dependencies.c), of a plan that is else right. */
+kiln_status kiln__dependencies_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
+
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 
@@ -82,6 +90,9 @@ bool kiln__plan_in_place(struct kiln__plan *plan);
 
 /* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);
+
+/* Find what each step depends on (dependencies.c). False without memory. */
+bool kiln__plan_find_dependencies(struct kiln__plan *plan);
 
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...).
  * Errors: OUT_OF_HOST_MEMORY. */

@@ -49,7 +49,7 @@ static const char *check_place(const struct verifier *verifier, uint32_t index)
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node =
         slot->node == KILN__SCRATCH ? NULL : node_at(verifier, slot->node);
-    switch ((enum kiln__place)slot->place) {
+    switch (slot->place) {
     case KILN__PLACE_ARENA: return NULL;
     case KILN__PLACE_INPUT:
         return node && kiln__node_is_input(node) && node->binding == slot->binding
@@ -219,6 +219,37 @@ static bool find_uses(struct verifier *verifier)
     }
     return launches == plan->launches.count ? true
                                             : WRONG(verifier, "launch %u: in no step", launches);
+}
+
+static bool names(const struct kiln__launch *launch, uint32_t slot)
+{
+    for (size_t k = 0; k < launch->arguments.count; k++)
+        if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
+            launch->arguments.items[k].slot == slot)
+            return true;
+    return false;
+}
+
+/* One of a group's launches has what it stores for an argument. */
+static bool check_stores(const struct verifier *verifier)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__launch *launches = plan->launches.items;
+    for (size_t from = 0, to = 0; from < plan->launches.count; from = to) {
+        const struct kiln__group *group = group_at(verifier, launches[from].group);
+        while (to < plan->launches.count && launches[to].group == launches[from].group)
+            to++;
+        for (size_t i = 0; i < group->stores.count; i++) {
+            uint32_t node = group->stores.items[i].node;
+            size_t by = from;
+            while (by < to && !names(&launches[by], plan->slot_of[node]))
+                by++;
+            if (by == to && kiln__node_bytes(node_at(verifier, node)))
+                return WRONG(verifier, "group %u: none of its launches stores %%%u",
+                             launches[from].group, node);
+        }
+    }
+    return true;
 }
 
 /* ---- memory ---- */
@@ -418,7 +449,8 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
     struct verifier verifier = {.plan = plan, .text = text};
     bool room = make_room(&verifier);
     bool right = room && find_uses(&verifier) && check_slots(&verifier) &&
-                 check_launches(&verifier) && run_steps(&verifier) && check_results(&verifier);
+                 check_launches(&verifier) && run_steps(&verifier) && check_stores(&verifier) &&
+                 check_results(&verifier);
     free(verifier.first);
     free(verifier.last);
     free(verifier.holds);

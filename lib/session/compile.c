@@ -46,6 +46,8 @@ static kiln_status make_plan(struct kiln__fusion *fusion, const struct kiln__pla
         return status;
     status = kiln__plan_verify(plan, wrong);
     if (!status)
+        status = kiln__dependencies_verify(plan, wrong);
+    if (!status)
         status = kiln__launches_verify(plan, wrong);
     if (status)
         kiln__plan_free(plan);

@@ -61,6 +61,14 @@ static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct
     if (launch->matmul)
         kiln__text_add(text, ", a product by %s%s", launch->matmul,
                        launch->substitute ? ": the wanted implementation cannot do it" : "");
+}
+
+static void explain_dependencies(const struct kiln__plan *plan, const struct kiln__plan_step *step,
+                                 struct kiln__text *text)
+{
+    for (uint32_t i = 0; i < step->dependencies; i++)
+        kiln__text_add(text, "%s %u", i ? "," : ", after",
+                       plan->dependencies.items[step->first_dependency + i]);
     kiln__text_add(text, "\n");
 }
 
@@ -73,7 +81,8 @@ static void explain_steps(const struct kiln__plan *plan, struct kiln__text *text
         if (step->kind == KILN__STEP_LAUNCH)
             explain_launch(plan, step->launch, text);
         else
-            kiln__text_add(text, "slot %u #%u\n", step->slot, step->binding);
+            kiln__text_add(text, "slot %u #%u", step->slot, step->binding);
+        explain_dependencies(plan, step, text);
     }
 }
 

@@ -18,18 +18,24 @@ struct memory {
     size_t step, count;
 };
 
-struct machine {
-    const struct kiln__fusion *fusion;
-    struct memory *memory; /* per node */
-    bool backwards;        /* elements are visited from the last one on */
-    bool deferred;         /* stores wait: further launches of the group read before */
+/* What a group stores, until its last launch. */
+struct pending {
     KILN__VECTOR(struct write {
         struct memory *memory;
         size_t number;
         double value;
     })
     writes;
-    char wrong[200]; /* the first thing that must not be; empty: nothing */
+    size_t launches; /* still to come */
+    bool begun;
+};
+
+struct machine {
+    const struct kiln__fusion *fusion;
+    struct memory *memory;   /* per node */
+    bool backwards;          /* elements are visited from the last one on */
+    struct pending *pending; /* where stores wait; NULL: they do not */
+    char wrong[200];         /* the first thing that must not be; empty: nothing */
 };
 
 static const struct kiln__node *node_at(const struct machine *machine, uint32_t index)
@@ -94,20 +100,20 @@ static void put(struct machine *machine, uint32_t node, int64_t number, double v
     if (!is_there(machine, node, number, "store to"))
         return;
     struct write write = {&machine->memory[node], (size_t)number, value};
-    if (!machine->deferred) {
+    if (!machine->pending) {
         commit(&write);
         return;
     }
-    struct write *place = kiln__vector_push(&machine->writes);
+    struct write *place = kiln__vector_push(&machine->pending->writes);
     cr_assert(place);
     *place = write;
 }
 
-static void commit_all(struct machine *machine)
+static void commit_all(struct pending *pending)
 {
-    for (size_t i = 0; i < machine->writes.count; i++)
-        commit(&machine->writes.items[i]);
-    machine->writes.count = 0;
+    for (size_t i = 0; i < pending->writes.count; i++)
+        commit(&pending->writes.items[i]);
+    kiln__vector_free(&pending->writes);
 }
 
 /* ---- steps ---- */
@@ -491,32 +497,41 @@ static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__laun
     }
 }
 
-/* A group is computed with its first launch, and stores with its last. */
-static void run_launch(struct machine *machine, const struct kiln__plan *plan, size_t step,
-                       double *arena)
+static bool same(const struct pending *a, const struct pending *b)
 {
-    const struct kiln__plan_step *steps = plan->steps.items;
-    const struct kiln__launch *launches = plan->launches.items;
-    const struct kiln__launch *launch = &launches[steps[step].launch];
-    bool first = step == 0 || steps[step - 1].kind != KILN__STEP_LAUNCH ||
-                 launches[steps[step - 1].launch].group != launch->group;
-    bool last = step + 1 == plan->steps.count || steps[step + 1].kind != KILN__STEP_LAUNCH ||
-                launches[steps[step + 1].launch].group != launch->group;
+    bool same = a->writes.count == b->writes.count;
+    for (size_t i = 0; i < a->writes.count && same; i++)
+        same = !memcmp(&a->writes.items[i].value, &b->writes.items[i].value, sizeof(double));
+    return same;
+}
+
+/* Any launch of a group may read what the group reads: each computes all of it, and must come to
+ * the same. The last one stores; where there is one alone it stores as it goes. */
+static void run_launch(struct machine *machine, const struct kiln__plan *plan,
+                       const struct kiln__launch *launch, struct pending *of_group, double *arena)
+{
+    struct pending found = {.launches = of_group->launches - 1};
+    bool alone = !found.launches && !of_group->begun;
     spoil_scratch(plan, launch, arena);
-    machine->deferred = !last;
-    if (first)
-        run_group(machine, launch->group);
-    if (last)
-        commit_all(machine);
-    machine->deferred = false;
+    machine->pending = alone ? NULL : &found;
+    run_group(machine, launch->group);
+    machine->pending = NULL;
+    if (of_group->begun && !same(of_group, &found))
+        complain(machine, "group %u: its launches do not read the same", launch->group);
+    kiln__vector_free(&of_group->writes);
+    *of_group = found;
+    of_group->begun = true;
+    if (!of_group->launches)
+        commit_all(of_group);
 }
 
 static void run_step(struct machine *machine, const struct kiln__plan *plan, size_t number,
-                     double *arena, double **inputs, double **results)
+                     struct pending *pending, double *arena, double **inputs, double **results)
 {
     const struct kiln__plan_step *step = &plan->steps.items[number];
     if (step->kind == KILN__STEP_LAUNCH) {
-        run_launch(machine, plan, number, arena);
+        const struct kiln__launch *launch = &plan->launches.items[step->launch];
+        run_launch(machine, plan, launch, &pending[launch->group], arena);
         return;
     }
     uint32_t node = plan->slots.items[step->slot].node;
@@ -564,6 +579,59 @@ static double **load_inputs(const struct kiln__graph *graph, const void *const *
     return inputs;
 }
 
+static unsigned any(unsigned below)
+{
+    static unsigned seed = 12345;
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * below >> 32);
+}
+
+/* Steps as they depend on each other, else in any order: of those that can be next, any. */
+static void shuffle(const struct kiln__plan *plan, uint32_t *order)
+{
+    size_t count = plan->steps.count, ready = 0;
+    uint32_t *missing = calloc(count + 1, sizeof *missing);
+    cr_assert(missing);
+    for (uint32_t i = 0; i < count; i++) {
+        missing[i] = plan->steps.items[i].dependencies;
+        if (!missing[i])
+            order[ready++] = i;
+    }
+    for (size_t at = 0; at < count; at++) {
+        cr_assert_lt(at, ready, "steps depend on each other in a circle");
+        size_t other = at + any((unsigned)(ready - at));
+        uint32_t next = order[other];
+        order[other] = order[at];
+        order[at] = next;
+        for (uint32_t i = next + 1; i < count; i++) {
+            const struct kiln__plan_step *step = &plan->steps.items[i];
+            for (uint32_t k = 0; k < step->dependencies; k++)
+                if (plan->dependencies.items[step->first_dependency + k] == next && !--missing[i])
+                    order[ready++] = i;
+        }
+    }
+    free(missing);
+}
+
+/* Steps one after the other; where elements are visited backwards, in an order of their own. */
+static void run_steps(struct machine *machine, const struct kiln__plan *plan, double *arena,
+                      double **inputs, double **results)
+{
+    uint32_t *order = calloc(plan->steps.count + 1, sizeof *order);
+    struct pending *pending = calloc(plan->fusion.groups.count + 1, sizeof *pending);
+    cr_assert(order && pending);
+    for (uint32_t i = 0; i < plan->steps.count; i++)
+        order[i] = i;
+    for (size_t i = 0; i < plan->launches.count; i++)
+        pending[plan->launches.items[i].group].launches++;
+    if (machine->backwards)
+        shuffle(plan, order);
+    for (size_t i = 0; i < plan->steps.count; i++)
+        run_step(machine, plan, order[i], pending, arena, inputs, results);
+    free(order);
+    free(pending);
+}
+
 /* A result that is computed in the buffer of an import is its memory. */
 static double **run_plan(struct machine *machine, const struct kiln__plan *plan,
                          const void *const *given, struct heap *heap)
@@ -581,8 +649,7 @@ static double **run_plan(struct machine *machine, const struct kiln__plan *plan,
         if (plan->slot_of[i] != KILN__NO_SLOT)
             machine->memory[i] =
                 memory_of(machine, &plan->slots.items[plan->slot_of[i]], i, arena, inputs, results);
-    for (size_t i = 0; i < plan->steps.count; i++)
-        run_step(machine, plan, i, arena, inputs, results);
+    run_steps(machine, plan, arena, inputs, results);
     free(inputs);
     return results;
 }
@@ -649,7 +716,6 @@ static bool run_both_ways(const struct expectation *expected, const struct kiln_
         free(results);
         free_heap(&heap);
         free(machine.memory);
-        kiln__vector_free(&machine.writes);
     }
     return right;
 }

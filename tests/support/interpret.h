@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups and plans computed on the host, in double precision and without a device or a kernel:
- * element by element, straight from steps, accesses, stores, slots and the order of a plan. What
+ * element by element, straight from steps, accesses, stores, slots and the order of a plan, or any
+ * that the dependencies of its steps allow. What
  * comes out is compared with the reference, which knows nothing of groups: passes, fusion and
  * planning are checked at thousands of graphs per second. */
 #ifndef KILN_TESTS_SUPPORT_INTERPRET_H

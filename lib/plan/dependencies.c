@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each step has to wait for: steps that wrote what it reads or writes over, steps that read
+ * what it writes over. That includes arena memory which other values had before, so it is found
+ * last, when every slot has its place, by a walk over the steps in their order; in_place.c, which
+ * finds that order, has no memory to look at yet. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+#define NONE UINT32_MAX
+
+/* Of more readers than this, whoever writes over a slot first stands for all to those who write
+ * over another part of it later: that keeps what is noted in proportion to the plan. */
+#define MOST_READERS 8
+
+/* What the steps so far did with a slot. */
+struct use {
+    uint32_t writer;  /* the last, or NONE */
+    uint32_t readers; /* since then: the last of a list, or NONE */
+    uint32_t count;   /* of readers */
+};
+
+struct reader {
+    uint32_t step, before; /* before: the one noted earlier, or NONE */
+};
+
+/* Part of the arena and the slot that had it last. */
+struct range {
+    size_t from, to;
+    uint32_t slot;
+};
+
+struct walk {
+    struct kiln__plan *plan;
+    struct use *uses;    /* per slot; those that share memory for good share one */
+    uint32_t *memory;    /* per slot: the slot whose use stands for it */
+    uint32_t *noted_for; /* per step: 1 + the last step that noted it */
+    uint32_t step;       /* the current one */
+    bool failed;
+    KILN__VECTOR(struct reader) readers;
+    KILN__VECTOR(struct range) arena; /* ascending */
+    KILN__VECTOR(struct range) left;  /* scratch: what is left of ranges that are cut */
+};
+
+/* ---- noting ---- */
+
+static void note(struct walk *walk, uint32_t step)
+{
+    if (step == NONE || step == walk->step || walk->noted_for[step] == walk->step + 1)
+        return;
+    walk->noted_for[step] = walk->step + 1;
+    uint32_t *place = kiln__vector_push(&walk->plan->dependencies);
+    if (place)
+        *place = step;
+    walk->failed = walk->failed || !place;
+}
+
+/* Readers come after the writer: who waits for them need not wait for it. */
+static void note_all(struct walk *walk, const struct use *use)
+{
+    if (use->readers == NONE)
+        note(walk, use->writer);
+    for (uint32_t i = use->readers; i != NONE; i = walk->readers.items[i].before)
+        note(walk, walk->readers.items[i].step);
+}
+
+static void read_slot(struct walk *walk, struct use *use)
+{
+    note(walk, use->writer);
+    struct reader *reader = kiln__vector_push(&walk->readers);
+    walk->failed = walk->failed || !reader;
+    if (!reader)
+        return;
+    *reader = (struct reader){walk->step, use->readers};
+    use->readers = (uint32_t)(walk->readers.count - 1);
+    use->count++;
+}
+
+static void write_slot(struct walk *walk, struct use *use)
+{
+    note_all(walk, use);
+    *use = (struct use){.writer = walk->step, .readers = NONE};
+}
+
+/* ---- the arena ---- */
+
+static void keep(struct walk *walk, size_t from, size_t to, uint32_t slot)
+{
+    struct range *place = from < to ? kiln__vector_push(&walk->left) : NULL;
+    walk->failed = walk->failed || (from < to && !place);
+    if (place)
+        *place = (struct range){from, to, slot};
+}
+
+/* The range is written over: in whole or in part. */
+static void pass_on(struct walk *walk, uint32_t slot)
+{
+    struct use *use = &walk->uses[slot];
+    note_all(walk, use);
+    if (use->count > MOST_READERS)
+        *use = (struct use){.writer = walk->step, .readers = NONE};
+}
+
+static size_t first_behind(const struct walk *walk, size_t at)
+{
+    size_t low = 0, high = walk->arena.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (walk->arena.items[middle].to <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Put `walk->left` in the place of `count` ranges from `first` on. */
+static void exchange(struct walk *walk, size_t first, size_t count)
+{
+    size_t behind = walk->arena.count - first - count;
+    for (size_t i = count; i < walk->left.count && !walk->failed; i++) {
+        struct range *more = kiln__vector_push(&walk->arena);
+        walk->failed = !more;
+    }
+    if (walk->failed)
+        return;
+    struct range *at = &walk->arena.items[first];
+    memmove(at + walk->left.count, at + count, behind * sizeof *at);
+    memcpy(at, walk->left.items, walk->left.count * sizeof *at);
+    walk->arena.count = first + walk->left.count + behind;
+}
+
+/* The slot is used for the first time: what had its memory before is over. */
+static void enter(struct walk *walk, uint32_t index)
+{
+    const struct kiln__slot *slot = &walk->plan->slots.items[index];
+    const size_t from = slot->offset, to = from + slot->bytes;
+    size_t first = first_behind(walk, from), last = first;
+    walk->left.count = 0;
+    if (first < walk->arena.count && walk->arena.items[first].from < from)
+        keep(walk, walk->arena.items[first].from, from, walk->arena.items[first].slot);
+    keep(walk, from, to, index);
+    for (; last < walk->arena.count && walk->arena.items[last].from < to; last++) {
+        const struct range *range = &walk->arena.items[last];
+        pass_on(walk, range->slot);
+        if (range->to > to)
+            keep(walk, to, range->to, range->slot);
+    }
+    exchange(walk, first, last - first);
+}
+
+/* ---- steps ---- */
+
+/* Working memory counts as written: a launch that only reads it is behind the one that wrote. */
+static bool writes(const struct kiln__plan *plan, const struct kiln__launch *launch, uint32_t slot)
+{
+    if (plan->slots.items[slot].node == KILN__SCRATCH)
+        return true;
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (plan->slot_of[group->stores.items[i].node] == slot)
+            return true;
+    return false;
+}
+
+static void touch(struct walk *walk, uint32_t index, bool written)
+{
+    const struct kiln__slot *slot = &walk->plan->slots.items[index];
+    struct use *use = &walk->uses[walk->memory[index]];
+    if (slot->bytes == 0)
+        return;
+    if (slot->place == KILN__PLACE_ARENA && slot->first == walk->step && use->writer == NONE)
+        enter(walk, index);
+    if (written)
+        write_slot(walk, use);
+    else
+        read_slot(walk, use);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void walk_step(struct walk *walk, struct kiln__plan_step *step)
+{
+    struct kiln__plan *plan = walk->plan;
+    step->first_dependency = (uint32_t)plan->dependencies.count;
+    if (step->kind != KILN__STEP_LAUNCH) {
+        touch(walk, step->slot, step->kind == KILN__STEP_UPLOAD);
+    } else {
+        const struct kiln__launch *launch = &plan->launches.items[step->launch];
+        for (size_t k = 0; k < launch->arguments.count; k++) {
+            uint32_t slot = launch->arguments.items[k].slot;
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
+                touch(walk, slot, writes(plan, launch, slot));
+        }
+    }
+    step->dependencies = (uint32_t)plan->dependencies.count - step->first_dependency;
+    if (step->dependencies > 1)
+        qsort(plan->dependencies.items + step->first_dependency, step->dependencies,
+              sizeof *plan->dependencies.items, ascending);
+}
+
+/* A result that is computed in place is the memory of the input that it replaces. */
+static bool share_memory(struct walk *walk)
+{
+    const struct kiln__plan *plan = walk->plan;
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    size_t inputs = 0;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (graph->requests.items[i].replaces > inputs)
+            inputs = graph->requests.items[i].replaces;
+    uint32_t *slot_of_input = malloc((inputs + 1) * sizeof *slot_of_input);
+    for (size_t i = 0; slot_of_input && i < inputs; i++)
+        slot_of_input[i] = NONE;
+    for (uint32_t s = 0; slot_of_input && s < plan->slots.count; s++) {
+        const struct kiln__slot *slot = &plan->slots.items[s];
+        uint32_t input = slot->place == KILN__PLACE_INPUT ? slot->binding : NONE;
+        if (slot->in_place)
+            input = graph->requests.items[slot->binding].replaces - 1;
+        walk->uses[s] = (struct use){.writer = NONE, .readers = NONE};
+        walk->memory[s] = s;
+        if (input >= inputs)
+            continue;
+        if (slot_of_input[input] == NONE)
+            slot_of_input[input] = s;
+        walk->memory[s] = slot_of_input[input];
+    }
+    free(slot_of_input);
+    return slot_of_input;
+}
+
+bool kiln__plan_find_dependencies(struct kiln__plan *plan)
+{
+    struct walk walk = {.plan = plan};
+    walk.uses = calloc(plan->slots.count + 1, sizeof *walk.uses);
+    walk.memory = calloc(plan->slots.count + 1, sizeof *walk.memory);
+    walk.noted_for = calloc(plan->steps.count + 1, sizeof *walk.noted_for);
+    walk.failed = !walk.uses || !walk.memory || !walk.noted_for || !share_memory(&walk);
+    for (; walk.step < plan->steps.count && !walk.failed; walk.step++)
+        walk_step(&walk, &plan->steps.items[walk.step]);
+    free(walk.uses);
+    free(walk.memory);
+    free(walk.noted_for);
+    kiln__vector_free(&walk.readers);
+    kiln__vector_free(&walk.arena);
+    kiln__vector_free(&walk.left);
+    return !walk.failed;
+}
