@@ -20,8 +20,10 @@ criterion_tests = \
 	tests/test_errors_calls \
 	tests/test_events \
 	tests/test_executor \
+	tests/test_executor_contexts \
 	tests/test_executor_errors \
 	tests/test_executor_parts \
+	tests/test_executor_threads \
 	tests/test_explain \
 	tests/test_fork \
 	tests/test_fusion \
@@ -85,6 +87,7 @@ device_tests = \
 	tests/test_convolution \
 	tests/test_device \
 	tests/test_events \
+	tests/test_executor \
 	tests/test_explain \
 	tests/test_fork \
 	tests/test_grad_device \
@@ -122,6 +125,8 @@ thread_tests = \
 	tests/test_batch \
 	tests/test_cache_program \
 	tests/test_events \
+	tests/test_executor \
+	tests/test_executor_threads \
 	tests/test_threads
 
 # Those whose kernels run under Oclgrind (no host threads there).

@@ -157,10 +157,13 @@ Test(executor_parts, a_context_that_fails_is_left_out_for_longer_and_longer)
         cr_expect_neq(decide(0, now), KILN__FLUSH_NOT, "it is to be tried");
     }
     cr_expect(!kiln__lane_has_other(&executor, &lanes[1]));
-    kiln__lane_failed(&executor, &lanes[1], now);
+    kiln__lane_failed(&executor, &lanes[1], now - 1);
     cr_expect_eq(lanes[1].out_until, 0, "the last one stays");
-    kiln__lane_measured(&lanes[0], 0, MS);
-    cr_expect_eq(lanes[0].out_until, 0, "it is back");
+    kiln__lane_failed(&executor, &lanes[1], now);
+    cr_expect_eq(lanes[0].out_until, 0, "it is as good as the other");
+    cr_expect_eq(lanes[1].out_until, now + MS);
+    kiln__lane_measured(&lanes[1], 0, MS);
+    cr_expect_eq(lanes[1].out_until, 0, "it is back");
     cr_expect(kiln__lane_has_other(&executor, &lanes[1]));
 }
 

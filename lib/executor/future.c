@@ -41,9 +41,6 @@ static bool let_go(kiln_future *future)
 {
     if (--future->references)
         return false;
-    if (future->descriptor >= 0)
-        close(future->descriptor);
-    future->descriptor = -1;
     future->next = future->executor->spare;
     future->executor->spare = future;
     return true;
@@ -55,6 +52,9 @@ void kiln_future_release(kiln_future *future)
         return;
     kiln_executor *executor = future->executor;
     pthread_mutex_lock(&executor->lock);
+    if (future->descriptor >= 0)
+        close(future->descriptor);
+    future->descriptor = -1;
     kiln__executor_drop(executor, let_go(future));
 }
 

@@ -82,16 +82,31 @@ bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane
     return false;
 }
 
-/* The last one stays: there is nobody else. */
+/* Another lane in service, else one that could be tried by now. */
+static struct kiln__lane *find_other(kiln_executor *executor, const struct kiln__lane *lane,
+                                     int64_t now)
+{
+    struct kiln__lane *found = NULL;
+    for (size_t i = 0; i < executor->lane_count; i++) {
+        struct kiln__lane *other = &executor->lanes[i];
+        if (other != lane && other->out_until <= now && (!found || found->out_until))
+            found = other;
+    }
+    return found;
+}
+
+/* One is in service at any time: the last one stays where there is nobody else. */
 void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t now)
 {
     unsigned times = 1u << (lane->failures < 6 ? lane->failures : 6);
+    struct kiln__lane *other = find_other(executor, lane, now);
+    _Static_assert(1 << 6 == MOST_PATIENCE, "");
     lane->failed_batches++;
-    if (!kiln__lane_has_other(executor, lane))
+    if (!other)
         return;
+    other->out_until = 0;
     lane->failures++;
     lane->out_until = now + (int64_t)(executor->options.retry_us * 1000 * times);
-    _Static_assert(1 << 6 == MOST_PATIENCE, "");
 }
 
 /* ---- whether to take a batch ---- */

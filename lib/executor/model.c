@@ -31,10 +31,10 @@ static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__pa
             return kiln__fail(NULL, KILN_TOO_LARGE, "%s: input %zu: a row has too many elements",
                               call, number);
     }
-    if (row->below && row->type == KILN_F32)
+    if (row->below && row->type != KILN_I32 && row->type != KILN_U8)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: input %zu: only whole numbers have a bound, and it is f32", call,
-                          number);
+                          "%s: input %zu: only whole numbers have a bound, and it is %s", call,
+                          number, kiln_type_name(row->type));
     return KILN_OK;
 }
 
