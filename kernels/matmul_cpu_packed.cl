@@ -50,11 +50,13 @@
 #define TILE_COLUMNS (TILE_VECTORS * VECTOR)
 #define PACK_SPACE __global
 #include "cpu_vector.h"
+#include "operands.h"
 #include "cpu_pack.h"
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_pack_b(__global const float *restrict b, __global float *restrict packed, long packed_offset,
-              long n, long k, long b_offset, long b_row, long b_column, long b_batch)
+matmul_pack_b(__global const OPERAND_B_TYPE *restrict b, __global float *restrict packed,
+              long packed_offset, long n, long k, long b_offset, long b_row, long b_column,
+              long b_batch OPERAND_B_PARAMETERS)
 {
     const long panel = get_group_id(0), batch = get_group_id(2);
     const long panels = (n + TILE_COLUMNS - 1) / TILE_COLUMNS;
@@ -65,22 +67,23 @@ matmul_pack_b(__global const float *restrict b, __global float *restrict packed,
     b += b_offset + batch * b_batch + first_k * b_row + panel * TILE_COLUMNS * b_column;
     packed += packed_offset + ((batch * panels + panel) * k + first_k) * TILE_COLUMNS;
     if (columns == TILE_COLUMNS && b_column == 1)
-        pack_rows(b, b_row, depth, packed);
+        pack_rows(b, b_row, depth, packed AT_B(batch, panel * TILE_COLUMNS, n, first_k));
     else if (columns == TILE_COLUMNS && b_row == 1)
-        pack_columns(b, b_column, depth, packed);
+        pack_columns(b, b_column, depth, packed AT_B(batch, panel * TILE_COLUMNS, n, first_k));
     else
-        pack_elements(b, b_row, b_column, depth, columns, packed);
+        pack_elements(b, b_row, b_column, depth, columns,
+                      packed AT_B(batch, panel * TILE_COLUMNS, n, first_k));
 }
 
 /* Rows of A as [k][TILE_ROWS], zeros past the last row. */
-INLINE void pack_a_tile(__global const float *a, long row, long column, int depth, int rows,
-                        __local float *packed)
+INLINE void pack_a_tile(__global const OPERAND_A_TYPE *a, long row, long column, int depth,
+                        int rows, __local float *packed PLACE_A)
 {
     if (rows == TILE_ROWS) {
         for (int k = 0; k < depth; k++) {
 #pragma unroll
             for (int i = 0; i < TILE_ROWS; i++)
-                packed[k * TILE_ROWS + i] = a[i * row + k * column];
+                packed[k * TILE_ROWS + i] = READ_A(a, i * row + k * column, i, k);
         }
         return;
     }
@@ -88,7 +91,7 @@ INLINE void pack_a_tile(__global const float *a, long row, long column, int dept
     for (int k = 0; k < depth; k++) {
         PLAIN_LOOP
         for (int i = 0; i < TILE_ROWS; i++)
-            packed[k * TILE_ROWS + i] = i < rows ? a[i * row + k * column] : 0.0f;
+            packed[k * TILE_ROWS + i] = i < rows ? READ_A(a, i * row + k * column, i, k) : 0.0f;
     }
 }
 
@@ -171,10 +174,11 @@ INLINE void finish(__global float *c, long c_row, int rows, int columns, long ba
 #endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_packed(__global const float *restrict a, __global const float *restrict packed,
+matmul_packed(__global const OPERAND_A_TYPE *restrict a, __global const float *restrict packed,
               __global float *c, long m, long n, long k, long a_offset, long a_row,
               long a_column, long a_batch, long packed_offset, long packed_batch, long c_offset,
-              long c_row, long c_batch, long item_rows, long item_panels EPILOGUE_PARAMETERS)
+              long c_row, long c_batch, long item_rows,
+              long item_panels OPERAND_A_PARAMETERS EPILOGUE_PARAMETERS)
 {
     __local float block[BLOCK_ROWS * BLOCK_DEPTH];
     const long batch = get_group_id(2);
@@ -191,7 +195,8 @@ matmul_packed(__global const float *restrict a, __global const float *restrict p
         const int depth = min((long)BLOCK_DEPTH, k - k0);
         for (int i = 0; i < rows; i += TILE_ROWS)
             pack_a_tile(a + i * a_row + k0 * a_column, a_row, a_column, depth,
-                        min(TILE_ROWS, rows - i), block + i * depth);
+                        min(TILE_ROWS, rows - i),
+                        block + i * depth AT_A(batch, row0 + i, m, k0));
         for (long panel = panel0; panel < panel1; panel++) {
             __global const float *b = packed + (panel * k + k0) * TILE_COLUMNS;
             const long column = panel * TILE_COLUMNS;

@@ -67,26 +67,27 @@
     EPILOGUE(value, batch, swapped ? (column) : (row), swapped ? (row) : (column))
 
 #include "cpu_vector.h"
+#include "operands.h"
 
 /* Add `lines` lines of B, each times its element of each row of A, to the sums [vector][row].
  * The last vector of a row of B starts early enough to end with the row. */
-INLINE void add_lines(__global const float *a, const long *start, long a_column,
-                      __global const float *b, long b_row, int lines, long column0, int vectors,
-                      long last_start, __local float *sums)
+INLINE void add_lines(__global const OPERAND_A_TYPE *a, const long *start, long a_column,
+                      __global const OPERAND_B_TYPE *b, long b_row, int lines, long column0,
+                      int vectors, long last_start, __local float *sums PLACE_A PLACE_B)
 {
     float factor[ROWS][LINES];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
 #pragma unroll
         for (int line = 0; line < lines; line++)
-            factor[r][line] = a[start[r] + line * a_column];
+            factor[r][line] = READ_A(a, start[r] + line * a_column, r, line);
     }
     for (int v = 0; v < vectors; v++) {
         const long column = min(column0 + v * VECTOR, last_start);
         vector loaded[LINES];
 #pragma unroll
         for (int line = 0; line < lines; line++)
-            loaded[line] = LOAD(0, __global, b + line * b_row + column);
+            loaded[line] = READ_B_VECTOR(0, b + line * b_row + column, column, line);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             vector sum = LOAD(v * ROWS + r, __local, sums);
@@ -113,11 +114,11 @@ INLINE void store_vector(vector sum, __global float *c, long batch, long row, lo
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_skinny(__global const float *restrict a, __global const float *restrict b,
+matmul_skinny(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,
               __global float *out, long m, long n, long k, long a_offset, long a_row,
               long a_column, long a_batch, long b_offset, long b_row, long b_batch, long out_offset,
               long out_row, long out_split, long out_batch, long item_columns, long item_depth,
-              long swapped EPILOGUE_PARAMETERS)
+              long swapped OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
     __local float sums[ROWS * STRIP];
     const long batch = get_group_id(2), split = get_group_id(1);
@@ -138,10 +139,10 @@ matmul_skinny(__global const float *restrict a, __global const float *restrict b
         STORE((vector)(0.0f), v, __local, sums);
     for (; step + LINES <= end; step += LINES)
         add_lines(a + step * a_column, start, a_column, b + step * b_row, b_row, LINES, column0,
-                  vectors, last_start, sums);
+                  vectors, last_start, sums AT_A(batch, 0, m, step) AT_B(batch, 0, n, step));
     for (; step < end; step++)
         add_lines(a + step * a_column, start, a_column, b + step * b_row, b_row, 1, column0,
-                  vectors, last_start, sums);
+                  vectors, last_start, sums AT_A(batch, 0, m, step) AT_B(batch, 0, n, step));
     /* Several splits come to here without an epilogue. */
     const int whole = columns / VECTOR;
     for (int r = 0; r < m; r++) {
@@ -197,8 +198,9 @@ INLINE float sum_of(vector x)
 }
 
 /* dots[f][i] = few[f] . many[i] for a tile of rows that start where the arrays say. */
-INLINE void dot_tile(__global const float *few, const long *few_start, __global const float *many,
-                     const long *many_start, long k, float dots[ROWS][TILE_MANY])
+INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start,
+                     __global const OPERAND_B_TYPE *many, const long *many_start, long k,
+                     float dots[ROWS][TILE_MANY] PLACE_A PLACE_B)
 {
     vector sums[ROWS][TILE_MANY];
     long step = 0;
@@ -213,10 +215,10 @@ INLINE void dot_tile(__global const float *few, const long *few_start, __global 
         vector loaded[TILE_MANY];
 #pragma unroll
         for (int i = 0; i < TILE_MANY; i++)
-            loaded[i] = LOAD(0, __global, many + many_start[i] + step);
+            loaded[i] = READ_B_VECTOR(0, many + many_start[i] + step, i, step);
 #pragma unroll
         for (int f = 0; f < ROWS; f++) {
-            const vector factor = LOAD(0, __global, few + few_start[f] + step);
+            const vector factor = READ_A_VECTOR(0, few + few_start[f] + step, f, step);
 #pragma unroll
             for (int i = 0; i < TILE_MANY; i++)
                 sums[f][i] = fma(factor, loaded[i], sums[f][i]);
@@ -233,17 +235,18 @@ INLINE void dot_tile(__global const float *few, const long *few_start, __global 
         for (int f = 0; f < ROWS; f++) {
 #pragma unroll
             for (int i = 0; i < TILE_MANY; i++)
-                dots[f][i] = fma(few[few_start[f] + step], many[many_start[i] + step], dots[f][i]);
+                dots[f][i] = fma(READ_A(few, few_start[f] + step, f, step),
+                                 READ_B(many, many_start[i] + step, i, step), dots[f][i]);
         }
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_dots(__global const float *restrict few, __global const float *restrict many,
+matmul_dots(__global const OPERAND_A_TYPE *restrict few, __global const OPERAND_B_TYPE *restrict many,
             __global float *c, long few_count, long many_count, long k, long few_offset,
             long few_stride, long few_batch, long many_offset, long many_stride, long many_batch,
             long c_offset, long c_few, long c_many, long c_batch, long item_many,
-            long few_are_columns EPILOGUE_PARAMETERS)
+            long few_are_columns OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
     const long batch = get_group_id(1);
     const long first = (long)get_group_id(0) * item_many;
@@ -261,7 +264,8 @@ matmul_dots(__global const float *restrict few, __global const float *restrict m
 #pragma unroll
         for (int i = 0; i < TILE_MANY; i++)
             many_start[i] = min(row + i, end - 1) * many_stride;
-        dot_tile(few, few_start, many, many_start, k, dots);
+        dot_tile(few, few_start, many, many_start, k,
+                 dots AT_A(batch, 0, few_count, 0) AT_B(batch, row, end, 0));
 #pragma unroll
         for (int f = 0; f < ROWS; f++) {
 #pragma unroll

@@ -70,20 +70,9 @@
 #define STORE_QUAD(value, to) vstore4(value, 0, to)
 #endif
 
-/* Four elements of a line, of which `valid` exist; zeros for the rest. */
-INLINE float4 load_quad(__global const float *from, long valid)
-{
-    if (valid >= 4)
-        return LOAD_QUAD(from);
-    float4 quad = (float4)(0.0f);
-    if (valid > 0)
-        quad.x = from[0];
-    if (valid > 1)
-        quad.y = from[1];
-    if (valid > 2)
-        quad.z = from[2];
-    return quad;
-}
+#define LOAD(i, space, p) LOAD_QUAD(p)
+#define VECTOR 4
+#include "operands.h"
 
 /* Local tiles are [k][line], and the lines of four k in a row are swapped about, so that the items
  * that store a transposed operand meet in no bank. */
@@ -92,14 +81,8 @@ INLINE int place(int k, int line)
     return line ^ (k / 4 % 4 * 8);
 }
 
-/* Quad number i of a tile with `lines` lines, from an operand whose k is contiguous. */
-INLINE float4 fetch_along_k(__global const float *from, long lead, int i, int lines,
-                            long valid_lines, long valid_k)
-{
-    const int line = i % lines, k = i / lines * 4;
-    return load_quad(from + line * lead + k, line < valid_lines ? valid_k - k : 0);
-}
-
+/* Put quad number i of a tile with `lines` lines there, from an operand whose k is contiguous, and
+ * from one whose lines' neighbours are. */
 INLINE void stage_along_k(float4 quad, __local float *tile, int i, int lines)
 {
     const int line = i % lines, k = i / lines * 4;
@@ -109,35 +92,38 @@ INLINE void stage_along_k(float4 quad, __local float *tile, int i, int lines)
     tile[(k + 3) * lines + place(k, line)] = quad.w;
 }
 
-/* The same from an operand whose lines' neighbours are contiguous. */
-INLINE float4 fetch_across_k(__global const float *from, long lead, int i, int lines,
-                             long valid_lines, long valid_k)
-{
-    const int line = i % (lines / 4) * 4, k = i / (lines / 4);
-    return load_quad(from + k * lead + line, k < valid_k ? valid_lines - line : 0);
-}
-
 INLINE void stage_across_k(float4 quad, __local float *tile, int i, int lines)
 {
     const int line = i % (lines / 4) * 4, k = i / (lines / 4);
     *(__local float4 *)(tile + k * lines + place(k, line)) = quad;
 }
 
+#define ACROSS_K TRANSPOSE_A
+#define OF(name) name##_a
+#define TYPE OPERAND_A_TYPE
+#define PLACE PLACE_A
+#define READ READ_A
+#define READ_VECTOR READ_A_VECTOR
+#include "matmul_gpu_fetch.h"
+#define ACROSS_K (!TRANSPOSE_B)
+#define OF(name) name##_b
+#define TYPE OPERAND_B_TYPE
+#define PLACE PLACE_B
+#define READ READ_B
+#define READ_VECTOR READ_B_VECTOR
+#include "matmul_gpu_fetch.h"
+
 #if TRANSPOSE_A
-#define FETCH_A fetch_across_k
 #define STAGE_A stage_across_k
 #define STEP_A a_lead
 #else
-#define FETCH_A fetch_along_k
 #define STAGE_A stage_along_k
 #define STEP_A 1
 #endif
 #if TRANSPOSE_B
-#define FETCH_B fetch_along_k
 #define STAGE_B stage_along_k
 #define STEP_B 1
 #else
-#define FETCH_B fetch_across_k
 #define STAGE_B stage_across_k
 #define STEP_B b_lead
 #endif
@@ -187,10 +173,10 @@ INLINE void store_quad(float4 value, __global float *c, long valid, long batch, 
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-matmul_gpu(__global const float *restrict a, __global const float *restrict b,
+matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,
            __global float *c, long m, long n, long k, long a_offset, long a_lead,
            long a_batch, long b_offset, long b_lead, long b_batch, long c_offset, long c_lead,
-           long c_batch EPILOGUE_PARAMETERS)
+           long c_batch OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
     __local float tile_a[2][TILE_K * TILE_M] __attribute__((aligned(16)));
     __local float tile_b[2][TILE_K * TILE_N] __attribute__((aligned(16)));
@@ -219,11 +205,13 @@ matmul_gpu(__global const float *restrict a, __global const float *restrict b,
 #pragma unroll
             for (int i = 0; i < QUADS_A; i++)
                 quads_a[i] =
-                    FETCH_A(a + k0 * STEP_A, a_lead, item + i * ITEMS, TILE_M, m - row0, k - k0);
+                    fetch_a(a + k0 * STEP_A, a_lead, item + i * ITEMS, TILE_M, m - row0,
+                            k - k0 AT_A(batch, row0, m, k0));
 #pragma unroll
             for (int i = 0; i < QUADS_B; i++)
                 quads_b[i] =
-                    FETCH_B(b + k0 * STEP_B, b_lead, item + i * ITEMS, TILE_N, n - column0, k - k0);
+                    fetch_b(b + k0 * STEP_B, b_lead, item + i * ITEMS, TILE_N, n - column0,
+                            k - k0 AT_B(batch, column0, n, k0));
         }
         if (round > 0)
             multiply_tiles(tile_a[1 - here], tile_b[1 - here], item_m, item_n, sums);

@@ -88,6 +88,7 @@ fuse_sources = \
 	lib/fuse/materialise.c \
 	lib/fuse/nest.c \
 	lib/fuse/nest.h \
+	lib/fuse/prologue.c \
 	lib/fuse/rows.c \
 	lib/fuse/steps.c \
 	lib/fuse/verify.c
@@ -134,6 +135,7 @@ codegen_sources = \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
 	lib/codegen/prelude.c \
+	lib/codegen/prologue.c \
 	lib/codegen/storage.c \
 	lib/codegen/storage.h \
 	lib/codegen/strips.c \
@@ -291,7 +293,9 @@ kernel_headers = \
 	kernels/attention.h \
 	kernels/cpu_pack.h \
 	kernels/cpu_vector.h \
-	kernels/helpers.h
+	kernels/helpers.h \
+	kernels/matmul_gpu_fetch.h \
+	kernels/operands.h
 
 lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)

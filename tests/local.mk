@@ -43,6 +43,7 @@ criterion_tests = \
 	tests/test_cumsum \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \
+	tests/test_matmul_operands \
 	tests/test_now \
 	tests/test_ops \
 	tests/test_ops_cast \
@@ -100,6 +101,7 @@ device_tests = \
 	tests/test_cumsum \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \
+	tests/test_matmul_operands \
 	tests/test_now \
 	tests/test_random \
 	tests/test_ops \

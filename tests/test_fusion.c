@@ -275,13 +275,92 @@ Test(fusion, stores_what_strides_cannot_say)
     check_fusion("fusion_moved", batch);
 }
 
-Test(fusion, stores_operands_of_products_and_reads_transposed_ones_in_place)
+Test(fusion, computes_cheap_operands_in_the_product_and_reads_transposed_ones_in_place)
 {
     kiln_batch *batch = imagined_batch();
     kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_matrix(batch, 16, 8);
     kiln_tensor y = kiln_matmul_transposed(batch, kiln_relu(batch, x), 0, w, 1);
     ask(batch, kiln_add(batch, y, imagine_vector(batch, 16)));
     check_fusion("fusion_product", batch);
+}
+
+/* ---- what is computed where a product reads it ---- */
+
+/* How many groups the product of x and a plain matrix of `n` columns has. */
+static size_t groups_with(kiln_batch *batch, kiln_tensor x, size_t n)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    expect_ok(kiln_tensor_shape(batch, x, NULL, &rank, dims));
+    ask(batch, kiln_matmul(batch, x, imagine_matrix(batch, dims[rank - 1], n)));
+    struct kiln__fusion fusion = fusion_of(batch);
+    size_t count = fusion.groups.count;
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+    return count;
+}
+
+Test(fusion, computes_operands_that_movements_lie_between)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    kiln_tensor bias = kiln_add(batch, x, imagine_vector(batch, 6));
+    kiln_tensor turned = kiln_transpose(batch, bias, NULL);
+    cr_expect_eq(groups_with(batch, turned, 5), 1u);
+    batch = imagined_batch();
+    x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    cr_expect_eq(groups_with(batch, kiln_reshape(batch, x, 2, (size_t[]){4, 12}), 5), 1u);
+}
+
+Test(fusion, stores_operands_that_do_not_pay_in_a_product)
+{
+    kiln_batch *batch = imagined_batch(); /* expensive */
+    cr_expect_eq(groups_with(batch, kiln_exp(batch, imagine_matrix(batch, 8, 6)), 5), 2u);
+    batch = imagined_batch(); /* used by others */
+    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    ask(batch, kiln_neg(batch, x));
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+    batch = imagined_batch(); /* asked for */
+    x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    ask(batch, x);
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+    batch = imagined_batch(); /* two large loads */
+    x = kiln_mul(batch, imagine_matrix(batch, 8, 6), imagine_matrix(batch, 8, 6));
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+    batch = imagined_batch(); /* it would lie in another way */
+    x = kiln_scale(batch, kiln_transpose(batch, imagine_matrix(batch, 6, 8), NULL), 2);
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+    batch = imagined_batch(); /* a kernel before it ends with it */
+    x = kiln_matmul(batch, imagine_matrix(batch, 8, 6), imagine_matrix(batch, 6, 4));
+    cr_expect_eq(groups_with(batch, kiln_relu(batch, x), 5), 2u);
+    batch = imagined_batch(); /* a product for a library */
+    x = kiln_scale(batch, imagine_matrix(batch, 2048, 512), 2);
+    cr_expect_eq(groups_with(batch, x, 2048), 2u);
+    batch = imagined_batch(); /* not one matrix with all rows, as the product's kernel takes it */
+    x = kiln_mul(batch, imagine(batch, 3, (size_t[]){3, 8, 6}), imagine_matrix(batch, 8, 1));
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+    batch = imagined_batch(); /* matrices at no single distance */
+    x = kiln_mul(batch, imagine(batch, 4, (size_t[]){2, 3, 8, 6}),
+                 imagine(batch, 4, (size_t[]){1, 3, 1, 6}));
+    cr_expect_eq(groups_with(batch, x, 5), 2u);
+}
+
+/* What makes a value that it is made from is decided later: it is in memory after all. */
+Test(fusion, stores_an_operand_of_what_is_stored_later)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 3, (size_t[]){4, 6, 6}), half = kiln_scale(batch, x, 0.5);
+    kiln_tensor more = kiln_add(batch, half, imagine_vector(batch, 6));
+    kiln_tensor first = kiln_matmul(batch, more, imagine_matrix(batch, 6, 5));
+    kiln_tensor turned = kiln_transpose(batch, half, (size_t[]){1, 0, 2});
+    kiln_tensor flat = kiln_reshape(batch, turned, 2, (size_t[]){24, 6});
+    ask(batch, kiln_matmul(batch, flat, imagine_matrix(batch, 6, 7)));
+    ask(batch, first);
+    struct kiln__fusion fusion = fusion_of(batch);
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        if (fusion.groups.items[i].kind == KILN__GROUP_MATMUL)
+            cr_expect_eq(fusion.groups.items[i].accesses.count, 2u);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
 }
 
 /* ---- limits ---- */

@@ -40,6 +40,12 @@ static kiln_tensor imagine_numbers(kiln_batch *batch, size_t n)
     return kiln_cast(batch, imagine_vector(batch, n), KILN_I32);
 }
 
+static kiln_tensor imagine_bytes(kiln_batch *batch, size_t m, size_t n)
+{
+    static uint8_t none;
+    return kiln_upload(batch, KILN_U8, 2, (size_t[]){m, n}, &none);
+}
+
 static kiln_tensor every_second(kiln_batch *batch, kiln_tensor x)
 {
     return kiln_slice(batch, x, (int64_t[]){0, 0}, (int64_t[]){64, 64}, (int64_t[]){1, 2});
@@ -119,6 +125,16 @@ static kiln_tensor update_matrices(kiln_batch *batch)
                   kiln_scale(batch, kiln_add(batch, kiln_add(batch, product, bias), picked), 0.5));
 }
 
+/* Bytes less the mean of each column, times scaled ones. */
+static kiln_tensor multiply_bytes(kiln_batch *batch)
+{
+    kiln_tensor x = kiln_cast(batch, imagine_bytes(batch, 64, 96), KILN_F32);
+    kiln_tensor w = kiln_cast(batch, imagine_bytes(batch, 48, 96), KILN_F32);
+    x = kiln_sub(batch, x, imagine_vector(batch, 96));
+    w = kiln_mul(batch, w, imagine_matrix(batch, 48, 1));
+    return kiln_matmul_transposed(batch, x, 0, kiln_scale(batch, w, 0.5), 1);
+}
+
 #define KERNELS(name, expression)                                                                  \
     static kiln_tensor name(kiln_batch *batch)                                                     \
     {                                                                                              \
@@ -176,4 +192,5 @@ KERNELS(product_epilogue,
                                   kiln_matmul(batch, imagine_matrix(batch, 64, 96),
                                               imagine_matrix(batch, 96, 64)),
                                   imagine_vector(batch, 64))));
+KERNELS(product_operands, multiply_bytes(batch));
 KERNELS(product_updates, update_matrices(batch));

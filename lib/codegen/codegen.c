@@ -30,7 +30,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 {
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__text_add(name, "%s %s", launch->file, launch->options);
-    if (launch->source != KILN__SOURCE_TEMPLATE || launch->form.epilogue)
+    if (kiln__launch_has_text(launch))
         name_group(plan, launch, name);
 }
 
@@ -48,10 +48,12 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     };
     kiln__emit_prelude(&emit);
     emit.text = &lines;
-    if (launch->source == KILN__SOURCE_TEMPLATE)
-        kiln__emit_epilogue(&emit);
-    else
+    if (launch->source == KILN__SOURCE_NEST)
         kiln__emit_nest(&emit);
+    if (launch->form.operands)
+        kiln__emit_operands(&emit);
+    if (launch->form.epilogue)
+        kiln__emit_epilogue(&emit);
     if (lines.failed)
         source->failed = true;
     else
@@ -62,7 +64,7 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
                           struct kiln__text *source)
 {
-    if (launch->source != KILN__SOURCE_TEMPLATE || launch->form.epilogue)
+    if (kiln__launch_has_text(launch))
         emit_group(plan, launch, false, source);
     if (launch->source != KILN__SOURCE_TEMPLATE)
         return;
@@ -73,9 +75,8 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text)
 {
-    bool generated = launch->source == KILN__SOURCE_NEST;
-    if (generated || launch->form.epilogue)
+    if (kiln__launch_has_text(launch))
         emit_group(plan, launch, true, text);
-    if (!generated)
+    if (launch->source != KILN__SOURCE_NEST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
 }

@@ -108,19 +108,32 @@ static void emit_parameter(const struct kiln__emit *emit, const struct kiln__arg
                        argument->name);
 }
 
-void kiln__emit_parameters(const struct kiln__emit *emit, bool lines)
+void kiln__emit_parameters(const struct kiln__emit *emit)
 {
     const struct kiln__launch *launch = emit->launch;
     bool first = true;
     for (size_t i = 0; i < launch->arguments.count; i++) {
         const struct kiln__argument *argument = &launch->arguments.items[i];
-        bool line = lines && argument->kind == KILN__ARGUMENT_MEMORY;
+        bool line = argument->kind == KILN__ARGUMENT_MEMORY;
         if (!*argument->name)
             continue;
         kiln__text_add(emit->text, first ? "" : line ? ",\n" : ", ");
         emit_parameter(emit, argument);
         first = false;
     }
+}
+
+void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool declares)
+{
+    for (size_t i = 0; i < emit->launch->arguments.count; i++) {
+        const struct kiln__argument *argument = &emit->launch->arguments.items[i];
+        if (!*argument->name || argument->part != part)
+            continue;
+        kiln__text_add(emit->text, declares ? ", " : ", %s", argument->name);
+        if (declares)
+            emit_parameter(emit, argument);
+    }
+    kiln__text_add(emit->text, "\n");
 }
 
 void kiln__emit_updated(const struct kiln__emit *emit)
@@ -160,6 +173,8 @@ struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end)
 
 uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 {
+    if (emit->along)
+        return emit->along - 1u;
     bool kept =
         emit->form->kept_walk == KILN__WALK_VECTORS || emit->form->kept_walk == KILN__WALK_ITEM;
     return kept ? emit->form->kept - 1u : emit->form->rank - 1u;

@@ -21,6 +21,7 @@ struct kiln__emit {
     const struct kiln__launch *launch;
     const struct kiln__form *form; /* the launch's */
     bool brief;                    /* for reading: library texts are named, not put in */
+    uint8_t along;                 /* of a product's operand: 1 + the stride that vectors run by */
     char letter; /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
 
@@ -37,9 +38,13 @@ kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct k
 kiln_type kiln__emit_access_type(const struct kiln__emit *emit, size_t access);
 kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store);
 
-/* The parameters of all arguments that have names, with commas between them; in `lines`, one for
- * each memory. */
-void kiln__emit_parameters(const struct kiln__emit *emit, bool lines);
+/* The parameters of all arguments that have names, with commas between them, one line for each
+ * memory. */
+void kiln__emit_parameters(const struct kiln__emit *emit);
+
+/* Those of a part of a template's text, on one line and with a comma before each: as parameters, or
+ * as arguments. */
+void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool declares);
 
 /* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
 void kiln__emit_updated(const struct kiln__emit *emit);
@@ -82,7 +87,9 @@ const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type ac
 struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
                                      const char *pointer, const char *offset);
 
-/* Before a file of kernels/: the steps that a product's kernel does before it stores. */
+/* Before a file of kernels/: what a product's kernel does to elements of operands that it reads
+ * (prologue.c), and before it stores (epilogue.c). */
+void kiln__emit_operands(const struct kiln__emit *emit);
 void kiln__emit_epilogue(const struct kiln__emit *emit);
 
 /* "v12": the value of step 12. */

@@ -12,14 +12,6 @@
 
 #include "codegen/emit.h"
 
-/* The kernel's own arguments have no names in the launch. All on one line. */
-static void emit_arguments(const struct kiln__emit *emit)
-{
-    for (size_t i = 0; i < emit->launch->arguments.count; i++)
-        if (*emit->launch->arguments.items[i].name)
-            kiln__text_add(emit->text, ", %s", emit->launch->arguments.items[i].name);
-}
-
 static void emit_stores(const struct kiln__emit *emit, unsigned width)
 {
     const struct kiln__group *group = emit->group;
@@ -46,25 +38,25 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
                    "    const long line = batch * epilogue_m + row;\n",
                    type.text, name, type.text);
     kiln__emit_updated(emit);
-    if (group->accesses.count > KILN__OPERANDS)
+    size_t first = kiln__group_operand_accesses(group);
+    if (group->accesses.count > first)
         kiln__emit_coordinates(emit, "line", 0, kept);
-    for (size_t k = KILN__OPERANDS; k < group->accesses.count; k++)
+    for (size_t k = first; k < group->accesses.count; k++)
         kiln__text_add(emit->text, "const long b%zu = o%zu%s;\n", k, k,
                        kiln__emit_dot(k, 0, kept).text);
-    kiln__emit_steps(emit, KILN__PRODUCT_STEP, (unsigned)group->steps.count, width, "b", "column");
+    kiln__emit_steps(emit, group->reduced_step, (unsigned)group->steps.count, width, "b", "column");
     emit_stores(emit, width);
     unsigned result = emit->form->result;
     kiln__text_add(emit->text, "    return v%u;\n}\n",
-                   result ? group->stores.items[result - 1].step : KILN__PRODUCT_STEP);
+                   result ? group->stores.items[result - 1].step : group->reduced_step);
 }
 
 void kiln__emit_epilogue(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "#define EPILOGUE_PARAMETERS , ");
-    kiln__emit_parameters(emit, false);
-    kiln__text_add(emit->text, "\n#define EPILOGUE_ARGUMENTS ");
-    emit_arguments(emit);
-    kiln__text_add(emit->text, "\n");
+    kiln__text_add(emit->text, "#define EPILOGUE_PARAMETERS ");
+    kiln__emit_part(emit, KILN__PART_GROUP, true);
+    kiln__text_add(emit->text, "#define EPILOGUE_ARGUMENTS ");
+    kiln__emit_part(emit, KILN__PART_GROUP, false);
     emit_function(emit, "epilogue_element", 1);
     emit_function(emit, "epilogue_vector", emit->form->vector);
     kiln__text_add(emit->text,

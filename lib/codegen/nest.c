@@ -344,7 +344,7 @@ static void emit_signature(const struct kiln__body *body)
         kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
                        body->form->chunked ? 1 : 1u << body->form->work_group);
     kiln__text_add(body->text, "void %s(", launch->kernel);
-    kiln__emit_parameters(body->emit, true);
+    kiln__emit_parameters(body->emit);
     kiln__text_add(body->text, ")\n{\n");
 }
 

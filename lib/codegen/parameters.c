@@ -45,8 +45,8 @@ static const char *find_kernel(const char *text, const char *name)
 
 struct expansion {
     const struct kiln__launch *launch;
-    const char *file;     /* of a template */
-    const char *epilogue; /* the text before it, or NULL */
+    const char *file;   /* of a template */
+    const char *before; /* the text before it, or NULL */
     struct kiln__text *to;
 };
 
@@ -59,14 +59,18 @@ static long option(const struct kiln__launch *launch, const char *name, size_t l
     return 0;
 }
 
-/* "#define EPILOGUE_PARAMETERS , ...", up to the end of the line. */
-static void expand_epilogue(const struct expansion *expansion)
+/* "#define EPILOGUE_PARAMETERS , ...", up to the end of the line; so for operands. */
+static void expand_more(const struct expansion *expansion, const char *word, size_t length)
 {
-    static const char define[] = "#define EPILOGUE_PARAMETERS ";
-    const char *at = expansion->epilogue ? strstr(expansion->epilogue, define) : NULL;
-    if (at)
-        kiln__text_add_bytes(expansion->to, at + sizeof define - 1,
-                             strcspn(at + sizeof define - 1, "\n"));
+    struct kiln__phrase define = kiln__phrase("#define %.*s ", (int)length, word);
+    const char *at = expansion->before ? strstr(expansion->before, define.text) : NULL;
+    at = at ? at + strlen(define.text) : "";
+    kiln__text_add_bytes(expansion->to, at, strcspn(at, "\n"));
+}
+
+static bool ends_in(const char *word, size_t length, const char *end)
+{
+    return length >= strlen(end) && is_word(word + length - strlen(end), strlen(end), end);
 }
 
 /* PASTE(TO_, RUNS)(RUN) of kernels/attention.h: RUN(0) to RUN(RUNS - 1), in its form with a mask or
@@ -100,8 +104,8 @@ static void expand_list(const struct expansion *expansion, const char *at)
             return;
         if (*at == '#') {
             at += strcspn(at, "\n");
-        } else if (is_word(at, length, "EPILOGUE_PARAMETERS")) {
-            expand_epilogue(expansion);
+        } else if (ends_in(at, length, "_PARAMETERS")) {
+            expand_more(expansion, at, length);
             at += length;
         } else if (is_word(at, length, "PASTE")) {
             expand_runs(expansion);
@@ -157,9 +161,9 @@ struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
     struct kiln__parameters parameters = {.found = false};
     struct kiln__text shown = {0}, list = {0};
     bool from_file = launch->source == KILN__SOURCE_TEMPLATE;
-    if (!from_file || launch->form.epilogue)
+    if (kiln__launch_has_text(launch))
         kiln__codegen_show(plan, launch, &shown);
-    struct expansion expansion = {.launch = launch, .epilogue = shown.data, .to = &list};
+    struct expansion expansion = {.launch = launch, .before = shown.data, .to = &list};
     expansion.file = from_file ? kiln__kernel_text(launch->file) : shown.data;
     const char *kernel = expansion.file ? find_kernel(expansion.file, launch->kernel) : NULL;
     parameters.found = kernel;

@@ -217,13 +217,16 @@ static const char *check_generated(const struct verifier *verifier, const char *
 {
     const struct kiln__group *group = verifier->group;
     const struct kiln__space *space = &verifier->space;
+    int64_t by[KILN__LINE_STRIDES];
     unsigned k, d = 0;
     char letter;
     if (sscanf(name, "%c%u_%u", &letter, &k, &d) < 2)
         return NULL;
     bool access = strchr("xosge", letter), store = strchr("yq", letter);
+    bool operand = group->kind == KILN__GROUP_MATMUL && k < kiln__group_operand_accesses(group);
+    uint32_t strides = letter == 's' && operand ? (uint32_t)KILN__LINE_STRIDES : space->rank;
     if ((access && k >= group->accesses.count) || (store && k >= group->stores.count) ||
-        (strchr("su", letter) && d >= space->rank) || (letter == 'd' && k >= space->rank) ||
+        (strchr("su", letter) && d >= strides) || (letter == 'd' && k >= space->rank) ||
         (letter == 'c' && k >= group->scalars.count))
         return "of nothing that the group has";
     const struct kiln__access *from = access ? &group->accesses.items[k] : NULL;
@@ -243,7 +246,10 @@ static const char *check_generated(const struct verifier *verifier, const char *
             return "the offset of other memory";
         return expect(argument, group->stores.items[k].offset +
                                     (int64_t)(slots[argument->slot].offset / argument->item));
-    case 's': return expect(argument, space->stride[k][d]);
+    case 's':
+        if (operand)
+            kiln__operand_strides(group, k, by);
+        return expect(argument, operand ? by[d] : space->stride[k][d]);
     case 'u': return expect(argument, space->stride[group->accesses.count][d]);
     case 'g': return expect(argument, from->jump);
     case 'e': return expect(argument, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
@@ -275,7 +281,7 @@ static const char *check_name(const struct verifier *verifier,
     const char *wrong = NULL;
     if (verifier->launch->source == KILN__SOURCE_TEMPLATE && !parameter->memory)
         wrong = check_size(verifier, parameter->name, argument);
-    if (verifier->launch->source == KILN__SOURCE_NEST || verifier->launch->form.epilogue)
+    if (kiln__launch_has_text(verifier->launch))
         wrong = wrong ? wrong : check_generated(verifier, parameter->name, argument);
     return wrong;
 }

@@ -63,14 +63,13 @@ void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     const struct kiln__shape *left = &kiln__fuse_node(builder->fuser, node->input[0])->shape;
-    kiln__fuse_load_operands(builder, index);
+    struct kiln__step product = {
+        .kind = KILN__STEP_PRODUCT, .type = node->type, .n_args = KILN__OPERANDS};
     kiln__fuse_note(builder, index);
     builder->group->reduced = left->dims[left->rank - 1];
-    builder->group->reduced_step =
-        kiln__fuse_add_step(builder, (struct kiln__step){.kind = KILN__STEP_PRODUCT,
-                                                         .type = node->type,
-                                                         .n_args = KILN__OPERANDS,
-                                                         .args = {0, 1}});
+    for (unsigned k = 0; k < KILN__OPERANDS && !builder->failed; k++)
+        product.args[k] = kiln__fuse_operand(builder, node->input[k]);
+    builder->group->reduced_step = kiln__fuse_add_step(builder, product);
     kiln__fuse_add_store(builder, index, builder->group->reduced_step);
 }
 

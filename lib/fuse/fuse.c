@@ -62,8 +62,10 @@ static bool make_room(struct kiln__fuser *fuser, size_t count)
     fusion->heir = malloc(count * sizeof *fusion->heir);
     fuser->layouts = calloc(count, sizeof *fuser->layouts);
     fuser->sizes = calloc(count, sizeof *fuser->sizes);
+    fuser->for_products = calloc(count, sizeof *fuser->for_products);
+    fuser->prologue = calloc(count, sizeof *fuser->prologue);
     bool done = fusion->why && fusion->stored && fusion->group_of && fusion->heir &&
-                fuser->layouts && fuser->sizes;
+                fuser->layouts && fuser->sizes && fuser->for_products && fuser->prologue;
     for (size_t i = 0; done && i < count; i++) {
         fusion->group_of[i] = KILN__NO_GROUP;
         fusion->heir[i] = KILN__NO_HEIR;
@@ -86,6 +88,8 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
     }
     free(fuser.layouts);
     free(fuser.sizes);
+    free(fuser.for_products);
+    free(fuser.prologue);
     kiln__vector_free(&fuser.memo);
     if (!done)
         kiln__fusion_free(fusion);

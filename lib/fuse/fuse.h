@@ -6,6 +6,7 @@
  *   limits.h         limits and costs
  *   fuse.c           the chain of what follows
  *   materialise.c    which values go to memory, and why
+ *   prologue.c       which ones a product computes as it reads its operands
  *   layout.h, .c     where in memory their elements are found
  *   begin.c          a group for a value that goes to memory, its root
  *   steps.c          the steps of a group, and what they read
@@ -29,6 +30,8 @@ struct kiln__fuser {
     struct kiln__fusion *fusion;
     struct kiln__layout *layouts; /* per node */
     struct kiln__size *sizes;     /* per node */
+    bool *for_products;           /* per node: nobody else uses it, but for movements of it */
+    bool *prologue;               /* per node: products compute it as they read it */
     KILN__VECTOR(struct kiln__memo {
         uint32_t node;
         uint32_t key; /* where its dimensions stand in the group */
@@ -41,6 +44,17 @@ const struct kiln__node *kiln__fuse_node(const struct kiln__fuser *fuser, uint32
 
 /* Decide which values go to memory (materialise.c). */
 void kiln__fuse_materialise(struct kiln__fuser *fuser);
+
+/* The node is computed where it is used: in no memory, as far as is decided. */
+bool kiln__fuse_in_registers(const struct kiln__fuser *fuser, uint32_t index);
+
+/* Whether the pointwise node `index`, which only products use, is worth computing where they read
+ * it: its layout is then the one that it would have in memory (prologue.c). */
+bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index);
+
+/* Whether operand `k` of the product `index`, which such a node and movements of it make, can be.
+ */
+bool kiln__fuse_prologue_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
 
 /* These three answer false without memory.
  * A new group for the root `index` (begin.c). */
@@ -75,7 +89,10 @@ struct kiln__builder kiln__fuse_resume(struct kiln__fuser *fuser, struct kiln__g
 /* The step, or an equal one that can be used again. */
 uint16_t kiln__fuse_add_step(struct kiln__builder *builder, struct kiln__step step);
 
-/* A load of the first inputs of the root `index` as they are, an access each. */
+/* A load of `index` as it is, with an access of its own. */
+uint16_t kiln__fuse_load(struct kiln__builder *builder, uint32_t index);
+
+/* The same of the first inputs of the root `index`, if it has a kernel for a single node. */
 void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index);
 
 /* The step that computes `index` at the group's element, and steps for all that it takes; a `root`
@@ -83,6 +100,10 @@ void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index);
  * at the last of `rank`, as broadcasting has it. */
 uint16_t kiln__fuse_compute(struct kiln__builder *builder, uint32_t index, bool root,
                             const uint32_t *at, uint32_t rank);
+
+/* The steps that a product takes for an element of its operand `index`; the last one (prologue.c).
+ */
+uint16_t kiln__fuse_operand(struct kiln__builder *builder, uint32_t index);
 
 /* The step that reduces the input of the REDUCE node `index`. */
 uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const uint32_t *at);

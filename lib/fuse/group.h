@@ -6,12 +6,12 @@
  * before the REDUCED step run for every element, steps after it once for each kept element.
  * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
  * several REDUCED steps and stores of whole rows (nest.h).
- * A matmul group multiplies its first two accesses, which steps 0 and 1 load: step 2 is a PRODUCT.
- * Further steps run once for each of its elements, before the stores. What comes before a product
- * is a kernel of its own, for every element of an operand is multiplied many times, in many places.
- * An attention group has an access for each input of its one node. A scan group
- * adds up along its one access, which is dense. A scatter group adds its first access, at the rows
- * that its second says, to what its base group stores. */
+ * A matmul group has steps for each element of its first operand, then for each of the second: of
+ * both, the first loads the element itself, and the last is what the PRODUCT behind them
+ * multiplies. Their accesses walk the operands' own dimensions. Further steps run once for each
+ * element of the product, before the stores. An attention group has an access for each input of its
+ * one node. A scan group adds up along its one access, which is dense. A scatter group adds its
+ * first access, at the rows that its second says, to what its base group stores. */
 #ifndef KILN_FUSE_GROUP_H
 #define KILN_FUSE_GROUP_H
 
@@ -102,9 +102,14 @@ struct kiln__group {
 
 #define KILN__NO_GROUP UINT32_MAX
 
-/* Of a matmul group. */
-#define KILN__OPERANDS 2     /* accesses before those of the steps after the product */
-#define KILN__PRODUCT_STEP 2 /* the PRODUCT */
+/* Operands of a product. */
+#define KILN__OPERANDS 2
+
+/* An operand of a matmul group. */
+struct kiln__operand {
+    uint16_t first, value; /* its steps; the last is what is multiplied */
+    uint16_t access, end;  /* its accesses; the first is of the operand's own elements */
+};
 
 /* Why a value is materialised, in the words of explanations. */
 #define KILN__WHYS(WHY)                                                                            \
@@ -166,12 +171,16 @@ bool kiln__group_reduces(const struct kiln__group *group);
 /* Whether each result is complete once the step `reduced_step` is, and nothing is read again. */
 bool kiln__group_reads_once(const struct kiln__group *group);
 
-/* Accesses, from the first, that are read as they are, over the shapes of the inputs of the node
- * that began the group: of products and of kernels for a single node. */
+/* Inputs, from the first, of the node that began the group that are walked over shapes of their
+ * own: of products, and of kernels for a single node, which have an access for each. */
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began);
 
-/* Whether a matmul group does more than to multiply. */
+/* Whether a matmul group does more to what it has multiplied than to store it. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
+
+/* Operand 0 or 1 of a matmul group, and how many accesses both have: they are the first. */
+struct kiln__operand kiln__group_operand(const struct kiln__group *group, unsigned k);
+size_t kiln__group_operand_accesses(const struct kiln__group *group);
 
 /* A group as text: its kind, its steps, its stores. */
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);

@@ -94,5 +94,29 @@ unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln
 
 bool kiln__group_has_epilogue(const struct kiln__group *group)
 {
-    return group->kind == KILN__GROUP_MATMUL && group->steps.count > KILN__PRODUCT_STEP + 1;
+    return group->kind == KILN__GROUP_MATMUL && group->steps.count > group->reduced_step + 1u;
+}
+
+/* Accesses of the first steps: each is loaded by one. */
+static uint16_t count_loads(const struct kiln__group *group, size_t end)
+{
+    uint16_t count = 0;
+    for (size_t i = 0; i < end && i < group->steps.count; i++)
+        count += group->steps.items[i].kind == KILN__STEP_LOAD;
+    return count;
+}
+
+struct kiln__operand kiln__group_operand(const struct kiln__group *group, unsigned k)
+{
+    const struct kiln__step *product = &group->steps.items[group->reduced_step];
+    struct kiln__operand operand = {.value = product->args[k]};
+    operand.first = k ? (uint16_t)(product->args[0] + 1) : 0;
+    operand.access = count_loads(group, operand.first);
+    operand.end = count_loads(group, operand.value + 1u);
+    return operand;
+}
+
+size_t kiln__group_operand_accesses(const struct kiln__group *group)
+{
+    return count_loads(group, group->reduced_step);
 }

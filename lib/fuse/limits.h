@@ -19,6 +19,18 @@
  * by side: functions, not arithmetic. */
 #define KILN__COSTLY 8
 
+/* What a product may compute for each element of an operand as it reads it, rather than a kernel
+ * before it: casts, a scale, one or two cheap rows, from few loads. A tile of 64 by 64 multiplies
+ * each of its 128 elements of one k 64 times. Judged. */
+#define KILN__CHEAP_OPERAND 4
+#define KILN__MOST_OPERAND_LOADS 3
+
+/* From these on a product is one for a library (plan/matmul_gpu.c), which takes memory as it is:
+ * edges of its result, and what its operands have in common. Beside so many multiplications a
+ * kernel before it is nothing. */
+#define KILN__LIBRARY_EDGE 2048
+#define KILN__LIBRARY_DEPTH 512
+
 /* ---- what one kernel holds ---- */
 
 /* Steps and loads of one root. Judged: texts of some 100 lines, loads that fit a CPU's 32 vector

@@ -10,7 +10,7 @@ const char *kiln__fusion_why(enum kiln__why why)
     return texts[why];
 }
 
-static bool in_registers(const struct kiln__fuser *fuser, uint32_t index)
+bool kiln__fuse_in_registers(const struct kiln__fuser *fuser, uint32_t index)
 {
     return kiln__node_is_computed(kiln__fuse_node(fuser, index)) && !fuser->fusion->why[index];
 }
@@ -20,8 +20,13 @@ static bool is_in_memory(const struct kiln__fuser *fuser, const struct kiln__lay
     return layout->known && kiln__fuse_node(fuser, layout->base)->kind != KILN__IOTA;
 }
 
+/* A movement that goes to memory reads memory. */
 static void materialise(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
 {
+    uint32_t base = fuser->layouts[index].base;
+    if (kiln__node_is_movement(kiln__fuse_node(fuser, index)) && fuser->prologue[base])
+        materialise(fuser, base, why);
+    fuser->prologue[index] = false;
     if (!fuser->fusion->why[index])
         fuser->fusion->why[index] = why;
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
@@ -55,6 +60,23 @@ static void count_users(struct kiln__fuser *fuser)
     }
 }
 
+/* What is left after everything that others use has gone. */
+static void find_operands(struct kiln__fuser *fuser)
+{
+    const struct kiln__graph *graph = &fuser->fusion->graph;
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        fuser->for_products[i] = fuser->sizes[i].users > 0;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        fuser->for_products[graph->requests.items[i].node] = false;
+    for (uint32_t i = (uint32_t)graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = kiln__fuse_node(fuser, i);
+        bool passes = kiln__node_is_movement(node) && fuser->for_products[i];
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            if (node->kind != KILN__MATMUL && !passes)
+                fuser->for_products[node->input[k]] = false;
+    }
+}
+
 /* Steps, loads and cost of computing a pointwise node in registers. */
 static void measure(struct kiln__fuser *fuser, uint32_t index)
 {
@@ -66,7 +88,7 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
     size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
-        bool deeper = in_registers(fuser, input);
+        bool deeper = kiln__fuse_in_registers(fuser, input);
         size->steps += deeper ? fuser->sizes[input].steps : 1;
         size->loads += deeper ? fuser->sizes[input].loads
                               : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
@@ -85,7 +107,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
         bool repeated = kiln__node_count(kiln__fuse_node(fuser, input)) < kiln__node_count(node);
-        if (in_registers(fuser, input) && repeated &&
+        if (kiln__fuse_in_registers(fuser, input) && repeated &&
             fuser->sizes[input].cost > KILN__CHEAP_REPEATED)
             materialise(fuser, input, KILN__BECAUSE_REPEATED);
     }
@@ -94,7 +116,8 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         const struct kiln__size *size = &fuser->sizes[index];
         if (size->steps <= KILN__MOST_ROOT_STEPS && size->loads <= KILN__MOST_ROOT_LOADS)
             break;
-        if (in_registers(fuser, node->input[k]) && fuser->sizes[node->input[k]].steps > 1)
+        if (kiln__fuse_in_registers(fuser, node->input[k]) &&
+            fuser->sizes[node->input[k]].steps > 1)
             materialise(fuser, node->input[k], KILN__BECAUSE_LARGE);
         measure(fuser, index);
     }
@@ -102,6 +125,9 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
     /* What is made of smaller operands, as a mask of labels, is sooner made again than loaded. */
     if (size->users > 1 && (size->cost > KILN__CHEAP || (size->loads > 1 && size->reads_as_many)))
         materialise(fuser, index, KILN__BECAUSE_SHARED);
+    fuser->prologue[index] = kiln__fuse_may_be_prologue(fuser, index);
+    if (fuser->prologue[index])
+        fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
 }
 
 /* A movement reads memory through strides; what it moves must be there if none can say it. */
@@ -134,6 +160,8 @@ static void decide_own(struct kiln__fuser *fuser, uint32_t index)
         const struct kiln__shape *shape = &kiln__fuse_node(fuser, node->input[k])->shape;
         if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
             materialise(fuser, node->input[k], traits->operand);
+        else if (fuser->prologue[layout->base] && !kiln__fuse_prologue_suits(fuser, index, k))
+            materialise(fuser, layout->base, traits->operand);
     }
     materialise(fuser, index, traits->result);
 }
@@ -163,18 +191,23 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
         materialise(fuser, index, fuser->fusion->why[index]);
 }
 
+/* Decisions of later nodes have put earlier ones into memory. */
 static void settle_layouts(struct kiln__fuser *fuser)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
     for (uint32_t i = 0; i < graph->nodes.count; i++)
-        fuser->layouts[i] =
-            kiln__layout_of(graph, i, fuser->layouts, fuser->fusion->why[i] != KILN__INLINE);
+        if (fuser->prologue[i] && !kiln__fuse_may_be_prologue(fuser, i))
+            materialise(fuser, i, KILN__BECAUSE_OPERAND);
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        fuser->layouts[i] = kiln__layout_of(
+            graph, i, fuser->layouts, fuser->fusion->why[i] != KILN__INLINE || fuser->prologue[i]);
 }
 
 void kiln__fuse_materialise(struct kiln__fuser *fuser)
 {
     materialise_requested(fuser);
     count_users(fuser);
+    find_operands(fuser);
     for (uint32_t i = 0; i < fuser->fusion->graph.nodes.count; i++)
         decide(fuser, i);
     settle_layouts(fuser);

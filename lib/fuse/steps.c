@@ -131,18 +131,25 @@ static uint16_t add_load(struct kiln__builder *builder, const struct kiln__acces
                                      .index = (uint16_t)(builder->group->accesses.count - 1)});
 }
 
+uint16_t kiln__fuse_load(struct kiln__builder *builder, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
+    size_t before = builder->group->accesses.count;
+    struct kiln__access access =
+        kiln__fuse_access(builder->fuser, index, kiln__fuse_straight, node->shape.rank);
+    access.kind = KILN__ACCESS_MEMORY; /* numbers too */
+    uint16_t step = add_load(builder, &access, node->type);
+    assert(builder->failed || builder->group->accesses.count == before + 1); /* equal ones too */
+    (void)before;
+    return step;
+}
+
 void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     unsigned count = kiln__group_operands(builder->group, node);
-    for (unsigned k = 0; k < count && !builder->failed; k++) {
-        const struct kiln__node *input = kiln__fuse_node(builder->fuser, node->input[k]);
-        struct kiln__access access = kiln__fuse_access(builder->fuser, node->input[k],
-                                                       kiln__fuse_straight, input->shape.rank);
-        access.kind = KILN__ACCESS_MEMORY; /* numbers too */
-        add_load(builder, &access, input->type);
-        assert(builder->failed || builder->group->accesses.count == k + 1); /* equal ones too */
-    }
+    for (unsigned k = 0; k < count && !builder->failed; k++)
+        kiln__fuse_load(builder, node->input[k]);
 }
 
 uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,

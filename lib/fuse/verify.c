@@ -113,15 +113,22 @@ static const char *check_own(const struct kiln__group_verifier *verifier,
     case KILN__STEP_CONVERT: return step->n_args == 1 ? NULL : "wrong number of operands";
     case KILN__STEP_REDUCED: return check_reduced(verifier, step);
     case KILN__STEP_PRODUCT:
-        return verifier->group->kind == KILN__GROUP_MATMUL ? NULL : "a product in another group";
+        if (verifier->group->kind != KILN__GROUP_MATMUL)
+            return "a product in another group";
+        return step == &verifier->group->steps.items[verifier->group->reduced_step]
+                   ? NULL
+                   : "a second product";
     }
     return "no such kind";
 }
 
-/* What comes once per result does not use what comes once per element before. */
+/* What comes once per result does not use what comes once per element before, and one operand of a
+ * product not what comes once per element of the other. */
 static size_t first_visible(const struct kiln__group *group, size_t step)
 {
-    return step > group->reduced_step ? group->reduced_step : 0;
+    bool operand = group->kind == KILN__GROUP_MATMUL && step < group->reduced_step;
+    size_t second = operand ? group->steps.items[group->reduced_step].args[0] + 1u : 0;
+    return step > group->reduced_step ? group->reduced_step : step >= second ? second : 0;
 }
 
 static const char *check_steps(const struct kiln__group_verifier *verifier)
@@ -150,9 +157,15 @@ static const char *check_steps(const struct kiln__group_verifier *verifier)
  * single node, or a product, takes as it is. */
 static const struct kiln__shape *walked(const struct kiln__group_verifier *verifier, size_t access)
 {
+    const struct kiln__group *group = verifier->group;
     const struct kiln__node *node = began(verifier);
-    bool operand = node && access < kiln__group_operands(verifier->group, node);
-    return operand ? &node_at(verifier, node->input[access])->shape : &verifier->group->shape;
+    size_t input = access;
+    if (group->kind == KILN__GROUP_MATMUL)
+        input = access >= kiln__group_operand_accesses(group)
+                    ? KILN__OPERANDS
+                    : access >= kiln__group_operand(group, 1).access;
+    bool operand = node && input < kiln__group_operands(group, node);
+    return operand ? &node_at(verifier, node->input[input])->shape : &group->shape;
 }
 
 /* Whether offset and strides stay among `count` elements, all over `shape`. */
@@ -361,29 +374,42 @@ const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
     return NULL;
 }
 
+/* Kernels read elements, and matrices that are one stride apart. */
 static const char *check_operand(const struct kiln__group_verifier *verifier, unsigned k)
 {
     const struct kiln__group *group = verifier->group;
-    const struct kiln__step *load = &group->steps.items[k];
-    const struct kiln__shape *shape = walked(verifier, k);
+    struct kiln__operand operand = kiln__group_operand(group, k);
+    const struct kiln__step *load = &group->steps.items[operand.first];
+    int64_t batch;
+    if (operand.end > group->accesses.count || operand.access >= operand.end)
+        return "no access of its own";
+    const struct kiln__shape *shape = walked(verifier, operand.access);
     size_t rows = k ? group->reduced : group->shape.dims[group->shape.rank - 2];
     size_t columns = k ? group->shape.dims[group->shape.rank - 1] : group->reduced;
-    return load->kind != KILN__STEP_LOAD || load->index != k || shape->rank != group->shape.rank ||
-                   shape->dims[shape->rank - 2] != rows || shape->dims[shape->rank - 1] != columns
-               ? "not its own access, of its own extent"
-               : NULL;
+    if (load->kind != KILN__STEP_LOAD || load->index != operand.access ||
+        shape->rank != group->shape.rank || shape->dims[shape->rank - 2] != rows ||
+        shape->dims[shape->rank - 1] != columns)
+        return "not its own access, of its own extent";
+    for (size_t i = operand.first; i <= operand.value; i++)
+        if (group->steps.items[i].kind == KILN__STEP_GATHER ||
+            group->steps.items[i].kind == KILN__STEP_NUMBER)
+            return "read at positions that are computed";
+    for (size_t i = operand.access; i < operand.end; i++)
+        if (!kiln__layout_batch_stride(group->accesses.items[i].stride, shape, 2, &batch))
+            return "matrices at no single distance";
+    return group->steps.items[operand.value].type == KILN_F32 ? NULL : "not of the product's type";
 }
 
 const char *kiln__group_check_product(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
-    if (group->accesses.count < KILN__OPERANDS || group->steps.count <= KILN__PRODUCT_STEP ||
+    if (group->accesses.count < KILN__OPERANDS || group->steps.count <= group->reduced_step ||
         group->shape.rank < 2)
         return say_whole(verifier, "not two operands, each with an access of its own");
-    const struct kiln__step *product = &group->steps.items[KILN__PRODUCT_STEP];
+    const struct kiln__step *product = &group->steps.items[group->reduced_step];
     if (product->kind != KILN__STEP_PRODUCT || product->n_args != KILN__OPERANDS ||
-        product->args[0] != 0 || product->args[1] != 1)
-        return say_whole(verifier, "its third step is not the product of the first two");
+        product->args[0] >= product->args[1] || product->args[1] + 1 != group->reduced_step)
+        return say_whole(verifier, "no product of two operands, where it says");
     for (unsigned k = 0; k < KILN__OPERANDS; k++) {
         const char *wrong = check_operand(verifier, k);
         if (wrong)

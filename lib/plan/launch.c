@@ -23,6 +23,7 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
     va_end(arguments);
     assert(length > 0 && (size_t)length < sizeof argument.name);
     (void)length;
+    argument.part = launch->part;
     add(launch, argument);
 }
 

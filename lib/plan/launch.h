@@ -13,12 +13,20 @@ enum kiln__argument_kind {
     KILN__ARGUMENT_F32     /* `real` */
 };
 
+/* Which text declares an argument that has a name. */
+enum kiln__part {
+    KILN__PART_GROUP,     /* that of the group's kernel, or a template's epilogue */
+    KILN__PART_OPERAND_A, /* what a template reads as its operand A, */
+    KILN__PART_OPERAND_B  /* or B */
+};
+
 struct kiln__argument {
     uint8_t kind; /* enum kiln__argument_kind */
     uint8_t item; /* OFFSET: bytes of an element */
     /* Generated texts declare their parameters from these: */
     char name[22];             /* empty: a parameter of a file of kernels/, which declares it */
     uint8_t type;              /* MEMORY: kiln_type of its elements */
+    uint8_t part;              /* enum kiln__part */
     bool constant, restricted; /* MEMORY */
     uint32_t slot;
     int64_t integer;
@@ -63,6 +71,16 @@ enum kiln__walk {
  * a result does not depend on how many there are beside it. */
 enum kiln__stage { KILN__STAGE_WHOLE, KILN__STAGE_PARTIAL, KILN__STAGE_FINAL };
 
+/* The operands of a file, A and B, of which generated text reads the elements; whether the group's
+ * second operand is A; and which have vectors that run across their lines, not along them. */
+enum kiln__reads {
+    KILN__READS_A = 1,
+    KILN__READS_B = 2,
+    KILN__READS_SWAPPED = 4,
+    KILN__READS_A_ACROSS = 8,
+    KILN__READS_B_ACROSS = 16
+};
+
 /* All that shapes a generated kernel's text beside the group's steps. */
 struct kiln__form {
     uint8_t chunked;                 /* one long chunk per work-item */
@@ -84,13 +102,14 @@ struct kiln__form {
     uint8_t held;     /* HELD: vectors of a row that a lane has */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
+    uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
 };
 
 /* Named as bytes (codegen.c). */
-_Static_assert(sizeof(struct kiln__form) == 21 + 2 * KILN__MOST_ACCESSES, "no padding");
+_Static_assert(sizeof(struct kiln__form) == 22 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
     uint8_t source; /* enum kiln__source */
@@ -101,12 +120,19 @@ struct kiln__launch {
     const char *kernel;     /* name of the kernel, static */
     const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
     bool substitute;        /* another implementation was wanted, which cannot do this product */
+    uint8_t part;           /* of arguments that are appended from now on */
     bool failed;            /* without memory for an argument; further ones make no difference */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
     size_t global[3], local[3];
     uint64_t bytes; /* memory traffic at least */
 };
+
+/* Whether it has a generated text, before a file of kernels/ or instead of one. */
+static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
+{
+    return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands;
+}
 
 /* Append an argument of a file of kernels/; false without memory. */
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);

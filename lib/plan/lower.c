@@ -143,9 +143,9 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__space *
 
 bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__launch *launch,
-                           size_t first)
+                           size_t first, size_t end)
 {
-    for (size_t k = first; k < group->accesses.count; k++)
+    for (size_t k = first; k < end; k++)
         add_access(plan, space, &group->accesses.items[k], k, launch);
     return !launch->failed;
 }
@@ -165,9 +165,10 @@ bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
     return !launch->failed;
 }
 
-bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch)
+bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+                          size_t to)
 {
-    for (size_t i = 0; i < group->steps.count; i++) {
+    for (size_t i = from; i < to; i++) {
         const struct kiln__step *step = &group->steps.items[i];
         if (step->kind != KILN__STEP_SCALAR)
             continue;

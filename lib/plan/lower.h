@@ -50,16 +50,19 @@ struct kiln__cut {
 struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
                                     const struct kiln__space *space);
 
-/* Memory (that of a store is not named again), offset and strides of each access from `first` on:
+/* Memory (that of a store is not named again), offset and strides of accesses `first` to `end` - 1:
  * the strides that its form leaves open; of a gather also the stride and extent of its axis. */
 bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__launch *launch,
-                           size_t first);
+                           size_t first, size_t end);
 
 /* Memory and offset of every store, strides of a placed one. */
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch);
-bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch);
+
+/* The scalars of steps `from` to `to` - 1. */
+bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+                          size_t to);
 
 /* Bytes that a group loads and stores at least. */
 uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);

@@ -20,18 +20,24 @@ const char *kiln__matmul_name(size_t number)
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
  * one. */
 static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct kiln__group *group,
-                                     size_t access, int64_t m, int64_t n)
+                                     uint8_t k, int64_t m, int64_t n)
 {
-    assert(access < group->accesses.count);
-    const struct kiln__access *from = &group->accesses.items[access];
+    struct kiln__operand operand = kiln__group_operand(group, k);
+    assert(operand.access < group->accesses.count);
+    const struct kiln__access *from = &group->accesses.items[operand.access];
+    kiln_type stored = (kiln_type)plan->fusion.graph.nodes.items[from->node].type;
     uint32_t rank = group->shape.rank;
-    struct kiln__matrix matrix = {.slot = plan->slot_of[from->node], .offset = from->offset};
+    struct kiln__matrix matrix = {
+        .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
+    matrix.item = (uint8_t)kiln_type_size(stored);
+    matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];
     matrix.column = from->stride[rank - 1];
     if (n <= 1)
         matrix.column = 1;
     if (m <= 1)
         matrix.row = matrix.column == 1 ? n : 1;
+    matrix.across = (matrix.column == 1) == (k == 1);
     kiln__layout_batch_stride(from->stride, &group->shape, 2, &matrix.batch);
     return matrix;
 }
@@ -60,6 +66,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
     product.b = matrix_of(plan, group, 1, product.k, product.n);
     product.c = (struct kiln__matrix){
         .slot = KILN__NO_SLOT, .row = product.n, .column = 1, .batch = product.m * product.n};
+    product.c.item = sizeof(float);
     fold_batch(&product);
     return product;
 }
@@ -94,7 +101,8 @@ static bool place_result(struct kiln__plan *plan, const struct kiln__group *grou
 static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
                     const struct kiln__group *group, const struct kiln__product *product)
 {
-    return row->fits(plan, product) && (row->takes_epilogue || !kiln__group_has_epilogue(group));
+    bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
+    return row->fits(plan, product) && (row->takes_steps || plain);
 }
 
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
@@ -157,32 +165,116 @@ void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int6
     launch->local[0] = launch->local[1] = launch->local[2] = 1;
 }
 
-/* The group's steps walk lines, which are rows of all matrices of the batch, and their columns. */
-bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
-                           int64_t vector, bool aligned, struct kiln__launch *launch)
+/* An operand's own dimensions, as a space. */
+static struct kiln__space operand_space(const struct kiln__group *group,
+                                        struct kiln__operand operand)
+{
+    struct kiln__space space = {.rank = KILN__LINE_STRIDES};
+    for (size_t i = operand.access; i < operand.end; i++)
+        kiln__operand_strides(group, i, space.stride[i]);
+    return space;
+}
+
+/* Whether vectors of neighbours along stride `along` of access `i` lie at multiples of their size.
+ */
+static bool is_aligned(const struct kiln__group *group, const struct kiln__space *space, size_t i,
+                       uint32_t along, int64_t vector)
+{
+    bool aligned = group->accesses.items[i].offset % vector == 0;
+    for (uint32_t d = 0; d < space->rank; d++)
+        aligned = aligned && (d == along || space->stride[i][d] % vector == 0);
+    return aligned || space->stride[i][along] != 1;
+}
+
+/* How the accesses of an operand lie along its vectors. Of its own elements the product knows
+ * whether they are aligned. */
+static void form_operand(const struct kiln__group *group, const struct kiln__matrix *matrix,
+                         struct kiln__form *form)
+{
+    struct kiln__operand operand = kiln__group_operand(group, matrix->operand);
+    struct kiln__space space = operand_space(group, operand);
+    uint32_t along = matrix->across ? KILN__BY_LINE : KILN__BY_DEPTH;
+    form->along[operand.access] = KILN__CONTIGUOUS;
+    for (size_t i = operand.access + 1u; i < operand.end; i++) {
+        form->along[i] = (uint8_t)kiln__space_along(&space, i, along);
+        form->aligned = form->aligned && is_aligned(group, &space, i, along, form->vector);
+    }
+}
+
+/* What an operand reads beside its own elements, and its scalars. */
+static bool launch_operand(const struct kiln__plan *plan, const struct kiln__matrix *matrix,
+                           enum kiln__part part, struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    struct kiln__operand operand = kiln__group_operand(group, matrix->operand);
+    struct kiln__space space = operand_space(group, operand);
+    launch->part = (uint8_t)part;
+    kiln__launch_accesses(plan, group, &space, launch, operand.access + 1u, operand.end);
+    kiln__launch_scalars(group, launch, operand.first, operand.value + 1u);
+    launch->part = KILN__PART_GROUP;
+    return !launch->failed;
+}
+
+/* The group's steps walk lines, which are rows of all matrices of the batch, and their columns. */
+static bool launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
+                            const struct kiln__space *space, struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m");
+    kiln__launch_add(launch, KILN__INDEX(product->n), "epilogue_n");
+    for (uint32_t d = 1; d < space->kept; d++)
+        kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
+    kiln__launch_accesses(plan, group, space, launch, kiln__group_operand_accesses(group),
+                          group->accesses.count);
+    kiln__launch_stores(plan, group, space, launch);
+    return kiln__launch_scalars(group, launch, group->reduced_step, group->steps.count);
+}
+
+static uint8_t reads_of(const struct kiln__matrix *a, const struct kiln__matrix *b)
+{
+    bool swapped = (a && a->operand == 1) || (b && b->operand == 0);
+    unsigned reads = (a ? KILN__READS_A : 0) | (b ? KILN__READS_B : 0);
+    reads |= a && a->across ? KILN__READS_A_ACROSS : 0;
+    reads |= b && b->across ? KILN__READS_B_ACROSS : 0;
+    return (uint8_t)(reads | (swapped ? KILN__READS_SWAPPED : 0));
+}
+
+static const struct kiln__matrix *if_computed(const struct kiln__matrix *matrix)
+{
+    return matrix && matrix->computed ? matrix : NULL;
+}
+
+bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extras *extras,
+                         struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    const struct kiln__matrix *a = if_computed(extras->a), *b = if_computed(extras->b);
     struct kiln__form *form = &launch->form;
     struct kiln__space space;
-    if (!kiln__group_has_epilogue(group))
+    bool epilogue = extras->product && kiln__group_has_epilogue(group);
+    if (!a && !b && !epilogue)
         return true;
     kiln__space_of(group, &space);
     kiln__form_start(plan, group, &space, form);
     form->wide = true;
-    form->epilogue = true;
-    form->result = product->result;
-    form->vector = (uint8_t)vector;
-    kiln__form_updates(plan, group, form);
-    for (size_t i = KILN__OPERANDS; i < group->accesses.count; i++)
-        form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
-    form->aligned = aligned && kiln__form_is_aligned(plan, group, form);
+    form->epilogue = epilogue;
+    form->operands = a || b ? reads_of(a, b) : 0;
+    form->vector = (uint8_t)extras->vector;
+    if (epilogue) {
+        form->result = extras->product->result;
+        kiln__form_updates(plan, group, form);
+        for (size_t i = kiln__group_operand_accesses(group); i < group->accesses.count; i++)
+            form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
+    }
+    form->aligned = extras->aligned && kiln__form_is_aligned(plan, group, form);
+    if (a)
+        form_operand(group, a, form);
+    if (b)
+        form_operand(group, b, form);
     launch->bytes = kiln__group_bytes(plan, group);
-    kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m");
-    kiln__launch_add(launch, KILN__INDEX(product->n), "epilogue_n");
-    for (uint32_t d = 1; d < space.kept; d++)
-        kiln__launch_add(launch, KILN__INDEX(space.dims[d]), "d%u", d);
-    return kiln__launch_accesses(plan, group, &space, launch, KILN__OPERANDS) &&
-           kiln__launch_stores(plan, group, &space, launch) && kiln__launch_scalars(group, launch);
+    return (!a || launch_operand(plan, a, KILN__PART_OPERAND_A, launch)) &&
+           (!b || launch_operand(plan, b, KILN__PART_OPERAND_B, launch)) &&
+           (!epilogue || launch_epilogue(plan, extras->product, &space, launch));
 }
 
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)

@@ -165,11 +165,11 @@ static bool lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
     launch->bytes = kiln__group_bytes(plan, group);
     size_launch(lowering, &share);
     add_sizes(lowering, share);
-    kiln__launch_accesses(plan, group, &lowering->space, launch, 0);
+    kiln__launch_accesses(plan, group, &lowering->space, launch, 0, group->accesses.count);
     add_partials(lowering);
     if (stage != KILN__STAGE_PARTIAL)
         kiln__launch_stores(plan, group, &lowering->space, launch);
-    kiln__launch_scalars(group, launch);
+    kiln__launch_scalars(group, launch, 0, group->steps.count);
     return kiln__plan_launch(plan, launch, true);
 }
 

@@ -6,10 +6,15 @@
 
 #include "plan/lower.h"
 
-/* Elements of a matrix: offset and strides in elements. One of row and column stride is 1. */
+/* Elements of a matrix, of `item` bytes: offset and strides in elements. One of row and column
+ * stride is 1. */
 struct kiln__matrix {
     uint32_t slot;
     int64_t offset, row, column, batch;
+    uint8_t item;
+    uint8_t operand; /* of the group: which one */
+    bool computed;   /* a generated text makes something of what is read, */
+    bool across;     /* by vectors that run across lines (plan/space.h), else along them */
 };
 
 /* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
@@ -24,7 +29,7 @@ struct kiln__matmul_row {
     const char *name;
     /* Whether the implementation is right for this product on this device. */
     bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
-    bool takes_epilogue;
+    bool takes_steps; /* of the group, before the product and after it */
     /* Whether it is the one to take, where it fits and no earlier row suits. */
     bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
     /* Append its launches. False without memory. */
@@ -76,11 +81,19 @@ struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const
 /* Ranges of single work-items, as kernels of chunked devices have them. */
 void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z);
 
-/* Put the group's epilogue, if it has one, into a launch that has all its arguments but those of
- * EPILOGUE_PARAMETERS: `vector` is the width of EPILOGUE_VECTOR. `aligned`: rows of the result and
- * its memory start at multiples of that. False without memory. */
-bool kiln__launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
-                           int64_t vector, bool aligned, struct kiln__launch *launch);
+/* What a launch does beside multiplying. */
+struct kiln__extras {
+    const struct kiln__matrix *a, *b; /* as its kernel calls the operands that it reads, or NULL */
+    const struct kiln__product *product; /* the group's, if the launch ends it; or NULL */
+    int64_t vector; /* width of OPERAND_A_VECTOR, OPERAND_B_VECTOR and EPILOGUE_VECTOR */
+    bool aligned;   /* rows of all matrices and their memory start at multiples of that */
+};
+
+/* Put the steps of operands and the group's epilogue, if there are any, into a launch that has all
+ * its arguments but those of OPERAND_A_, OPERAND_B_ and EPILOGUE_PARAMETERS. False without memory.
+ */
+bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extras *extras,
+                         struct kiln__launch *launch);
 
 /* Append `count` integers. */
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);

@@ -66,7 +66,7 @@ static bool add_memory(struct kiln__launch *launch, uint32_t x, uint32_t y, uint
 /* Offset and all strides, as most kernels take an operand. */
 static bool add_matrix(struct kiln__launch *launch, const struct kiln__matrix *x)
 {
-    return kiln__launch_offset(launch, x->slot, x->offset, sizeof(float)) &&
+    return kiln__launch_offset(launch, x->slot, x->offset, x->item) &&
            KILN__LAUNCH_INDICES(launch, x->row, x->column, x->batch);
 }
 
@@ -102,15 +102,17 @@ static bool pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
 {
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b", product);
+    struct kiln__extras extras = {.b = &product->b, .vector = tiles_of(plan)->vector};
     if (product->k == 0)
         return true;
     snprintf(launch.options, sizeof launch.options, "%s", options);
     kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
                         product->b.batch ? product->batch : 1);
-    bool done =
-        kiln__launch_memory(&launch, product->b.slot) && kiln__launch_memory(&launch, scratch) &&
-        kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-        KILN__LAUNCH_INDICES(&launch, product->n, product->k) && add_matrix(&launch, &product->b);
+    bool done = kiln__launch_memory(&launch, product->b.slot) &&
+                kiln__launch_memory(&launch, scratch) &&
+                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
+                KILN__LAUNCH_INDICES(&launch, product->n, product->k) &&
+                add_matrix(&launch, &product->b) && kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -130,6 +132,7 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
              "-DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, BLOCK_DEPTH, (int)block,
              BLOCK_DEPTH);
+    struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
     share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
                  &item_panels);
     uint32_t scratch = kiln__plan_scratch(
@@ -145,7 +148,7 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
                 KILN__LAUNCH_INDICES(&launch, product->b.batch ? packed : 0) &&
                 add_result(&launch, &product->c) &&
                 KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
-                kiln__launch_epilogue(plan, product, tiles->vector, false, &launch);
+                kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -190,6 +193,8 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
              (int)tile, (int)vectors, BLOCK_DEPTH);
+    struct kiln__extras extras = {
+        .a = &product->a, .b = &product->b, .product = product, .vector = tiles->vector};
     share_small(product, panels, tile, units_of(plan), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
@@ -198,7 +203,7 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
                 add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
                 add_result(&launch, &product->c) &&
                 KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
-                kiln__launch_epilogue(plan, product, tiles->vector, false, &launch);
+                kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -252,15 +257,22 @@ static bool skinny_suits(const struct kiln__plan *plan, const struct kiln__produ
     return most(product->m, product->n) * product->k >= 16384;
 }
 
+static struct kiln__matrix transposed(const struct kiln__matrix *matrix)
+{
+    struct kiln__matrix other = *matrix;
+    other.row = matrix->column;
+    other.column = matrix->row;
+    return other;
+}
+
 static struct kiln__product swapped(const struct kiln__product *product)
 {
     struct kiln__product other = *product;
     other.m = product->n;
     other.n = product->m;
-    other.a = (struct kiln__matrix){product->b.slot, product->b.offset, product->b.column,
-                                    product->b.row, product->b.batch};
-    other.b = (struct kiln__matrix){product->a.slot, product->a.offset, product->a.column,
-                                    product->a.row, product->a.batch};
+    other.a = transposed(&product->b);
+    other.b = transposed(&product->a);
+    other.b.across = true;
     other.c.row = product->m;
     return other;
 }
@@ -276,13 +288,14 @@ static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
     skinny_options(plan, few_rows(product->m), &launch);
     kiln__product_range(&launch, divide_up(product->n, columns), product->m, product->batch);
+    struct kiln__extras extras = {.product = given, .vector = vector};
     bool done = kiln__launch_memory(&launch, scratch) &&
                 kiln__launch_memory(&launch, product->c.slot) &&
                 KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
                 kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
                 add_result(&launch, &product->c) &&
                 KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given)) &&
-                kiln__launch_epilogue(plan, given, vector, false, &launch);
+                kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -310,19 +323,19 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
     kiln__product_range(&launch, strips, splits, product.batch);
     bool done = add_memory(&launch, product.a.slot, product.b.slot, out) &&
                 KILN__LAUNCH_INDICES(&launch, m, n, product.k) && add_matrix(&launch, &product.a) &&
-                kiln__launch_offset(&launch, product.b.slot, product.b.offset, sizeof(float)) &&
+                kiln__launch_offset(&launch, product.b.slot, product.b.offset, product.b.item) &&
                 KILN__LAUNCH_INDICES(&launch, product.b.row, product.b.batch) &&
                 kiln__launch_offset(&launch, out, splits > 1 ? 0 : product.c.offset, sizeof(float));
     if (splits == 1)
         done = done && KILN__LAUNCH_INDICES(&launch, product.c.row, 0, product.c.batch);
     else
         done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n);
-    done = done && KILN__LAUNCH_INDICES(&launch, columns, depth, is_swapped);
-    if (splits > 1)
-        return kiln__plan_launch(plan, &launch, done) &&
-               sum_splits(plan, group, &product, given, out, splits);
-    done = done && kiln__launch_epilogue(plan, given, vector, false, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    struct kiln__extras extras = {.a = &product.a, .b = &product.b, .vector = vector};
+    extras.product = splits == 1 ? given : NULL;
+    done = done && KILN__LAUNCH_INDICES(&launch, columns, depth, is_swapped) &&
+           kiln__launch_extras(plan, &extras, &launch);
+    return kiln__plan_launch(plan, &launch, done) &&
+           (splits == 1 || sum_splits(plan, group, &product, given, out, splits));
 }
 
 const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, true, skinny_suits,
@@ -340,8 +353,11 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
 {
     bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
     int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
-    const struct kiln__matrix *f = columns ? &product->b : &product->a;
-    const struct kiln__matrix *g = columns ? &product->a : &product->b;
+    struct kiln__matrix f = columns ? product->b : product->a;
+    struct kiln__matrix g = columns ? product->a : product->b;
+    f.across = g.across = false;
+    struct kiln__extras extras = {
+        .a = &f, .b = &g, .product = product, .vector = tiles_of(plan)->vector};
     /* About 4 items per unit, of 16 rows and more. */
     int64_t item = most(16, round_up(divide_up(many * product->batch, units_of(plan) * 4), 8));
     struct kiln__launch launch =
@@ -349,16 +365,16 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
     skinny_options(plan, few_rows(few), &launch);
     kiln__product_range(&launch, divide_up(many, item), product->batch, 1);
     bool done =
-        add_memory(&launch, f->slot, g->slot, product->c.slot) &&
+        add_memory(&launch, f.slot, g.slot, product->c.slot) &&
         KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
-        kiln__launch_offset(&launch, f->slot, f->offset, sizeof(float)) &&
-        KILN__LAUNCH_INDICES(&launch, columns ? f->column : f->row, f->batch) &&
-        kiln__launch_offset(&launch, g->slot, g->offset, sizeof(float)) &&
-        KILN__LAUNCH_INDICES(&launch, columns ? g->row : g->column, g->batch) &&
+        kiln__launch_offset(&launch, f.slot, f.offset, f.item) &&
+        KILN__LAUNCH_INDICES(&launch, columns ? f.column : f.row, f.batch) &&
+        kiln__launch_offset(&launch, g.slot, g.offset, g.item) &&
+        KILN__LAUNCH_INDICES(&launch, columns ? g.row : g.column, g.batch) &&
         kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
         KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row, columns ? product->c.row : 1,
                              product->c.batch, item, columns) &&
-        kiln__launch_epilogue(plan, product, tiles_of(plan)->vector, false, &launch);
+        kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 

@@ -2,6 +2,7 @@
 /* Products in tiles of local memory (kernels/matmul_gpu.cl), right on every device, and CLBlast. */
 #include <stdio.h>
 
+#include "fuse/limits.h"
 #include "plan/matmul.h"
 
 static int64_t tiles(int64_t size, int64_t tile)
@@ -47,7 +48,7 @@ static bool by_fours(const struct kiln__matrix *matrix)
 
 static bool add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
 {
-    return kiln__launch_offset(launch, matrix->slot, matrix->offset, sizeof(float)) &&
+    return kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item) &&
            KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
 }
 
@@ -67,13 +68,13 @@ static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
     kiln__product_range(&launch, tiles(product->n, tile.size) * items, tiles(product->m, tile.size),
                         product->batch);
     launch.local[0] = (size_t)items;
+    struct kiln__extras extras = {&product->a, &product->b, product, 4, aligned};
     bool done = kiln__launch_memory(&launch, product->a.slot) &&
                 kiln__launch_memory(&launch, product->b.slot) &&
                 kiln__launch_memory(&launch, product->c.slot) &&
                 KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
                 add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
-                add_matrix(&launch, &product->c) &&
-                kiln__launch_epilogue(plan, product, 4, aligned, &launch);
+                add_matrix(&launch, &product->c) && kiln__launch_extras(plan, &extras, &launch);
     return kiln__plan_launch(plan, &launch, done);
 }
 
@@ -96,8 +97,8 @@ static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__produ
 static bool clblast_suits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     return plan->options.device->info.type == KILN_DEVICE_GPU &&
-           plan->options.device->traits->clblast && product->m >= 2048 && product->n >= 2048 &&
-           product->k >= 512;
+           plan->options.device->traits->clblast && product->m >= KILN__LIBRARY_EDGE &&
+           product->n >= KILN__LIBRARY_EDGE && product->k >= KILN__LIBRARY_DEPTH;
 }
 
 static bool lower_clblast(struct kiln__plan *plan, uint32_t group,

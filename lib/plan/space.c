@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "fuse/layout.h"
+
 /* How many rows of strides there are. Stores that are not placed are row-major. */
 static size_t count_rows(const struct kiln__group *group)
 {
@@ -77,7 +79,7 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
     for (uint32_t d = 0; d < space->rank; d++) {
         space->dims[d] = group->shape.dims[d];
         *(d < space->kept ? &space->kept_count : &space->reduced_count) *= space->dims[d];
-        for (size_t i = multiplies ? KILN__OPERANDS : 0; i < rows; i++)
+        for (size_t i = multiplies ? kiln__group_operand_accesses(group) : 0; i < rows; i++)
             space->stride[i][d] = i < group->accesses.count ? group->accesses.items[i].stride[d]
                                                             : group->stores.items[0].stride[d];
     }
@@ -116,4 +118,15 @@ enum kiln__along kiln__space_along(const struct kiln__space *space, size_t i, ui
 {
     int64_t stride = space->stride[i][d];
     return stride == 0 ? KILN__REPEATED : stride == 1 ? KILN__CONTIGUOUS : KILN__STRIDED;
+}
+
+void kiln__operand_strides(const struct kiln__group *group, size_t access,
+                           int64_t strides[KILN__LINE_STRIDES])
+{
+    const int64_t *stride = group->accesses.items[access].stride;
+    uint32_t row = group->shape.rank - 2, column = group->shape.rank - 1;
+    bool second = access >= kiln__group_operand(group, 1).access;
+    kiln__layout_batch_stride(stride, &group->shape, 2, &strides[KILN__BY_BATCH]);
+    strides[KILN__BY_LINE] = stride[second ? column : row];
+    strides[KILN__BY_DEPTH] = stride[second ? row : column];
 }

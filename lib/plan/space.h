@@ -9,7 +9,7 @@
 
 struct kiln__space {
     /* Reduce: the first `kept` dimensions are kept; map: all are; matmul: all but the columns are,
-     * and the operands have no strides. */
+     * and accesses of operands have no strides. */
     uint32_t rank, kept;
     size_t dims[KILN_MAX_RANK];
     int64_t stride[KILN__MOST_ACCESSES + 1][KILN_MAX_RANK]; /* per access; after them those of a
@@ -24,5 +24,12 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
 
 /* Along which way access `i` lies in dimension `d`. */
 enum kiln__along kiln__space_along(const struct kiln__space *space, size_t i, uint32_t d);
+
+/* The strides by which a product's kernel finds elements of an operand's access: of the matrices,
+ * of their lines, which are rows of the first and columns of the second operand, and along a line.
+ */
+enum { KILN__BY_BATCH, KILN__BY_LINE, KILN__BY_DEPTH, KILN__LINE_STRIDES };
+void kiln__operand_strides(const struct kiln__group *group, size_t access,
+                           int64_t strides[KILN__LINE_STRIDES]);
 
 #endif

@@ -318,19 +318,29 @@ static void run_rows(struct machine *machine, const struct kiln__group *group)
     free(values);
 }
 
-/* Element `index` of the product of the group's first two accesses. */
-static double multiply(struct machine *machine, const struct kiln__access *a,
-                       const struct kiln__access *b, size_t extent, const size_t *index,
-                       uint32_t rank)
+/* What an operand of a product has at an element of its own. */
+static double read_operand(struct machine *machine, const struct kiln__group *group, unsigned k,
+                           const size_t *index, double *values)
 {
+    const struct kiln__operand operand = kiln__group_operand(group, k);
+    for (size_t s = operand.first; s <= operand.value; s++)
+        values[s] = evaluate(machine, group, s, index, values, 1);
+    return values[operand.value];
+}
+
+/* Element `index` of the product. */
+static double multiply(struct machine *machine, const struct kiln__group *group,
+                       const size_t *index, double *values)
+{
+    uint32_t rank = group->shape.rank;
     size_t at_a[KILN_MAX_RANK], at_b[KILN_MAX_RANK];
     double sum = 0;
     memcpy(at_a, index, sizeof at_a);
     memcpy(at_b, index, sizeof at_b);
-    for (size_t q = 0; q < extent; q++) {
+    for (size_t q = 0; q < group->reduced; q++) {
         at_a[rank - 1] = at_b[rank - 2] = q;
-        sum += fetch(machine, a->node, position(a->stride, a->offset, at_a, rank)) *
-               fetch(machine, b->node, position(b->stride, b->offset, at_b, rank));
+        sum += read_operand(machine, group, 0, at_a, values) *
+               read_operand(machine, group, 1, at_b, values);
     }
     return sum;
 }
@@ -338,20 +348,17 @@ static double multiply(struct machine *machine, const struct kiln__access *a,
 static void run_matmul(struct machine *machine, const struct kiln__group *group)
 {
     size_t count = kiln__shape_count(&group->shape), index[KILN_MAX_RANK];
-    const struct kiln__access *a = find_access(machine, group, 0);
-    const struct kiln__access *b = find_access(machine, group, 1);
-    const struct kiln__step *product = &group->steps.items[KILN__PRODUCT_STEP];
-    if (group->steps.count <= KILN__PRODUCT_STEP || product->kind != KILN__STEP_PRODUCT) {
-        complain(machine, "a matmul group whose step v%u is no product", KILN__PRODUCT_STEP);
+    const size_t product = group->reduced_step;
+    if (group->steps.count <= product || group->steps.items[product].kind != KILN__STEP_PRODUCT) {
+        complain(machine, "a matmul group whose step v%zu is no product", product);
         return;
     }
     double *values = room(group->steps.count);
     for (size_t i = 0; i < count && !machine->wrong[0]; i++) {
         size_t number = turned(machine, i, count);
         kiln__shape_indices(&group->shape, number, index);
-        values[KILN__PRODUCT_STEP] =
-            multiply(machine, a, b, group->reduced, index, group->shape.rank);
-        evaluate_all(machine, group, KILN__PRODUCT_STEP + 1, index, values);
+        values[product] = multiply(machine, group, index, values);
+        evaluate_all(machine, group, product + 1, index, values);
         store_all(machine, group, index, number, values);
     }
     free(values);
