@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "digits_train.h"
 
+#include <getopt.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,11 +40,12 @@ static unsigned next_random(unsigned below)
 
 #define HIDDEN 128
 
-static kiln_tensor two_layers(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows)
+static kiln_tensor two_layers(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows,
+                              kiln_type type)
 {
     (void)rows;
     kiln_tensor hidden = kiln_relu(b, kiln_add(b, kiln_matmul(b, x, p[0]), p[1]));
-    return kiln_add(b, kiln_matmul(b, hidden, p[2]), p[3]);
+    return kiln_add(b, kiln_matmul(b, kiln_cast(b, hidden, type), p[2]), p[3]);
 }
 
 const struct network digits_two_layers = {
@@ -57,14 +60,31 @@ const struct network digits_two_layers = {
 
 /* ---- parameters ---- */
 
+/* Round f32 values to the buffer's type, and leave them there. */
+static void write_values(kiln_context *context, kiln_buffer *buffer, const float *values)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    kiln_type type;
+    check(kiln_buffer_shape(buffer, &type, &rank, dims), "a parameter");
+    if (type == KILN_F32) {
+        check(kiln_buffer_write(buffer, 0, values, kiln_buffer_bytes(buffer)), "a parameter");
+        return;
+    }
+    kiln_batch *b = kiln_batch_create(context);
+    kiln_export(b, kiln_cast(b, kiln_upload(b, KILN_F32, rank, dims, values), type), buffer);
+    check(kiln_batch_execute(b), "a parameter");
+    kiln_batch_release(b);
+}
+
 /* Uniform with variance 2 / inputs, as suits relu (K. He and others, ICCV 2015); biases 0. */
-static kiln_buffer *make_parameter(kiln_context *context, const struct network *network, size_t i)
+static kiln_buffer *make_parameter(kiln_context *context, const struct network *network, size_t i,
+                                   kiln_type type)
 {
     kiln_buffer *buffer;
-    check(kiln_buffer_create(context, KILN_F32, network->parameters[i].rank,
+    check(kiln_buffer_create(context, type, network->parameters[i].rank,
                              network->parameters[i].dims, &buffer),
           "a parameter");
-    size_t count = kiln_buffer_bytes(buffer) / sizeof(float),
+    size_t count = kiln_buffer_bytes(buffer) / kiln_type_size(type),
            inputs = network->parameters[i].inputs;
     float *values = calloc(count, sizeof *values);
     if (!values)
@@ -72,7 +92,7 @@ static kiln_buffer *make_parameter(kiln_context *context, const struct network *
     double reach = inputs ? sqrt(6.0 / (double)inputs) : 0;
     for (size_t k = 0; k < count; k++)
         values[k] = (float)(reach * (next_random(1 << 20) / (double)(1 << 19) - 1));
-    check(kiln_buffer_write(buffer, 0, values, count * sizeof *values), "a parameter");
+    write_values(context, buffer, values);
     free(values);
     return buffer;
 }
@@ -82,6 +102,7 @@ static kiln_buffer *make_parameter(kiln_context *context, const struct network *
 struct trainer {
     const struct digits *digits;
     const struct network *network;
+    kiln_type type;
     kiln_buffer *parameters[MOST_PARAMETERS];
     kiln_optimizer *optimizer;
     uint8_t pixels[BATCH_ROWS * DIGIT_PIXELS], labels[BATCH_ROWS];
@@ -97,7 +118,8 @@ static kiln_tensor record_forward(struct trainer *trainer, kiln_batch *b, const 
         parameters[i] = kiln_import(b, trainer->parameters[i]);
     kiln_tensor x = kiln_upload(b, KILN_U8, 2, (size_t[]){rows, DIGIT_PIXELS}, pixels);
     x = kiln_scale(b, kiln_cast(b, x, KILN_F32), 1.0 / 16);
-    return trainer->network->forward(b, x, parameters, rows);
+    x = kiln_cast(b, x, trainer->type);
+    return trainer->network->forward(b, x, parameters, rows, trainer->type);
 }
 
 /* One training step: forward, backward and update. Each run takes the rows that are then in
@@ -164,6 +186,19 @@ static void shuffle(size_t *order, size_t count)
 
 /* ---- training ---- */
 
+static void add_memory(const struct trainer *trainer, kiln_batch *step, struct outcome *outcome)
+{
+    kiln_batch_cost cost;
+    size_t count;
+    kiln_buffer *const *state = kiln_optimizer_state(trainer->optimizer, &count);
+    check(kiln_batch_get_cost(step, &cost), "the plan");
+    outcome->peak_bytes = cost.peak_bytes;
+    for (size_t i = 0; i < trainer->network->n; i++)
+        outcome->parameter_bytes += kiln_buffer_bytes(trainer->parameters[i]);
+    for (size_t i = 0; i < count; i++)
+        outcome->state_bytes += kiln_buffer_bytes(state[i]);
+}
+
 /* All rows once, in whole batches; the mean loss. */
 static float run_epoch(struct trainer *trainer, kiln_batch *step, size_t *order, size_t rows)
 {
@@ -191,6 +226,7 @@ static void run_epochs(struct trainer *trainer, kiln_context *context,
 {
     size_t rows = trainer->digits->count - TEST_ROWS, *order = calloc(rows, sizeof *order);
     uint64_t plans = 0;
+    double start = 0;
     if (!order)
         check(KILN_OUT_OF_HOST_MEMORY, "the order of rows");
     for (size_t i = 0; i < rows; i++)
@@ -202,10 +238,14 @@ static void run_epochs(struct trainer *trainer, kiln_context *context,
         check(kiln_optimizer_set_learning_rate(trainer->optimizer, rate), "the learning rate");
         outcome->losses[e] = run_epoch(trainer, step, order, rows);
         plans = plans ? plans : count_plans(context);
+        start = e ? start : now();
         if ((e + 1) % 10 == 0 || e == 0)
             printf("epoch %3u  loss %.4f\n", e + 1, outcome->losses[e]);
     }
+    size_t steps = (training->epochs - 1) * (rows / BATCH_ROWS);
+    outcome->step_seconds = steps ? (now() - start) / (double)steps : 0;
     outcome->planned_again = count_plans(context) != plans;
+    add_memory(trainer, step, outcome);
     kiln_batch_release(step);
     free(order);
 }
@@ -213,23 +253,28 @@ static void run_epochs(struct trainer *trainer, kiln_context *context,
 void digits_train(kiln_context *context, const struct digits *digits, const struct network *network,
                   const struct training *training, struct outcome *outcome)
 {
-    struct trainer trainer = {.digits = digits, .network = network};
+    struct trainer trainer = {.digits = digits, .network = network, .type = training->type};
     kiln_optimizer_options options = KILN_ADAMW_INIT;
     double start = now();
     options.learning_rate = training->learning_rate;
     options.weight_decay = training->weight_decay;
+    *outcome = (struct outcome){0};
     for (size_t i = 0; i < network->n; i++)
-        trainer.parameters[i] = make_parameter(context, network, i);
+        trainer.parameters[i] = make_parameter(context, network, i, training->type);
     check(kiln_optimizer_create(context, &options, network->n, trainer.parameters,
                                 &trainer.optimizer),
           "the optimizer");
-    printf("%s, %u epochs of %zu digits\n", network->name, training->epochs,
-           digits->count - TEST_ROWS);
+    printf("%s in %s, %u epochs of %zu digits\n", network->name, kiln_type_name(training->type),
+           training->epochs, digits->count - TEST_ROWS);
     run_epochs(&trainer, context, training, outcome);
     kiln_batch *test = record_test(&trainer, context);
     check(kiln_batch_execute(test), "the test");
     outcome->right = (size_t)trainer.right;
     outcome->seconds = now() - start;
+    printf("%.1f%% right; bytes: parameters %zu, optimiser %zu, step's peak %" PRIu64
+           "; step: %.3f ms\n",
+           100.0 * (double)outcome->right / TEST_ROWS, outcome->parameter_bytes,
+           outcome->state_bytes, outcome->peak_bytes, 1e3 * outcome->step_seconds);
     kiln_batch_release(test);
     kiln_optimizer_release(trainer.optimizer);
     for (size_t i = 0; i < network->n; i++)
@@ -263,16 +308,47 @@ void digits_print_curve(const float *losses, unsigned count)
 
 /* ---- the command line ---- */
 
-kiln_context *digits_begin(const char *name, int argc, char **argv, struct digits *digits)
+static const char usage[] =
+    "usage: %s [--precision f32|bf16|f16] [DEVICE]\n"
+    "  -p, --precision TYPE  what weights and activations are stored as (f32)\n"
+    "  -h, --help            say this\n";
+
+static kiln_type find_type(const char *name)
+{
+    static const kiln_type types[] = {KILN_F32, KILN_BF16, KILN_F16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(name, kiln_type_name(types[i])))
+            return types[i];
+    fprintf(stderr, usage, program);
+    exit(2);
+}
+
+/* Answers the device's name, or NULL. */
+static const char *read_options(int argc, char **argv, struct training *training)
+{
+    static const struct option known[] = {
+        {"precision", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'}, {0}};
+    for (int option; (option = getopt_long(argc, argv, "p:h", known, NULL)) != -1;)
+        if (option == 'p')
+            training->type = find_type(optarg);
+        else {
+            fprintf(option == 'h' ? stdout : stderr, usage, program);
+            exit(option == 'h' ? 0 : 2);
+        }
+    if (optind + 1 < argc) {
+        fprintf(stderr, usage, program);
+        exit(2);
+    }
+    return argv[optind];
+}
+
+kiln_context *digits_begin(const char *name, int argc, char **argv, struct digits *digits,
+                           struct training *training)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     kiln_context *context;
     program = name;
-    if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-        fprintf(stderr, "usage: %s [DEVICE]\n", name);
-        exit(2);
-    }
-    options.device = argc == 2 ? argv[1] : NULL;
+    options.device = read_options(argc, argv, training);
     if (digits_read(DIGITS_DATA, digits))
         exit(1);
     if (digits->count <= TEST_ROWS + BATCH_ROWS) {

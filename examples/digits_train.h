@@ -22,9 +22,10 @@ struct network {
         size_t rank, dims[4];
         size_t inputs; /* of one output: the scale of its first values; 0: they are zeros */
     } parameters[MOST_PARAMETERS];
-    /* Pixels from 0 to 1, [rows, DIGIT_PIXELS], to logits, [rows, DIGIT_CLASSES]. */
+    /* Pixels from 0 to 1, [rows, DIGIT_PIXELS], to logits, [rows, DIGIT_CLASSES], in f32; what goes
+     * from layer to layer is stored as `type`. */
     kiln_tensor (*forward)(kiln_batch *batch, kiln_tensor pixels, const kiln_tensor *parameters,
-                           size_t rows);
+                           size_t rows, kiln_type type);
 };
 
 /* 64 pixels, 128 hidden units with relu, 10 logits. */
@@ -34,11 +35,16 @@ struct training {
     unsigned epochs; /* at most MOST_EPOCHS */
     double learning_rate;
     double weight_decay;
+    kiln_type type; /* of weights and activations in memory; all are computed with in f32 */
 };
 
 struct outcome {
-    size_t right;              /* of TEST_ROWS */
-    double seconds;            /* the first compilation of kernels among them */
+    size_t right;        /* of TEST_ROWS */
+    double seconds;      /* the first compilation of kernels among them */
+    double step_seconds; /* mean of a training step after the first epoch */
+    size_t parameter_bytes;
+    size_t state_bytes;        /* of the optimiser */
+    uint64_t peak_bytes;       /* most that a step needs besides */
     float losses[MOST_EPOCHS]; /* mean of each epoch */
     int planned_again;         /* something was planned or compiled after the first step */
 };
@@ -50,7 +56,9 @@ void digits_train(kiln_context *context, const struct digits *digits, const stru
 /* Print the losses as a curve of characters. */
 void digits_print_curve(const float *losses, unsigned count);
 
-/* Read the digits and make a context, as the command line says; ends the process on an error. */
-kiln_context *digits_begin(const char *program, int argc, char **argv, struct digits *digits);
+/* Read the digits and make a context; the command line names the device, and the type in
+ * `training`. Ends the process on an error. */
+kiln_context *digits_begin(const char *program, int argc, char **argv, struct digits *digits,
+                           struct training *training);
 
 #endif

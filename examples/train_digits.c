@@ -11,10 +11,10 @@
 
 int main(int argc, char **argv)
 {
-    static const struct training training = {60, 0.01, 0.01};
+    struct training training = {60, 0.01, 0.01, KILN_F32};
     struct digits digits;
     struct outcome outcome;
-    kiln_context *context = digits_begin("train_digits", argc, argv, &digits);
+    kiln_context *context = digits_begin("train_digits", argc, argv, &digits, &training);
     digits_train(context, &digits, &digits_two_layers, &training, &outcome);
     digits_print_curve(outcome.losses, training.epochs);
     double percent = 100.0 * (double)outcome.right / TEST_ROWS;

@@ -23,11 +23,12 @@ static kiln_tensor convolve(kiln_batch *b, kiln_tensor x, kiln_tensor w, kiln_te
     return kiln_relu(b, kiln_add(b, kiln_conv2d(b, x, w, &options), bias));
 }
 
-static kiln_tensor forward(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows)
+static kiln_tensor forward(kiln_batch *b, kiln_tensor x, const kiln_tensor *p, size_t rows,
+                           kiln_type type)
 {
     x = kiln_reshape(b, x, 4, (size_t[]){rows, DIGIT_SIDE, DIGIT_SIDE, 1});
-    x = convolve(b, x, p[0], p[1], 1);
-    x = convolve(b, x, p[2], p[3], 2);
+    x = kiln_cast(b, convolve(b, x, p[0], p[1], 1), type);
+    x = kiln_cast(b, convolve(b, x, p[2], p[3], 2), type);
     x = kiln_reshape(b, x, 2, (size_t[]){rows, FEATURES});
     return kiln_add(b, kiln_matmul(b, x, p[4]), p[5]);
 }
@@ -46,10 +47,10 @@ static const struct network convolutions = {
 
 int main(int argc, char **argv)
 {
-    static const struct training training = {60, 0.01, 0.01};
+    struct training training = {60, 0.01, 0.01, KILN_F32};
     struct digits digits;
     struct outcome plain, better;
-    kiln_context *context = digits_begin("train_digits_conv", argc, argv, &digits);
+    kiln_context *context = digits_begin("train_digits_conv", argc, argv, &digits, &training);
     digits_train(context, &digits, &digits_two_layers, &training, &plain);
     digits_train(context, &digits, &convolutions, &training, &better);
     digits_print_curve(better.losses, training.epochs);

@@ -211,6 +211,7 @@ script_tests = \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
 	tests/test_cache_tool.sh \
+	tests/test_examples.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh
 

@@ -114,7 +114,7 @@ check-docs: doc/Doxyfile $(BUILT_SOURCES)
 check-shell:
 	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run tests/run-on tests/run-test \
 	    tests/run-suites tests/sub-build tests/check-faults \
-	    tests/check-installed tests/*.sh
+	    tests/check-installed tests/training-table tests/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.
 CHECK_SUITES = \
@@ -192,6 +192,14 @@ accuracy: all
 	        --filter accuracy/within_the_bounds || echo "$$device: not all within the bounds"; \
 	done
 	mv accuracy.md $(srcdir)/doc/accuracy.md
+	$(MAKE) $(AM_MAKEFLAGS) accuracy-training
+
+# Its tables of training in narrow types: a device's table takes the place of its old one.
+TRAINING_DEVICES = pocl
+accuracy-training: all
+	for device in $(TRAINING_DEVICES); do \
+	    $(SHELL) $(srcdir)/tests/training-table $$device $(srcdir)/doc/accuracy.md || exit 1; \
+	done
 
 campaigns-long: all
 	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(check_DATA)
