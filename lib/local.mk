@@ -251,11 +251,9 @@ session_sources = \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
 	lib/session/programs.c \
-	lib/session/programs.h \
 	lib/session/validate.c \
 	lib/session/validate.h \
-	lib/session/words.c \
-	lib/session/words.h
+	lib/session/words.c
 
 executor_sources = \
 	lib/executor/executor.c \

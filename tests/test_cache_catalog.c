@@ -112,7 +112,7 @@ Test(cache_catalog, damaged_and_misnamed_entries_are_listed_as_such)
     cr_expect_eq(seen.entries[2].valid, 0);
     cr_expect_str_eq(seen.entries[2].kernel, "");
     cr_assert_eq(kiln_cache_get_stats(fake_folder(), &stats), KILN_OK);
-    cr_expect_str_eq(stats.directory, fake_folder());
+    cr_expect_str_eq(stats.folder, fake_folder());
     cr_expect_eq(stats.entries, 3u);
     cr_expect_eq(stats.invalid, 2u);
     cr_expect_gt(stats.bytes, 3 * 200u);
@@ -127,7 +127,7 @@ Test(cache_catalog, a_missing_folder_is_empty_and_has_no_list)
     expect_sentence("there is no kernel cache /nonexistent/kiln");
     cr_expect_eq(kiln_cache_export("/nonexistent/kiln", bundle, NULL), KILN_IO_ERROR);
     cr_assert_eq(kiln_cache_get_stats("/nonexistent/kiln", &stats), KILN_OK);
-    cr_expect_str_eq(stats.directory, "/nonexistent/kiln");
+    cr_expect_str_eq(stats.folder, "/nonexistent/kiln");
     cr_expect_eq(stats.entries, 0u);
     cr_expect_eq(kiln_cache_prune("/nonexistent/kiln", 0, &removed), KILN_OK);
     cr_expect_eq(removed, 0u);
@@ -141,13 +141,13 @@ Test(cache_catalog, memory_only_has_no_folder)
     cr_expect_eq(stats.entries, 3u);
     setenv("KILN_CACHE", "off", 1);
     cr_assert_eq(kiln_cache_get_stats(NULL, &stats), KILN_OK);
-    cr_expect_str_eq(stats.directory, "");
+    cr_expect_str_eq(stats.folder, "");
     unsetenv("KILN_CACHE");
     unsetenv("KILN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     cr_assert_eq(kiln_cache_get_stats(NULL, &stats), KILN_OK);
-    cr_expect_str_eq(stats.directory, "");
+    cr_expect_str_eq(stats.folder, "");
     cr_expect_eq(kiln_cache_prune(NULL, 0, NULL), KILN_IO_ERROR);
     expect_sentence("there is no place for the kernel cache");
 }

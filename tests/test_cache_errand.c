@@ -32,7 +32,7 @@ static int read_all(struct kiln__span rest)
     int count = 0;
     if (!kiln__errand_read_head(&rest, &head))
         return -1;
-    cr_expect_str_eq(head.directory, "/a folder");
+    cr_expect_str_eq(head.folder, "/a folder");
     cr_expect(head.limit == 1234567890123 && head.hurry);
     cr_expect(head.shared.length == 5 && !memcmp(head.shared.bytes, "a\0key", 5));
     for (; kiln__errand_read(&rest, &errand); count++) {

@@ -164,9 +164,9 @@ Test(cache_store, a_whole_entry_of_another_key_is_not_used)
 
 /* ---- modes and places ---- */
 
-static struct kiln__store *open_as(const char *directory, kiln_cache_mode mode)
+static struct kiln__store *open_as(const char *folder, kiln_cache_mode mode)
 {
-    const struct kiln__store_options options = {directory, 0, mode};
+    const struct kiln__store_options options = {folder, 0, mode};
     struct kiln__store *opened = kiln__store_open(&options);
     cr_assert_not_null(opened);
     return opened;
@@ -266,7 +266,7 @@ Test(cache_store, a_long_path_works_for_programs_and_tools)
     struct kiln__store *opened = open_as(path, KILN_CACHE_ON);
     cr_expect(fake_put(opened, &key, 1));
     cr_expect_eq(kiln_cache_get_stats(path, &stats), KILN_OK, "%s", kiln_last_error());
-    cr_expect_str_eq(stats.directory, path);
+    cr_expect_str_eq(stats.folder, path);
     cr_expect_eq(stats.entries, 1u);
     cr_expect_eq(kiln_cache_prune(path, 0, NULL), KILN_OK);
     kiln__store_close(opened);

@@ -57,7 +57,7 @@ check "list shows what is of no use" 0 '0123456789abcdef  *(of no use' list
 check "the same as JSON" 0 '"valid": false' list --json
 check "stat counts it" 0 '^invalid *1$' stat
 check "the same as JSON" 0 '"invalid": 1' stat --json
-check "another folder" 0 "^directory *$folder/else" stat --dir "$folder/else"
+check "another folder" 0 "^folder *$folder/else" stat --dir "$folder/else"
 check "export leaves it behind" 0 '^0 exported$' export "$folder/all"
 check "import of an empty export" 0 '^0 imported$' import "$folder/all"
 check "import of something else" 1 'is no export of a kernel cache' import "$kiln"

@@ -142,7 +142,7 @@ Test(plan_memory, is_waited_for)
         struct kiln__plan plan = random_plan(1 + any(25), any(60));
         cr_assert(kiln__plan_assign_memory(&plan));
         cr_assert(kiln__plan_find_dependencies(&plan));
-        cr_assert_eq(kiln__dependencies_verify(&plan, wrong), KILN_OK, "%s", wrong);
+        cr_assert_eq(kiln__plan_verify_dependencies(&plan, wrong), KILN_OK, "%s", wrong);
         kiln__plan_free(&plan);
     }
 }

@@ -28,7 +28,7 @@ static kiln_status verify(const struct kiln__plan *plan, char *wrong)
 {
     kiln_status status = kiln__plan_verify(plan, wrong);
     if (!status)
-        status = kiln__dependencies_verify(plan, wrong);
+        status = kiln__plan_verify_dependencies(plan, wrong);
     return status ? status : kiln__launches_verify(plan, wrong);
 }
 

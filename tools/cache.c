@@ -113,10 +113,10 @@ static int run_stat(const struct request *request)
     if (kiln_cache_get_stats(request->folder, &stats))
         return complain();
     if (request->json)
-        return print_json(json_pack("{s:o,s:I,s:I,s:I}", "directory", text_json(stats.directory),
+        return print_json(json_pack("{s:o,s:I,s:I,s:I}", "folder", text_json(stats.folder),
                                     "entries", (json_int_t)stats.entries, "bytes",
                                     (json_int_t)stats.bytes, "invalid", (json_int_t)stats.invalid));
-    printf("directory  %s\n", *stats.directory ? printable(stats.directory) : "(memory only)");
+    printf("folder     %s\n", *stats.folder ? printable(stats.folder) : "(memory only)");
     printf("entries    %llu\n", (unsigned long long)stats.entries);
     printf("bytes      %llu\n", (unsigned long long)stats.bytes);
     printf("invalid    %llu\n", (unsigned long long)stats.invalid);

@@ -134,8 +134,8 @@ static void print_text(const struct report *report)
 {
     for (size_t i = 0; i < report->count; i++)
         print_device(&report->devices[i], report->devices[i].index == report->chosen);
-    if (report->cache.directory[0])
-        printf("cache: %s, %llu entries, %s\n", report->cache.directory,
+    if (report->cache.folder[0])
+        printf("cache: %s, %llu entries, %s\n", report->cache.folder,
                (unsigned long long)report->cache.entries, bytes(report->cache.bytes));
     else
         puts("cache: in memory only");
@@ -167,8 +167,8 @@ static int print_json(const struct report *report)
     json_t *chosen =
         report->chosen == SIZE_MAX ? json_null() : json_integer((json_int_t)report->chosen);
     json_t *root = json_pack(
-        "{s:o,s:o,s:{s:s,s:I,s:I,s:I}}", "devices", devices, "default", chosen, "cache",
-        "directory", report->cache.directory, "entries", (json_int_t)report->cache.entries, "bytes",
+        "{s:o,s:o,s:{s:s,s:I,s:I,s:I}}", "devices", devices, "default", chosen, "cache", "folder",
+        report->cache.folder, "entries", (json_int_t)report->cache.entries, "bytes",
         (json_int_t)report->cache.bytes, "invalid", (json_int_t)report->cache.invalid);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');

@@ -78,7 +78,7 @@ static bool find_device(struct worker *worker)
 
 static bool begin(struct worker *worker)
 {
-    const struct kiln__store_options store = {worker->head.directory, worker->head.limit,
+    const struct kiln__store_options store = {worker->head.folder, worker->head.limit,
                                               KILN_CACHE_ON};
     worker->store = kiln__store_open(&store);
     if (!worker->store || !kiln__store_writes(worker->store) || !find_device(worker))
@@ -153,7 +153,7 @@ static void stand_back(const struct kiln__errand_head *head)
         return;
     setpriority(PRIO_PROCESS, 0, 19);
     alarm(LONGEST_TURN);
-    int folder = open(head->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int folder = open(head->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
         flock(folder, LOCK_EX); /* until the end; without locks on folders there is no turn */
 }

@@ -27,36 +27,36 @@ typedef struct kiln_cache_entry {
 
 /** The whole cache in numbers. */
 typedef struct kiln_cache_stats {
-    char directory[4096]; /**< where it is; empty: memory only */
-    uint64_t entries;     /**< entries in it */
-    uint64_t bytes;       /**< their bytes */
-    uint64_t invalid;     /**< of these, those that are not valid */
+    char folder[4096]; /**< where it is; empty: memory only */
+    uint64_t entries;  /**< entries in it */
+    uint64_t bytes;    /**< their bytes */
+    uint64_t invalid;  /**< of these, those that are not valid */
 } kiln_cache_stats;
 
 /** Called for each entry; a nonzero answer ends the walk. The entry is valid during the call. */
 typedef int (*kiln_cache_visitor)(const kiln_cache_entry *entry, void *user);
 
-/** Walk over the entries of `directory` (NULL: the default place), least recently used first;
+/** Walk over the entries of `folder` (NULL: the default place), least recently used first;
  *  before them those dated ahead of the clock.
- *  Threads: any. Errors: IO_ERROR if there is no such directory, OUT_OF_HOST_MEMORY. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_cache_list(const char *directory,
-                                                     kiln_cache_visitor visitor, void *user);
+ *  Threads: any. Errors: IO_ERROR if there is no such folder, OUT_OF_HOST_MEMORY. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_list(const char *folder, kiln_cache_visitor visitor,
+                                                     void *user);
 
-/** Count the entries of `directory` (NULL: the default place). A missing one counts as empty.
+/** Count the entries of `folder` (NULL: the default place). A missing one counts as empty.
  *  Owner: the caller's structure is filled. Threads: any. Errors: IO_ERROR. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_cache_get_stats(const char *directory,
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_get_stats(const char *folder,
                                                           kiln_cache_stats *stats);
 
 /** Remove invalid entries, stale temporary files and locks, and least recently used entries until
  *  at most `limit` bytes remain. `removed` (may be NULL) receives the number of removed files.
  *  Nothing that is not the cache's own is touched.
  *  Threads: any, and any process. Errors: IO_ERROR. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *directory, uint64_t limit,
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *folder, uint64_t limit,
                                                       uint64_t *removed);
 
 /** Write all valid entries into one file, to ship them with a program. `count` may be NULL.
  *  Threads: any. Errors: IO_ERROR, also if an entry cannot be read for now. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *directory, const char *file,
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *folder, const char *file,
                                                        uint64_t *count);
 
 /** Add the entries of such a file; each is checked like any entry. `count` may be NULL. The cache
@@ -64,7 +64,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *directory, co
  *  and what does not fit then is left out (TOO_LARGE).
  *  Import only files that you trust as much as a program: entries are machine code.
  *  Threads: any. Errors: IO_ERROR, INVALID_ARGUMENT if the file is none of kiln's. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_cache_import(const char *directory, const char *file,
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_import(const char *folder, const char *file,
                                                        uint64_t *count);
 
 #ifdef __cplusplus

@@ -102,11 +102,11 @@ static kiln_status write_bundle(const struct kiln__catalog *catalog, const char 
                       strerror(writer.error));
 }
 
-kiln_status kiln__catalog_export(const char *directory, const char *file, uint64_t *count)
+kiln_status kiln__catalog_export(const char *folder, const char *file, uint64_t *count)
 {
     struct kiln__catalog catalog;
     *count = 0;
-    kiln_status status = kiln__catalog_open(directory, false, &catalog);
+    kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (!status)
         status = check_target(file);
     if (!status)
@@ -243,7 +243,7 @@ static kiln_status read_bundle(struct import *import)
     return status;
 }
 
-kiln_status kiln__catalog_import(const char *directory, const char *file, uint64_t limit,
+kiln_status kiln__catalog_import(const char *folder, const char *file, uint64_t limit,
                                  uint64_t *count)
 {
     struct kiln__catalog catalog;
@@ -252,7 +252,7 @@ kiln_status kiln__catalog_import(const char *directory, const char *file, uint64
     import.stream = fopen(file, "rbe");
     if (!import.stream)
         return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", file, strerror(errno));
-    kiln_status status = kiln__catalog_open(directory, true, &catalog);
+    kiln_status status = kiln__catalog_open(folder, true, &catalog);
     if (!status)
         status = read_bundle(&import);
     *count = import.added;

@@ -12,11 +12,11 @@
 #include "util/error.h"
 #include "util/log.h"
 
-kiln_status kiln__catalog_open(const char *directory, bool create, struct kiln__catalog *catalog)
+kiln_status kiln__catalog_open(const char *folder, bool create, struct kiln__catalog *catalog)
 {
     const char *why = NULL;
     catalog->folder = -1;
-    if (!kiln__place_find(directory, catalog->path, sizeof catalog->path)) {
+    if (!kiln__place_find(folder, catalog->path, sizeof catalog->path)) {
         *catalog->path = 0;
         return kiln__fail(NULL, KILN_IO_ERROR,
                           "there is no place for the kernel cache: KILN_CACHE_DIR, XDG_CACHE_HOME "
@@ -87,12 +87,12 @@ static void describe(const struct kiln__catalog *catalog, const struct kiln__ite
     free(file.bytes);
 }
 
-kiln_status kiln__catalog_list(const char *directory, kiln_cache_visitor visitor, void *user)
+kiln_status kiln__catalog_list(const char *folder, kiln_cache_visitor visitor, void *user)
 {
     struct kiln__catalog catalog;
     struct kiln__items items;
     kiln_cache_entry entry;
-    kiln_status status = kiln__catalog_open(directory, false, &catalog);
+    kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (status)
         return status;
     if (catalog.folder < 0)
@@ -124,19 +124,19 @@ static void count_items(const struct kiln__catalog *catalog, const struct kiln__
     }
 }
 
-kiln_status kiln__catalog_stats(const char *directory, kiln_cache_stats *stats)
+kiln_status kiln__catalog_stats(const char *folder, kiln_cache_stats *stats)
 {
     struct kiln__catalog catalog;
     struct kiln__items items;
     char path[sizeof catalog.path];
     *stats = (kiln_cache_stats){0};
-    if (!directory && (kiln__store_mode(KILN_CACHE_DEFAULT) == KILN_CACHE_OFF ||
-                       !kiln__place_find(NULL, path, sizeof path)))
+    if (!folder && (kiln__store_mode(KILN_CACHE_DEFAULT) == KILN_CACHE_OFF ||
+                    !kiln__place_find(NULL, path, sizeof path)))
         return KILN_OK; /* memory only */
-    kiln_status status = kiln__catalog_open(directory, false, &catalog);
+    kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (status)
         return status;
-    snprintf(stats->directory, sizeof stats->directory, "%s", catalog.path);
+    snprintf(stats->folder, sizeof stats->folder, "%s", catalog.path);
     status = list_items(&catalog, &items);
     count_items(&catalog, &items, stats);
     kiln__folder_free(&items);
@@ -170,12 +170,12 @@ static uint64_t remove_useless(const struct kiln__catalog *catalog, struct kiln_
     return removed;
 }
 
-kiln_status kiln__catalog_prune(const char *directory, uint64_t limit, uint64_t *removed)
+kiln_status kiln__catalog_prune(const char *folder, uint64_t limit, uint64_t *removed)
 {
     struct kiln__catalog catalog;
     struct kiln__items items;
     *removed = 0;
-    kiln_status status = kiln__catalog_open(directory, false, &catalog);
+    kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (status || catalog.folder < 0)
         return status;
     status = list_items(&catalog, &items);

@@ -63,7 +63,7 @@ static bool read_string(struct kiln__span *rest, const char **string)
 
 void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__text *text)
 {
-    write_field(head->directory, strlen(head->directory), text);
+    write_field(head->folder, strlen(head->folder), text);
     write_field(&head->limit, sizeof head->limit, text);
     write_field(head->shared.bytes, head->shared.length, text);
     write_field(&head->hurry, sizeof head->hurry, text);
@@ -71,9 +71,8 @@ void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__
 
 bool kiln__errand_read_head(struct kiln__span *rest, struct kiln__errand_head *head)
 {
-    return read_string(rest, &head->directory) &&
-           read_value(rest, &head->limit, sizeof head->limit) && read_field(rest, &head->shared) &&
-           read_value(rest, &head->hurry, sizeof head->hurry);
+    return read_string(rest, &head->folder) && read_value(rest, &head->limit, sizeof head->limit) &&
+           read_field(rest, &head->shared) && read_value(rest, &head->hurry, sizeof head->hurry);
 }
 
 void kiln__errand_write(const struct kiln__errand *errand, struct kiln__text *text)

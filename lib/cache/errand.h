@@ -6,7 +6,7 @@
  * finds in the driver's own cache, fetches the binary and stores it. It needs nothing of the
  * process that asked, and goes on if that one ends.
  *
- *   errands = directory limit[8] shared_key hurry[1] errand*
+ *   errands = folder limit[8] shared_key hurry[1] errand*
  *   errand  = options source kernel variants
  *
  * Each field is its length as size_t, its bytes, and a zero: both programs are of one build. */
@@ -18,7 +18,7 @@
 
 /* All that the errands of one process share. */
 struct kiln__errand_head {
-    const char *directory;    /* of the cache, absolute */
+    const char *folder;       /* of the cache, absolute */
     uint64_t limit;           /* most bytes there */
     struct kiln__span shared; /* key of the device: see kiln__key_begin() */
     bool hurry; /* somebody waits: at the usual priority, beside other such processes */

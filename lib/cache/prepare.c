@@ -38,7 +38,7 @@ static bool is_missing(struct kiln__programs *programs, const struct kiln__progr
 
 static void begin_party(struct kiln__programs *programs, struct party *party)
 {
-    const struct kiln__errand_head head = {kiln__storing_directory(programs->storing),
+    const struct kiln__errand_head head = {kiln__storing_folder(programs->storing),
                                            programs->limit,
                                            {programs->shared_key.data, programs->shared_key.length},
                                            true};
@@ -155,7 +155,7 @@ void kiln__programs_prepare(struct kiln__programs *programs,
     if (!count)
         return;
     if (programs->device.traits->late_binary && kiln__store_writes(programs->store) &&
-        kiln__storing_directory(programs->storing))
+        kiln__storing_folder(programs->storing))
         compile_apart(programs, wishes, count, threads);
     compile_here(programs, wishes, count, threads);
     kiln__programs_sync(programs);

@@ -17,8 +17,8 @@ struct kiln__programs; /* the programs of one context; safe to use from many thr
 struct kiln__program;  /* one program; lives as long as its programs */
 
 struct kiln__programs_options {
-    const char *directory; /* NULL: the default place */
-    uint64_t limit;        /* most bytes on disk; 0: 256 MiB */
+    const char *folder; /* NULL: the default place */
+    uint64_t limit;     /* most bytes on disk; 0: 256 MiB */
     kiln_cache_mode mode;
 };
 
@@ -32,7 +32,7 @@ struct kiln__programs_stats {
     uint64_t compile_ns;
 };
 
-/* Errors: OUT_OF_HOST_MEMORY. A directory that cannot be used is no error. */
+/* Errors: OUT_OF_HOST_MEMORY. A folder that cannot be used is no error. */
 kiln_status kiln__programs_create(cl_context context, const struct kiln__device *device,
                                   const struct kiln__programs_options *options,
                                   struct kiln__programs **programs, struct kiln__error *error);

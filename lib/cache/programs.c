@@ -139,7 +139,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
                                   const struct kiln__programs_options *options,
                                   struct kiln__programs **programs, struct kiln__error *error)
 {
-    const struct kiln__store_options of_store = {options->directory, options->limit, options->mode};
+    const struct kiln__store_options of_store = {options->folder, options->limit, options->mode};
     struct kiln__programs *made = calloc(1, sizeof *made);
     char path[PATH_MAX];
     *programs = NULL;
@@ -155,7 +155,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
     made->limit = options->limit;
     made->store = kiln__store_open(&of_store);
     made->storing = kiln__storing_create(
-        made, kiln__place_find(options->directory, path, sizeof path) ? path : "");
+        made, kiln__place_find(options->folder, path, sizeof path) ? path : "");
     if (made->shared_key.failed || !made->store || !made->storing) {
         kiln__programs_destroy(made);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");

@@ -54,7 +54,7 @@ static void open_folder(struct kiln__store *store, const struct kiln__store_opti
     kiln_cache_mode mode = kiln__store_mode(options->mode);
     if (mode == KILN_CACHE_OFF)
         return;
-    if (!kiln__place_find(options->directory, path, sizeof path)) {
+    if (!kiln__place_find(options->folder, path, sizeof path)) {
         KILN__LOG(KILN__LOG_INFO, "there is no place for a kernel cache; it is in memory only");
         return;
     }

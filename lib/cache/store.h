@@ -22,8 +22,8 @@
 struct kiln__store;
 
 struct kiln__store_options {
-    const char *directory; /* NULL: the default place */
-    uint64_t limit;        /* most bytes on disk; 0: KILN__STORE_LIMIT */
+    const char *folder; /* NULL: the default place */
+    uint64_t limit;     /* most bytes on disk; 0: KILN__STORE_LIMIT */
     kiln_cache_mode mode;
 };
 

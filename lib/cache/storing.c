@@ -24,7 +24,7 @@
 
 struct kiln__storing {
     struct kiln__programs *programs;
-    char *directory;
+    char *folder;
     pid_t pid; /* of the process that has the thread */
     pthread_t thread;
     struct kiln__storing *next; /* of all */
@@ -101,7 +101,7 @@ static int start_process(struct kiln__storing *storing, const struct kiln__progr
 {
     const struct kiln__text *shared = &storing->programs->shared_key;
     const struct kiln__errand_head head = {
-        storing->directory, storing->programs->limit, {shared->data, shared->length}, hurry};
+        storing->folder, storing->programs->limit, {shared->data, shared->length}, hurry};
     struct kiln__text errands = {0};
     kiln__errand_write_head(&head, &errands);
     for (; list; list = list->next_to_store) {
@@ -376,7 +376,7 @@ static bool init_locks(struct kiln__storing *storing)
     return made;
 }
 
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory)
+struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *folder)
 {
     char path[PATH_MAX]; /* a program may change its folder */
     struct kiln__storing *storing = calloc(1, sizeof *storing);
@@ -385,8 +385,8 @@ struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, cons
         return NULL;
     }
     storing->programs = programs;
-    storing->directory = realpath(directory, path) ? strdup(path) : NULL;
-    storing->no_process = !storing->directory;
+    storing->folder = realpath(folder, path) ? strdup(path) : NULL;
+    storing->no_process = !storing->folder;
     storing->pid = getpid();
     storing->end = &storing->first;
     storing->answers = -1;
@@ -422,7 +422,7 @@ void kiln__storing_destroy(struct kiln__storing *storing)
         pthread_cond_destroy(&storing->changed);
         pthread_mutex_destroy(&storing->mutex);
     }
-    free(storing->directory);
+    free(storing->folder);
     free(storing);
 }
 
@@ -460,9 +460,9 @@ void kiln__storing_sync(struct kiln__storing *storing)
     pthread_mutex_unlock(&storing->mutex);
 }
 
-const char *kiln__storing_directory(const struct kiln__storing *storing)
+const char *kiln__storing_folder(const struct kiln__storing *storing)
 {
-    return storing->directory;
+    return storing->folder;
 }
 
 uint64_t kiln__storing_pending(struct kiln__storing *storing)

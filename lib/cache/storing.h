@@ -13,8 +13,8 @@
 
 struct kiln__storing;
 
-/* `directory` is where the store is. NULL: out of memory. */
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *directory);
+/* `folder` is where the store is. NULL: out of memory. */
+struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *folder);
 
 /* Wait for what is left, a second at most, say what was not stored, and end. In a child of fork,
  * where there is no thread, at once. */
@@ -27,7 +27,7 @@ bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *prog
 void kiln__storing_sync(struct kiln__storing *storing);
 
 /* Where the store is, absolute. NULL: nowhere. Owner: the storing. */
-const char *kiln__storing_directory(const struct kiln__storing *storing);
+const char *kiln__storing_folder(const struct kiln__storing *storing);
 
 /* How many programs are to be stored still. */
 uint64_t kiln__storing_pending(struct kiln__storing *storing);

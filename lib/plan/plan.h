@@ -79,7 +79,7 @@ void kiln__plan_free(struct kiln__plan *plan);
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
 
 /* The same of what steps depend on (verify_dependencies.c), of a plan that is else right. */
-kiln_status kiln__dependencies_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
+kiln_status kiln__plan_verify_dependencies(const struct kiln__plan *plan, char text[KILN__WRONG]);
 
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);

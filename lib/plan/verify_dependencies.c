@@ -136,7 +136,7 @@ static bool check_step(const struct verifier *verifier, uint32_t index)
     return true;
 }
 
-kiln_status kiln__dependencies_verify(const struct kiln__plan *plan, char text[KILN__WRONG])
+kiln_status kiln__plan_verify_dependencies(const struct kiln__plan *plan, char text[KILN__WRONG])
 {
     struct verifier verifier = {.plan = plan, .text = text};
     verifier.steps = plan->steps.count < MOST_STEPS ? (uint32_t)plan->steps.count : MOST_STEPS;

@@ -10,38 +10,38 @@ static kiln_status is_null(const char *function, const char *argument)
     return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
 }
 
-kiln_status kiln_cache_list(const char *directory, kiln_cache_visitor visitor, void *user)
+kiln_status kiln_cache_list(const char *folder, kiln_cache_visitor visitor, void *user)
 {
     if (!visitor)
         return is_null("kiln_cache_list", "visitor");
-    return kiln__catalog_list(directory, visitor, user);
+    return kiln__catalog_list(folder, visitor, user);
 }
 
-kiln_status kiln_cache_get_stats(const char *directory, kiln_cache_stats *stats)
+kiln_status kiln_cache_get_stats(const char *folder, kiln_cache_stats *stats)
 {
     if (!stats)
         return is_null("kiln_cache_get_stats", "stats");
-    return kiln__catalog_stats(directory, stats);
+    return kiln__catalog_stats(folder, stats);
 }
 
-kiln_status kiln_cache_prune(const char *directory, uint64_t limit, uint64_t *removed)
+kiln_status kiln_cache_prune(const char *folder, uint64_t limit, uint64_t *removed)
 {
     uint64_t ignored;
-    return kiln__catalog_prune(directory, limit, removed ? removed : &ignored);
+    return kiln__catalog_prune(folder, limit, removed ? removed : &ignored);
 }
 
-kiln_status kiln_cache_export(const char *directory, const char *file, uint64_t *count)
+kiln_status kiln_cache_export(const char *folder, const char *file, uint64_t *count)
 {
     uint64_t ignored;
     if (!file)
         return is_null("kiln_cache_export", "file");
-    return kiln__catalog_export(directory, file, count ? count : &ignored);
+    return kiln__catalog_export(folder, file, count ? count : &ignored);
 }
 
-kiln_status kiln_cache_import(const char *directory, const char *file, uint64_t *count)
+kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *count)
 {
     uint64_t ignored;
     if (!file)
         return is_null("kiln_cache_import", "file");
-    return kiln__catalog_import(directory, file, KILN__STORE_LIMIT, count ? count : &ignored);
+    return kiln__catalog_import(folder, file, KILN__STORE_LIMIT, count ? count : &ignored);
 }

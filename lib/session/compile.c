@@ -6,7 +6,6 @@
 
 #include "codegen/codegen.h"
 #include "rewrite/passes.h"
-#include "session/programs.h"
 
 static kiln_status no_memory(struct kiln__error *error)
 {
@@ -46,7 +45,7 @@ static kiln_status make_plan(struct kiln__fusion *fusion, const struct kiln__pla
         return status;
     status = kiln__plan_verify(plan, wrong);
     if (!status)
-        status = kiln__dependencies_verify(plan, wrong);
+        status = kiln__plan_verify_dependencies(plan, wrong);
     if (!status)
         status = kiln__launches_verify(plan, wrong);
     if (status)
@@ -83,9 +82,9 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
     kiln_status status = programs ? KILN_OK : no_memory(error);
     *made = NULL;
     if (!status && threads)
-        status = kiln__plan_programs_prepare(runtime->programs, plan, *threads, error);
+        status = kiln__compile_ahead(runtime->programs, plan, *threads, error);
     if (!status)
-        status = kiln__plan_programs(runtime->programs, plan, checked, programs, error);
+        status = kiln__compile_programs(runtime->programs, plan, checked, programs, error);
     if (!status)
         status = kiln__executable_create(runtime, plan, programs, made, error);
     free(programs);

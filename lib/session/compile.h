@@ -24,10 +24,24 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
 
 /* The plan, which must outlive it, made ready to run: programs from memory, disk or source, with
  * their kernels. `checked`: kernels that look at every index. `threads` (may be NULL): programs are
- * compiled side by side first, and stored (session/programs.h).
+ * compiled side by side first, and stored.
  * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
                                      bool checked, const unsigned *threads,
                                      struct kiln__executable **made, struct kiln__error *error);
+
+/* ---- programs.c: text from codegen, binary from the cache ---- */
+
+/* Look up or compile the program of each launch; `checked`: those of generated kernels look at
+ * every index (codegen/codegen.h). Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                   bool checked, struct kiln__launch_program *found,
+                                   struct kiln__error *error);
+
+/* Before that: have them compiled side by side on `threads` threads (0: as many as there are cores)
+ * and stored. What does not work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY.
+ */
+kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                unsigned threads, struct kiln__error *error);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/context.h"
 #include "session/validate.h"
-#include "session/words.h"
 #include "util/environment.h"
 
 #include <stdlib.h>
@@ -70,7 +69,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     const struct kiln__runtime_options options = {.queue = queue,
                                                   .profile = given->profile || trace,
                                                   .trace = trace,
-                                                  .programs = {.directory = given->cache_dir,
+                                                  .programs = {.folder = given->cache_dir,
                                                                .limit = given->cache_limit,
                                                                .mode = given->cache}};
     kiln_status status = kiln__runtime_begin(runtime, &options, NULL);

@@ -22,6 +22,10 @@ struct kiln_event {
     struct kiln__run *run;
 };
 
+/* Say which option or variable out of a few words has a value that nobody knows, or which file
+ * cannot be written, on behalf of `call` (words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
+kiln_status kiln__words_check(const char *call, const kiln_context_options *options);
+
 /* Wait for the latest run of a batch. `call` is for the sentence. Errors: DEVICE_ERROR. */
 kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error);
 

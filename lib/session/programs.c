@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/programs.h"
-
+/* The programs of a plan: text from codegen, binary from the cache. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "session/compile.h"
 
 static bool has_program(const struct kiln__launch *launch)
 {
@@ -53,9 +53,9 @@ static kiln_status find_program(struct kiln__programs *programs, const struct ki
     return status;
 }
 
-kiln_status kiln__plan_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                bool checked, struct kiln__launch_program *found,
-                                struct kiln__error *error)
+kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                   bool checked, struct kiln__launch_program *found,
+                                   struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < plan->launches.count && !status; i++) {
@@ -104,9 +104,8 @@ static bool list_program(const struct kiln__plan *plan, const struct kiln__launc
     return true;
 }
 
-kiln_status kiln__plan_programs_prepare(struct kiln__programs *programs,
-                                        const struct kiln__plan *plan, unsigned threads,
-                                        struct kiln__error *error)
+kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                unsigned threads, struct kiln__error *error)
 {
     size_t launches = plan->launches.count, count = 0;
     struct kiln__program_wish *wishes = calloc(launches + 1, sizeof *wishes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/words.h"
-
+/* Options and environment variables whose values are words out of a few, or files. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "plan/matmul.h"
+#include "session/context.h"
 #include "util/environment.h"
 #include "util/error.h"
 
