@@ -111,8 +111,10 @@ Test(verify_fusion, names_the_store_that_is_broken)
     EXPECT_BROKEN(1, "group 1 (map), store 0: not of its node's type", STORE(0).step = 0);
     EXPECT_BROKEN(1, "group 1 (map), store 1: of no node",
                   STORE(1).node = (uint32_t)fusion.graph.nodes.count);
-    EXPECT_BROKEN(1, "group 1 (map), store 1: of whole rows, where there are none",
-                  STORE(1).full = true);
+    EXPECT_BROKEN(1, "group 1 (map), store 1: not one for each of its results",
+                  STORE(1).full = false);
+    EXPECT_BROKEN(2, "group 2 (reduce), store 0: not one for each of its results",
+                  STORE(0).full = true);
     EXPECT_BROKEN(1, "group 1 (map), store 0: placed beside other stores, or not by a map",
                   STORE(0).placed = true);
     EXPECT_BROKEN(10, "group 10 (map), store 0: reaches beyond what it stores",

@@ -108,7 +108,7 @@ static bool loads(const struct kiln__body *body, size_t access)
 /* Whether the phase reads or writes whole rows of store k. */
 static bool uses_store(const struct kiln__body *body, size_t k)
 {
-    bool uses = kiln__nest_stores_all(body->group, k) &&
+    bool uses = body->group->stores.items[k].full &&
                 kiln__nest_store_phase(body->group, &body->nest, k) == body->phase;
     for (size_t i = 0; i < body->group->steps.count; i++)
         uses = uses || (body->needed[i] && body->nest.keeper[i] == k + 1);
@@ -392,7 +392,7 @@ static void emit_stores(const struct kiln__body *body, const struct kiln__visit 
             visit_store(body, keeper - 1, visit, kiln__emit_value(&own, i).text);
     }
     for (size_t k = 0; k < group->stores.count; k++)
-        if (kiln__nest_stores_all(group, k) &&
+        if (group->stores.items[k].full &&
             kiln__nest_store_phase(group, &body->nest, k) == body->phase)
             visit_store(body, k, visit, kiln__emit_value(&own, group->stores.items[k].step).text);
 }
@@ -474,7 +474,7 @@ void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, co
     kiln__body_turn(body, body->nest.phases);
     kiln__body_values(body, width, at);
     for (size_t k = 0; k < group->stores.count; k++)
-        if (!kiln__nest_stores_all(group, k))
+        if (!group->stores.items[k].full)
             store(body, kiln__emit_store_type(body->emit, k), width, kiln__phrase("y%zu", k).text,
                   kiln__phrase("q%zu + %s", k, p),
                   kiln__phrase("r%u", group->stores.items[k].step));

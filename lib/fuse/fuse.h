@@ -12,7 +12,7 @@
  *   steps.c          the steps of a group, and what they read
  *   join.c, rows.c   or else the earlier group that a root joins
  *   bases.c          parts that go into the memory of what is below them
- *   phases.h, .c     what a rows group does in each of its phases
+ *   nest.h, .c       what a group of steps computes, as a loop nest
  *   group_text.c, verify.c   groups as text; what later stages rely on */
 #ifndef KILN_FUSE_FUSE_H
 #define KILN_FUSE_FUSE_H

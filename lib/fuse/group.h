@@ -77,7 +77,7 @@ _Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "
 struct kiln__store {
     uint32_t node;
     uint16_t step;
-    bool full;      /* of every element along the reduced dimensions; false where there are none */
+    bool full;      /* of all that is visited: where something is reduced, of whole rows */
     bool placed;    /* offset and strides count */
     int64_t offset; /* in elements, as the strides */
     int64_t stride[KILN_MAX_RANK];

@@ -143,8 +143,6 @@ static bool can_join(struct kiln__join *join, kiln__join_way *way)
 static void become_rows(const struct kiln__join *join)
 {
     struct kiln__group *group = join->group;
-    for (size_t i = 0; i < group->stores.count; i++)
-        group->stores.items[i].full = group->stores.items[i].full || !kiln__group_reduces(group);
     group->kind = KILN__GROUP_ROWS;
     group->reduced_step = 0;
     group->kept = join->kept;
@@ -163,7 +161,7 @@ static bool add_root(const struct kiln__join *join)
                              ? kiln__fuse_reduce(&builder, join->index, kiln__fuse_straight)
                              : kiln__fuse_compute(&builder, join->index, true, kiln__fuse_straight,
                                                   root_of(join)->shape.rank));
-    if (!builder.failed)
+    if (join->rows && !builder.failed)
         join->group->stores.items[join->group->stores.count - 1].full = join->full;
     return !builder.failed;
 }

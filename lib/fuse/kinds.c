@@ -59,11 +59,10 @@ static const struct kiln__group_traits *traits_of(const struct kiln__group *grou
 
 enum kiln__group_kind kiln__group_kind_of(const struct kiln__node *root)
 {
-    unsigned kind = KILN__GROUP_MAP;
-    while (++kind < KILN__GROUP_KINDS)
-        if (kiln__group_traits[kind].root && kiln__group_traits[kind].root == root->kind)
-            return (enum kiln__group_kind)kind;
-    return KILN__GROUP_MAP;
+    enum kiln__group_kind kind = KILN__GROUP_KINDS - 1;
+    while (kind > KILN__GROUP_MAP && kiln__group_traits[kind].root != root->kind)
+        kind--;
+    return kind;
 }
 
 const char *kiln__group_name(const struct kiln__group *group)

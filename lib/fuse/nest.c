@@ -33,7 +33,7 @@ static void place_step(const struct kiln__group *group, struct kiln__nest *nest,
     }
     if (kiln__step_reads(step))
         full = full || moves_along_row(group, &group->accesses.items[step->index]);
-    nest->full[i] = group->kind == KILN__GROUP_MAP || (full && step->kind != KILN__STEP_REDUCED);
+    nest->full[i] = !kiln__group_reduces(group) || (full && step->kind != KILN__STEP_REDUCED);
     nest->phase[i] = after;
 }
 
@@ -45,15 +45,10 @@ static unsigned count_phases(const struct kiln__group *group, const struct kiln_
             phases = nest->phase[i] + 1u;
     for (size_t k = 0; k < group->stores.count; k++) {
         unsigned phase = kiln__nest_store_phase(group, nest, k);
-        if (kiln__nest_stores_all(group, k) && phase >= phases)
+        if (group->stores.items[k].full && phase >= phases)
             phases = phase + 1;
     }
     return phases;
-}
-
-bool kiln__nest_stores_all(const struct kiln__group *group, size_t store)
-{
-    return group->kind == KILN__GROUP_MAP || group->stores.items[store].full;
 }
 
 unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct kiln__nest *nest,
@@ -71,7 +66,7 @@ void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *
         if (group->steps.items[i].kind == KILN__STEP_REDUCED && nest->phase[i] == phase)
             needed[group->steps.items[i].args[0]] = true;
     for (size_t k = 0; k < group->stores.count; k++)
-        if (kiln__nest_stores_all(group, k) && kiln__nest_store_phase(group, nest, k) == phase)
+        if (group->stores.items[k].full && kiln__nest_store_phase(group, nest, k) == phase)
             needed[group->stores.items[k].step] = true;
     for (size_t i = group->steps.count; i-- > 0;) {
         const struct kiln__step *step = &group->steps.items[i];
@@ -98,8 +93,7 @@ static uint8_t find_keeper(const struct kiln__group *group, const struct kiln__n
         bool taken = false;
         for (size_t other = 0; other < i; other++)
             taken = taken || nest->keeper[other] == k + 1;
-        if (kiln__nest_stores_all(group, k) && !taken &&
-            (own || kiln__nest_store_phase(group, nest, k) >= last) &&
+        if (store->full && !taken && (own || kiln__nest_store_phase(group, nest, k) >= last) &&
             group->steps.items[store->step].type == group->steps.items[i].type)
             return (uint8_t)(k + 1);
     }

@@ -32,8 +32,7 @@ bool kiln__step_reads(const struct kiln__step *step);
 /* Without `keeps` nothing is kept: where functions are cheap and memory is not. */
 void kiln__nest_of(const struct kiln__group *group, bool keeps, struct kiln__nest *nest);
 
-/* Whether a store is of every element of a row, and the phase in which it is then written. */
-bool kiln__nest_stores_all(const struct kiln__group *group, size_t store);
+/* The phase in which a full store is written. */
 unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct kiln__nest *nest,
                                 size_t store);
 

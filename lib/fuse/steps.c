@@ -279,7 +279,8 @@ void kiln__fuse_note(struct kiln__builder *builder, uint32_t node)
 
 void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step)
 {
-    struct kiln__store store = {.node = node, .step = step};
+    struct kiln__store store = {
+        .node = node, .step = step, .full = !kiln__group_reduces(builder->group)};
     (void)APPEND(builder, &builder->group->stores, store);
 }
 

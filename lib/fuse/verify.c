@@ -285,8 +285,8 @@ static const char *check_result(const struct kiln__group_verifier *verifier,
         return "not of its node's type";
     if (store->step < first_visible(group, group->steps.count))
         return "of a step that is gone once there is a result";
-    if (store->full && !kiln__group_traits[group->kind].phased)
-        return "of whole rows, where there are none";
+    if (store->full == kiln__group_reduces(group) && !kiln__group_traits[group->kind].phased)
+        return "not one for each of its results";
     if (store->placed)
         return check_placed(verifier, store);
     return is_over(&node->shape, group, store->full ? group->shape.rank : group->kept)

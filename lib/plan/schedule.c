@@ -25,7 +25,7 @@ static bool runs_along_kept(const struct kiln__group *group, const struct kiln__
         columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
                    moves(space, i, space->kept, space->rank);
     }
-    return group->kind == KILN__GROUP_MAP || (group->kind == KILN__GROUP_REDUCE && columns > rows);
+    return !kiln__group_reduces(group) || (group->kind == KILN__GROUP_REDUCE && columns > rows);
 }
 
 static bool is_linear(const struct kiln__space *space, size_t access)
@@ -88,7 +88,7 @@ static uint8_t choose_placed(const struct kiln__group *group, const struct kiln_
 static uint8_t choose_vector(const struct kiln__traits *traits, const struct kiln__group *group,
                              const struct kiln__space *space, const struct kiln__form *form)
 {
-    bool flat = group->kind == KILN__GROUP_MAP && space->rank == 1;
+    bool flat = !kiln__group_reduces(group) && space->rank == 1;
     if (traits->chunked || flat)
         return (uint8_t)traits->vector;
     bool whole = form->placed != KILN__STRIDED;
@@ -128,7 +128,7 @@ static uint8_t choose_rows(const struct kiln__group *group)
 size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
                             size_t reduced, const struct kiln__form *form)
 {
-    bool held = group->kind == KILN__GROUP_ROWS;
+    bool held = !kiln__group_reads_once(group);
     size_t lanes = 1;
     while (lanes < traits->work_group) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
@@ -218,7 +218,7 @@ static void choose_details(const struct kiln__traits *traits, const struct kiln_
                     group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
     form->rows = form->reduced_walk == KILN__WALK_BLOCKS ? choose_rows(group) : 0;
     form->apart = form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE;
-    if (form->reduced_walk == KILN__WALK_LANES && group->kind == KILN__GROUP_ROWS)
+    if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
         form->held = choose_held(traits, group, space->reduced_count, form);
     if (form->held)
         form->reduced_walk = KILN__WALK_HELD;
