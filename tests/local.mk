@@ -171,10 +171,13 @@ campaigns = \
 	tests/campaigns/cache_io \
 	tests/campaigns/cache_kill \
 	tests/campaigns/cache_names \
+	tests/campaigns/executor_race \
 	tests/campaigns/opencl_failures \
 	tests/campaigns/set_user_id
 tests_campaigns_allocations_SOURCES = \
 	tests/campaigns/allocations.c \
+	tests/campaigns/executor_work.c \
+	tests/campaigns/executor_work.h \
 	tests/campaigns/opencl_work.c \
 	tests/campaigns/opencl_work.h \
 	tests/campaigns/training_work.c \
@@ -198,6 +201,8 @@ tests_campaigns_cache_io_SOURCES = \
 	tests/campaigns/faulty_io.h
 tests_campaigns_opencl_failures_SOURCES = \
 	tests/campaigns/opencl_failures.c \
+	tests/campaigns/executor_work.c \
+	tests/campaigns/executor_work.h \
 	tests/campaigns/opencl_work.c \
 	tests/campaigns/opencl_work.h \
 	tests/campaigns/training_work.c \

@@ -10,6 +10,7 @@
 
 #include <kiln/opencl.h>
 
+#include "executor_work.h"
 #include "session/context.h"
 #include "training_work.h"
 #include "util/verify.h"
@@ -481,6 +482,8 @@ const struct work works[] = {
      .inspect = training_inspect},
     {"moves-validate", "shared", .validate = true, .prepare = training_prepare_moves,
      .act = training_act_moves, .inspect = training_inspect},
+    {.name = "executor", .host_memory = "shared", .act = executor_act},
+    {.name = "executor-separate", .host_memory = "separate", .act = executor_act},
     {.name = "clblast", .host_memory = "separate", .slow = true, .act = act_mixed},
 };
 const int work_count = sizeof works / sizeof *works;
