@@ -311,6 +311,21 @@ Test(fusion, computes_operands_that_movements_lie_between)
     cr_expect_eq(groups_with(batch, kiln_reshape(batch, x, 2, (size_t[]){4, 12}), 5), 1u);
 }
 
+/* Types that are only stored are widened as they are read, transposed or not. */
+Test(fusion, widens_operands_where_they_are_read)
+{
+    for (int transposes = 0; transposes < 4; transposes++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = kiln_upload(batch, KILN_F16, 2, (size_t[]){8, 8}, "");
+        kiln_tensor w = kiln_upload(batch, KILN_BF16, 2, (size_t[]){8, 8}, "");
+        ask(batch, kiln_matmul_transposed(batch, x, transposes & 1, w, transposes >> 1));
+        struct kiln__fusion fusion = fusion_of(batch);
+        cr_expect_eq(fusion.groups.count, 1u);
+        kiln__fusion_free(&fusion);
+        kiln_batch_release(batch);
+    }
+}
+
 Test(fusion, stores_operands_that_do_not_pay_in_a_product)
 {
     kiln_batch *batch = imagined_batch(); /* expensive */

@@ -43,6 +43,14 @@ static void pixels(kiln_batch *batch, const struct product *p, kiln_tensor *a, k
     *b = input(batch, KILN_F32, p, tb ? p->n : p->k, tb ? p->k : p->n);
 }
 
+/* Types that are only stored, as they lie in memory. */
+static void narrow(kiln_batch *batch, const struct product *p, kiln_tensor *a, kiln_tensor *b)
+{
+    bool ta = p->transposes & 1, tb = p->transposes & 2;
+    *a = input(batch, KILN_F16, p, ta ? p->k : p->m, ta ? p->m : p->k);
+    *b = input(batch, KILN_BF16, p, tb ? p->n : p->k, tb ? p->k : p->n);
+}
+
 /* Each operand has something along its lines and something across them. */
 static void both(kiln_batch *batch, const struct product *p, kiln_tensor *a, kiln_tensor *b)
 {
@@ -68,8 +76,8 @@ static float *product_of_stored(const struct product *p, record *operands, size_
     check_seed(5);
     kiln_batch *batch = check_begin();
     operands(batch, p, &a, &b);
-    check_read(batch, a);
-    check_read(batch, b);
+    check_read(batch, kiln_cast(batch, a, KILN_F32));
+    check_read(batch, kiln_cast(batch, b, KILN_F32));
     float *found = check_read(batch, kiln_relu(batch, multiply(batch, p, a, b)));
     check_run(batch);
     float *copy = malloc(size + 1);
@@ -116,7 +124,7 @@ static void check_all(const char *name, bool of_cpus, size_t count, const struct
         cr_skip("not for this device");
     for (size_t i = 0; i < count; i++)
         check_product(&products[i], both, name);
-    check_product(&products[0], pixels, name);
+    check_product(&products[count - 1], narrow, name);
     check_close();
 }
 #define CHECK_ALL(name, of_cpus, ...)                                                              \
