@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codegen/body.h"
 
+#include <string.h>
+
 static const struct kiln__step *step_at(const struct kiln__body *body, unsigned i)
 {
     return &body->group->steps.items[i];
@@ -174,32 +176,54 @@ void kiln__body_values(const struct kiln__body *body, unsigned width, const char
             kiln__emit_steps(&own, i, i + 1, width, "h", at);
 }
 
-/* ---- accumulators ---- */
+/* ---- totals ---- */
 
-static void declare(const struct kiln__body *body, unsigned i, const char *number, unsigned width)
+/* What a reduction adds up: its value, and of an indexed one the position that goes with it. */
+struct total {
+    struct kiln__phrase name; /* t3, j3 */
+    kiln_type type;
+    const char *start;
+};
+
+static struct total total_of(const struct kiln__body *body, unsigned i, bool position)
 {
-    struct kiln__type_name type = kiln__emit_type(kiln__body_type(body, i), width);
-    const char *start = kiln__emit_identity(kiln__body_row(body, i), kiln__body_type(body, i));
-    const char *letter = *number ? "a" : "t";
-    kiln__text_add(body->text, "%s %s%u%s = (%s)(%s);\n", type.text, letter, i, number, type.text,
-                   start);
-    type = kiln__emit_type(KILN_I32, width);
-    if (kiln__body_row(body, i)->indexed)
-        kiln__text_add(body->text, "%s j%u%s = (%s)(" KILN__NO_POSITION ");\n", type.text, i,
-                       number, type.text);
+    kiln_type type = kiln__body_type(body, i);
+    return (struct total){.name = kiln__phrase(position ? "j%u" : "t%u", i),
+                          .type = position ? KILN_I32 : type,
+                          .start = position ? KILN__NO_POSITION
+                                            : kiln__emit_identity(kiln__body_row(body, i), type)};
 }
 
-void kiln__body_totals(const struct kiln__body *body)
+/* A pattern with the total's name for `@`, its type for `$` and its start for `!`. */
+static struct kiln__phrase fill(const struct total *total, unsigned width, const char *pattern)
+{
+    struct kiln__type_name type = kiln__emit_type(total->type, width);
+    struct kiln__phrase text = {""};
+    for (const char *at = pattern; *at;) {
+        size_t plain = strcspn(at, "@$!");
+        const char *word = at[plain] == '@'   ? total->name.text
+                           : at[plain] == '$' ? type.text
+                           : at[plain] == '!' ? total->start
+                                              : "";
+        text = kiln__phrase("%s%.*s%s", text.text, (int)plain, at, word);
+        at += plain + (at[plain] != 0);
+    }
+    return text;
+}
+
+void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern)
 {
     for (KILN__EACH_REDUCTION(i, body))
-        declare(body, i, "", 1);
+        for (int position = 0; position <= kiln__body_row(body, i)->indexed; position++) {
+            struct total total = total_of(body, i, position);
+            kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+        }
 }
 
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
 {
-    for (KILN__EACH_REDUCTION(i, body))
-        for (unsigned u = 0; u < count; u++)
-            declare(body, i, kiln__phrase("_%u", u).text, body->form->vector);
+    for (unsigned u = 0; u < count; u++)
+        kiln__body_totals(body, body->form->vector, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
 }
 
 /* target = a combined with b */
@@ -230,10 +254,11 @@ static struct kiln__phrase positions(const struct kiln__body *body, const struct
 
 /* The better of an accumulator and a value, and where it is. */
 static void choose(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit,
-                   const char *number, const char *a, const char *value)
+                   const char *a, const char *j, const char *value)
 {
     kiln_type type = kiln__body_type(body, i);
     unsigned width = visit->width;
+    struct kiln__phrase at = positions(body, visit);
     if (width == 1)
         kiln__text_add(body->text, "if (");
     else
@@ -241,13 +266,12 @@ static void choose(const struct kiln__body *body, unsigned i, const struct kiln_
     kiln__emit_expression(body->emit, kiln__body_row(body, i)->combine, a, value, NULL, type,
                           width);
     if (width == 1)
-        kiln__text_add(body->text, ") {\n%s = %s;\nj%u%s = %s;\n}\n", a, value, i, number,
-                       positions(body, visit).text);
+        kiln__text_add(body->text, ") {\n%s = %s;\n%s = %s;\n}\n", a, value, j, at.text);
     else
         kiln__text_add(body->text,
                        ";\n%s = select(%s, %s, chosen);\n"
-                       "j%u%s = select(j%u%s, %s, convert_int%u(chosen));\n",
-                       a, a, value, i, number, i, number, positions(body, visit).text, width);
+                       "%s = select(%s, %s, convert_int%u(chosen));\n",
+                       a, a, value, j, j, at.text, width);
 }
 
 /* A visit's value of reduction i into its accumulator or total. */
@@ -255,56 +279,61 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
 {
     uint16_t from = step_at(body, i)->args[0];
     kiln_type type = kiln__body_type(body, i);
-    bool total = visit->into == KILN__TOTALS;
-    struct kiln__phrase number = kiln__phrase(total ? "" : "_%u", visit->into);
-    struct kiln__phrase into = kiln__phrase("%c%u%s", total ? 't' : 'a', i, number.text);
+    struct kiln__phrase number =
+        kiln__phrase(visit->into == KILN__TOTALS ? "" : "_%u", visit->into);
+    struct kiln__phrase into = kiln__phrase("t%u%s", i, number.text);
     struct kiln__phrase value = kiln__phrase("v%u", from);
     if (type != (kiln_type)step_at(body, from)->type)
         value = kiln__phrase("convert_%s(v%u)", kiln__emit_type(type, visit->width).text, from);
     if (kiln__body_row(body, i)->indexed)
-        choose(body, i, visit, number.text, into.text, value.text);
+        choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text, value.text);
     else
         combine(body, i, visit->width, into.text, into.text, value.text);
 }
 
-void kiln__body_merge(const struct kiln__body *body, unsigned i, const char *into,
-                      const char *into_position, const char *from, const char *from_position)
+/* Of equal values the first is chosen. */
+static void merge(const struct kiln__body *body, unsigned i, const char *into, const char *from)
 {
     const struct kiln__reduce_row *row = kiln__body_row(body, i);
-    kiln_type type = kiln__body_type(body, i);
+    struct total value = total_of(body, i, false), position = total_of(body, i, true);
+    struct kiln__phrase a = fill(&value, 1, into), b = fill(&value, 1, from);
+    struct kiln__phrase j = fill(&position, 1, into), k = fill(&position, 1, from);
     if (!row->indexed) {
-        combine(body, i, 1, into, into, from);
+        combine(body, i, 1, a.text, a.text, b.text);
         return;
     }
     kiln__text_add(body->text, "if ((");
-    kiln__emit_expression(body->emit, row->combine, into, from, NULL, type, 1);
+    kiln__emit_expression(body->emit, row->combine, a.text, b.text, NULL, value.type, 1);
     kiln__text_add(body->text, ") || (!(");
-    kiln__emit_expression(body->emit, row->combine, from, into, NULL, type, 1);
-    kiln__text_add(body->text, ") && %s < %s)) {\n%s = %s;\n%s = %s;\n}\n", from_position,
-                   into_position, into, from, into_position, from_position);
+    kiln__emit_expression(body->emit, row->combine, b.text, a.text, NULL, value.type, 1);
+    kiln__text_add(body->text, ") && %s < %s)) {\n%s = %s;\n%s = %s;\n}\n", k.text, j.text, a.text,
+                   b.text, j.text, k.text);
 }
 
-/* Lane by lane: the first of equal ones is chosen. */
+void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        merge(body, i, into, from);
+}
+
+/* Lane by lane: of positions that are not in order. */
 static void fold_indexed(const struct kiln__body *body, unsigned i)
 {
     unsigned width = body->form->vector;
-    kiln__text_add(body->text,
-                   "%s lane_value[%u];\nint lane_place[%u];\n"
-                   "vstore%u(a%u_0, 0, lane_value);\nvstore%u(j%u_0, 0, lane_place);\n"
-                   "for (int l = 0; l < %u; l++) {\n",
-                   kiln__emit_type(kiln__body_type(body, i), 1).text, width, width, width, i, width,
-                   i, width);
-    kiln__body_merge(body, i, kiln__phrase("t%u", i).text, kiln__phrase("j%u", i).text,
-                     "lane_value[l]", "lane_place[l]");
+    struct kiln__phrase lanes =
+        kiln__phrase("$ lane_@[%u];\nvstore%u(@_0, 0, lane_@);\n", width, width);
+    kiln__body_totals(body, 1, lanes.text);
+    kiln__text_add(body->text, "for (int l = 0; l < %u; l++) {\n", width);
+    merge(body, i, "@", "lane_@[l]");
     kiln__text_add(body->text, "}\n");
 }
 
 static void fold(const struct kiln__body *body, unsigned i, unsigned count)
 {
-    struct kiln__phrase from = kiln__phrase("a%u_0", i), total = kiln__phrase("t%u", i);
+    struct kiln__phrase from = kiln__phrase("t%u_0", i);
     for (unsigned u = 1; u < count; u++)
         combine(body, i, body->form->vector, from.text, from.text,
-                kiln__phrase("a%u_%u", i, u).text);
+                kiln__phrase("t%u_%u", i, u).text);
     for (unsigned half = body->form->vector / 2; half; half /= 2) {
         struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
         kiln__text_add(body->text, "const %s ",
@@ -313,7 +342,7 @@ static void fold(const struct kiln__body *body, unsigned i, unsigned count)
                 kiln__phrase("%s.hi", from.text).text);
         from = into;
     }
-    combine(body, i, 1, total.text, total.text, from.text);
+    merge(body, i, "@", from.text);
 }
 
 void kiln__body_fold(const struct kiln__body *body, unsigned count)
@@ -455,20 +484,22 @@ static void store(const struct kiln__body *body, kiln_type type, unsigned width,
 }
 
 /* Results of one segment, those of neighbouring rows beside each other. */
-static void store_partial(const struct kiln__body *body, unsigned i, unsigned width, const char *p)
+static void store_partials(const struct kiln__body *body, unsigned width, const char *p)
 {
-    store(body, kiln__body_type(body, i), width, "partial",
-          kiln__phrase("partial_offset + segment * n + %s", p), kiln__phrase("t%u", i));
-    if (kiln__body_row(body, i)->indexed)
-        store(body, KILN_I32, width, "position",
-              kiln__phrase("position_offset + segment * n + %s", p), kiln__phrase("j%u", i));
+    unsigned i = body->group->reduced_step;
+    struct kiln__phrase offset = kiln__phrase("partial_@_offset + segment * n + %s", p);
+    for (int position = 0; position <= kiln__body_row(body, i)->indexed; position++) {
+        struct total total = total_of(body, i, position);
+        store(body, total.type, width, fill(&total, 1, "partial_@").text,
+              fill(&total, 1, offset.text), total.name);
+    }
 }
 
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at)
 {
     const struct kiln__group *group = body->group;
     if (body->form->stage == KILN__STAGE_PARTIAL) {
-        store_partial(body, group->reduced_step, width, p);
+        store_partials(body, width, p);
         return;
     }
     kiln__body_turn(body, body->nest.phases);

@@ -5,7 +5,7 @@
  * Names in the text beside those of emit.h: p is the kept element, r the reduced one; h<k> is
  * access k at p, b<k> at p and r; g<k> is store k there, z0 a placed one at p. v<i> is the value of
  * step i (w<i> in a second vector beside the first), r<i> the row's. t<i> is a REDUCED step's total
- * on the way, a<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that go with them.
+ * on the way, t<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that go with them.
  * m<k>_<u> is vector u of access k, loaded once for all phases. */
 #ifndef KILN_CODEGEN_BODY_H
 #define KILN_CODEGEN_BODY_H
@@ -78,8 +78,12 @@ void kiln__body_hold(struct kiln__body *body);
  * neighbouring rows, `at` from the bases on. */
 void kiln__body_values(const struct kiln__body *body, unsigned width, const char *at);
 
-/* Declare t<i>, or a<i>_0 to a<i>_<count - 1>, of the phase's reductions at their start. */
-void kiln__body_totals(const struct kiln__body *body);
+/* A line for each total of the phase, made from a pattern: `@` is its name, t<i> or j<i>, `$` its
+ * type, `width` wide, and `!` what it starts at. */
+void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern);
+#define KILN__START "$ @ = ($)(!);\n"
+
+/* Declare t<i>_0 to t<i>_<count - 1>, and j, at their start. */
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count);
 
 /* The phase's work on the elements of `count` visits, step by step beside each other. */
@@ -93,9 +97,8 @@ void kiln__body_element(const struct kiln__body *body, unsigned width, const cha
 /* The first `count` accumulators into the totals. */
 void kiln__body_fold(const struct kiln__body *body, unsigned count);
 
-/* Take one scalar, and its position, into another, of reduction i. */
-void kiln__body_merge(const struct kiln__body *body, unsigned i, const char *into,
-                      const char *into_position, const char *from, const char *from_position);
+/* Take scalars into others, each called by a pattern such as "scratch_@[item]". */
+void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from);
 
 /* Declare r<i> of the phase's reductions from the totals, which are `width` wide; those of a
  * segment are only made whole. */

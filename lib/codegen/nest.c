@@ -35,28 +35,15 @@ static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, co
 /* The totals of a row's lanes become its first lane's, which all read. */
 static void emit_tree(const struct kiln__body *body)
 {
-    struct kiln__text *text = body->text;
     if (kiln__body_reduction(body, 0) == body->group->steps.count)
         return;
-    for (KILN__EACH_REDUCTION(i, body)) {
-        kiln__text_add(text, "scratch%u[item] = t%u;\n", i, i);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(text, "places%u[item] = j%u;\n", i, i);
-    }
-    kiln__text_add(text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                         "for (int other = (int)lanes / 2; other; other /= 2) {\n"
-                         "if (lane < other) {\n");
-    for (KILN__EACH_REDUCTION(i, body))
-        kiln__body_merge(body, i, kiln__phrase("scratch%u[item]", i).text,
-                         kiln__phrase("places%u[item]", i).text,
-                         kiln__phrase("scratch%u[item + other]", i).text,
-                         kiln__phrase("places%u[item + other]", i).text);
-    kiln__text_add(text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
-    for (KILN__EACH_REDUCTION(i, body)) {
-        kiln__text_add(text, "t%u = scratch%u[item - lane];\n", i, i);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(text, "j%u = places%u[item - lane];\n", i, i);
-    }
+    kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
+    kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                               "for (int other = (int)lanes / 2; other; other /= 2) {\n"
+                               "if (lane < other) {\n");
+    kiln__body_merge(body, "scratch_@[item]", "scratch_@[item + other]");
+    kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
+    kiln__body_totals(body, 1, "@ = scratch_@[item - lane];\n");
 }
 
 /* Phases at one row, up to the values of their reductions. */
@@ -65,7 +52,7 @@ static void emit_phases(struct kiln__body *body)
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_values(body, 1, "0");
-        kiln__body_totals(body);
+        kiln__body_totals(body, 1, KILN__START);
         reduce(body);
         if (body->form->kept_walk == KILN__WALK_LANES)
             emit_tree(body);
@@ -196,12 +183,9 @@ static void reduce_held(struct kiln__body *body)
 static void reduce_partials(struct kiln__body *body)
 {
     bool lanes = body->form->kept_walk == KILN__WALK_LANES;
-    unsigned i = kiln__body_reduction(body, 0);
     kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
                    lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
-    kiln__body_merge(body, i, kiln__phrase("t%u", i).text, kiln__phrase("j%u", i).text,
-                     "partial[partial_offset + s * n + p]",
-                     "position[position_offset + s * n + p]");
+    kiln__body_merge(body, "@", "partial_@[partial_@_offset + s * n + p]");
     close(body);
 }
 
@@ -310,14 +294,11 @@ static void emit_held(struct kiln__body *body)
  * only what it has stored itself. */
 static void keep_lanes(struct kiln__body *body)
 {
-    unsigned items = 1u << body->form->work_group;
-    for (unsigned i = 0; i < body->group->steps.count; i++) {
-        if (body->group->steps.items[i].kind != KILN__STEP_REDUCED)
-            continue;
-        kiln__text_add(body->text, "local %s scratch%u[%u];\n",
-                       kiln__emit_type(kiln__body_type(body, i), 1).text, i, items);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(body->text, "local int places%u[%u];\n", i, items);
+    struct kiln__phrase scratch =
+        kiln__phrase("local $ scratch_@[%u];\n", 1u << body->form->work_group);
+    for (unsigned phase = 0; phase < body->nest.phases; phase++) {
+        kiln__body_turn(body, phase);
+        kiln__body_totals(body, 1, scratch.text);
     }
     kiln__text_add(body->text,
                    "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"

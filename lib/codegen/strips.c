@@ -9,44 +9,19 @@
 
 void kiln__emit_strip_totals(const struct kiln__body *body)
 {
-    for (KILN__EACH_REDUCTION(i, body)) {
-        kiln__text_add(body->text, "%s totals%u[%d];\n",
-                       kiln__emit_type(kiln__body_type(body, i), 1).text, i, STRIP);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(body->text, "int places%u[%d];\n", i, STRIP);
-    }
+    kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", STRIP).text);
 }
 
-/* The `width` elements from `i` on. */
-static struct kiln__phrase elements(const char *array, unsigned i, kiln_type type, unsigned width)
-{
-    return width == 1 ? kiln__phrase("%s%u[i]", array, i)
-                      : kiln__phrase("*(loose_%s *)(%s%u + i)", kiln__emit_type(type, width).text,
-                                     array, i);
-}
-
-/* Declare the totals, as those of the strip. */
 static void load_totals(const struct kiln__body *body, unsigned width)
 {
-    for (KILN__EACH_REDUCTION(i, body)) {
-        kiln_type type = kiln__body_type(body, i);
-        kiln__text_add(body->text, "%s t%u = %s;\n", kiln__emit_type(type, width).text, i,
-                       elements("totals", i, type, width).text);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(body->text, "%s j%u = %s;\n", kiln__emit_type(KILN_I32, width).text, i,
-                           elements("places", i, KILN_I32, width).text);
-    }
+    kiln__body_totals(body, width,
+                      width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i);\n" : "$ @ = strip_@[i];\n");
 }
 
 static void keep_totals(const struct kiln__body *body, unsigned width)
 {
-    for (KILN__EACH_REDUCTION(i, body)) {
-        kiln__text_add(body->text, "%s = t%u;\n",
-                       elements("totals", i, kiln__body_type(body, i), width).text, i);
-        if (kiln__body_row(body, i)->indexed)
-            kiln__text_add(body->text, "%s = j%u;\n", elements("places", i, KILN_I32, width).text,
-                           i);
-    }
+    kiln__body_totals(body, width,
+                      width > 1 ? "*(loose_$ *)(strip_@ + i) = @;\n" : "strip_@[i] = @;\n");
 }
 
 /* Rows `r` to `r + rows - 1`, `width` elements of each at a time. */
@@ -92,7 +67,7 @@ void kiln__emit_strips(struct kiln__body *body)
                    "const int strip = min((idx)%d, count - t);\n"
                    "for (int i = 0; i < strip; i++) {\n",
                    STRIP, STRIP);
-    kiln__body_totals(body);
+    kiln__body_totals(body, 1, KILN__START);
     keep_totals(body, 1);
     kiln__text_add(body->text, "}\nidx r = from;\n");
     if (body->form->rows > 1)

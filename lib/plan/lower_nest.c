@@ -115,37 +115,36 @@ static void add_sizes(struct lowering *lowering, size_t share)
             kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
 }
 
-static void add_partial(struct kiln__launch *launch, uint32_t slot, kiln_type type,
-                        const char *name)
+static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type, char letter)
 {
+    struct kiln__launch *launch = &lowering->launch;
     struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
     struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
+    unsigned step = lowering->group->reduced_step;
     assert(slot != KILN__NO_SLOT && kiln_type_size(type) <= PARTIAL_BYTES);
     memory.type = (uint8_t)type;
     memory.constant = launch->form.stage == KILN__STAGE_FINAL;
     memory.restricted = true;
     offset.item = (uint8_t)kiln_type_size(type);
-    kiln__launch_add(launch, memory, "%s", name);
-    kiln__launch_add(launch, offset, "%s_offset", name);
+    kiln__launch_add(launch, memory, "partial_%c%u", letter, step);
+    kiln__launch_add(launch, offset, "partial_%c%u_offset", letter, step);
 }
 
-static bool is_indexed(const struct kiln__group *group)
+static const struct kiln__reduce_row *row_of(const struct kiln__group *group)
 {
-    return group->kind == KILN__GROUP_REDUCE &&
-           kiln__reduce_rows[group->steps.items[group->reduced_step].op].indexed;
+    return &kiln__reduce_rows[group->steps.items[group->reduced_step].op];
 }
 
 static void add_partials(struct lowering *lowering)
 {
-    const struct kiln__group *group = lowering->group;
+    const struct kiln__step *steps = lowering->group->steps.items;
     if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
         return;
-    const struct kiln__step *reduced = &group->steps.items[group->reduced_step];
-    kiln_type type = (kiln_type)group->steps.items[reduced->args[0]].type;
-    type = kiln__reduce_accumulator(&kiln__reduce_rows[reduced->op], type);
-    add_partial(&lowering->launch, lowering->values, type, "partial");
-    if (is_indexed(group))
-        add_partial(&lowering->launch, lowering->positions, KILN_I32, "position");
+    kiln_type type = (kiln_type)steps[steps[lowering->group->reduced_step].args[0]].type;
+    add_partial(lowering, lowering->values, kiln__reduce_accumulator(row_of(lowering->group), type),
+                't');
+    if (row_of(lowering->group)->indexed)
+        add_partial(lowering, lowering->positions, KILN_I32, 'j');
 }
 
 /* ---- launches ---- */
@@ -185,7 +184,7 @@ bool kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
         return lower_stage(&lowering, index, KILN__STAGE_WHOLE);
     size_t partials = lowering.space.kept_count * lowering.cut.segments;
     lowering.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
-    if (is_indexed(group))
+    if (row_of(group)->indexed)
         lowering.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
     if (lowering.values == KILN__NO_SLOT || lowering.positions == KILN__NO_SLOT)
         return false;
