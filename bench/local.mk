@@ -6,6 +6,7 @@
 bench_programs = \
 	bench/attention \
 	bench/chain \
+	bench/executor \
 	bench/growth \
 	bench/libraries \
 	bench/layer \
@@ -61,6 +62,8 @@ bench_attention_CFLAGS = $(bench_cflags)
 bench_attention_LDADD = $(bench_libs)
 bench_chain_CFLAGS = $(bench_cflags)
 bench_chain_LDADD = $(bench_libs)
+bench_executor_CFLAGS = $(bench_cflags)
+bench_executor_LDADD = $(bench_libs) -lm -lpthread
 bench_growth_CFLAGS = $(bench_cflags)
 bench_growth_LDADD = $(bench_libs)
 bench_libraries_CFLAGS = $(bench_cflags) -DBENCH_FOLDER='"$(abs_srcdir)/bench"'
