@@ -415,7 +415,7 @@ Test(attention, errors)
     expect_refusal(KILN_TYPE_MISMATCH, "operand v is i32, and only floating types are taken",
                    TYPES(F32, F32, I32, F32), plain, good, NULL);
     expect_refusal(KILN_TYPE_MISMATCH,
-                   "operand mask is i32, and only floating types and u8 are taken",
+                   "operand mask is i32, and only floating types, bool and u8 are taken",
                    TYPES(F32, F32, F32, I32), masked, good, NULL);
     expect_refusal(KILN_INVALID_ARGUMENT, "KILN_ATTENTION_OPTIONS_INIT", floats, plain, good,
                    &options);

@@ -160,8 +160,9 @@ Test(ops, refusals_say_why)
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_where(b, x, x, x);
-    expect_refused(b, KILN_TYPE_MISMATCH,
-                   "kiln_where: the mask is f32, and only u8 is taken; a comparison makes one");
+    expect_refused(
+        b, KILN_TYPE_MISMATCH,
+        "kiln_where: the mask is f32, and only bool and u8 are taken; a comparison makes one");
     b = check_begin();
     x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_where(b, kiln_less(b, x, x), x, kiln_cast(b, x, KILN_I32));

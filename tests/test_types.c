@@ -204,7 +204,7 @@ static const kiln_type stored_types[] = {
 
 /* Operations are swept over one floating type and one of integers, the others' kernels differ in
  * numbers alone (and random batches mix all). Compilers need most of the time. */
-static const kiln_type swept[] = {KILN_F16};
+static const kiln_type swept[] = {KILN_F16, KILN_I64};
 #define SWEPT (sizeof swept / sizeof *swept)
 
 static void compile_cheaply(void)
@@ -321,8 +321,8 @@ Test(types, movements_keep_them, .init = compile_cheaply)
 /* Each type to each other one, between operations. */
 Test(types, casts_between_all, .init = compile_cheaply)
 {
+    kiln_batch *batch = check_begin();
     for (size_t from = 0; from < TYPES; from++) {
-        kiln_batch *batch = check_begin();
         kiln_tensor x = check_input(batch, stored_types[from], DIMS(77), CHECK_WIDE);
         kiln_tensor y = check_input(batch, stored_types[from], DIMS(77), CHECK_PLAIN);
         for (size_t to = 0; to < TYPES; to++) {
@@ -330,9 +330,9 @@ Test(types, casts_between_all, .init = compile_cheaply)
             kiln_tensor inside = kiln_cast(batch, kiln_add(batch, y, y), stored_types[to]);
             check_read(batch, kiln_sub(batch, inside, kiln_cast(batch, y, stored_types[to])));
         }
-        check_run(batch);
-        check_end(batch);
     }
+    check_run(batch);
+    check_end(batch);
     check_close();
 }
 
@@ -372,6 +372,58 @@ Test(types, networks_read_them, .init = compile_cheaply)
     expect_type(batch, gradients[1], KILN_F32);
     record_others(batch, KILN_F16, x);
     check_run(batch);
+    check_end(batch);
+    check_close();
+}
+
+/* ---- integers of 64 bits, truths ---- */
+
+/* What 32 bits do not hold is named when the batch runs; the batch can be run with other content.
+ */
+Test(types, large_integers_are_refused)
+{
+    int64_t values[] = {1, INT32_MIN, INT32_MAX, INT64_C(3000000000), -1, 0}, found[6];
+    kiln_batch *batch = check_begin();
+    kiln_buffer *buffer;
+    kiln_tensor x = kiln_upload(batch, KILN_I64, DIMS(2, 3), values);
+    expect_ok(kiln_read(batch, kiln_transpose(batch, x, NULL), found, sizeof found));
+    expect_error(kiln_batch_execute(batch), KILN_INVALID_ARGUMENT,
+                 "kiln_batch_execute: element 3 of an uploaded i64[2,3] is 3000000000, and kiln "
+                 "computes with i32");
+    values[3] = -7;
+    run_batch(batch);
+    cr_expect_eq(found[1], -7);
+    cr_expect_eq(found[2], INT32_MIN);
+    values[3] = INT64_C(-2147483649);
+    expect_ok(kiln_buffer_create(check_context(), KILN_I64, DIMS(6), &buffer));
+    expect_error(kiln_buffer_write(buffer, 0, values, sizeof values), KILN_INVALID_ARGUMENT,
+                 "kiln_buffer_write: element 3 for a buffer of i64 is -2147483649, and kiln "
+                 "computes with i32");
+    kiln_buffer_release(buffer);
+    check_end(batch);
+    check_close();
+}
+
+/* Indices and masks as other programs have them. */
+Test(types, indices_and_masks, .init = compile_cheaply)
+{
+    static const int64_t places[] = {2, 0, -1, 3, 2};
+    static const uint8_t truths[] = {1, 0, 200, 0};
+    kiln_batch *batch = check_begin();
+    kiln_tensor x = check_input(batch, KILN_F32, DIMS(4, 4), CHECK_PLAIN);
+    kiln_tensor at = check_given(batch, KILN_I64, DIMS(5), places);
+    kiln_tensor mask = check_given(batch, KILN_BOOL, DIMS(4), truths);
+    kiln_tensor zero = kiln_constant(batch, KILN_F32, 0);
+    check_read(batch, kiln_gather(batch, x, at, 0));
+    check_read(batch, kiln_scatter_add(batch, x, at, kiln_gather(batch, x, at, 1), 1));
+    check_read(batch, kiln_one_hot(batch, at, 4, KILN_BOOL));
+    const float *chosen = check_read(batch, kiln_where(batch, mask, x, zero));
+    const uint8_t *copy = check_read(batch, kiln_logical_not(batch, mask));
+    kiln_tensor greater = kiln_cast(batch, kiln_greater(batch, x, zero), KILN_BOOL);
+    expect_type(batch, kiln_transpose(batch, greater, NULL), KILN_BOOL);
+    check_run(batch);
+    cr_expect(copy[0] == 0 && copy[1] == 1 && copy[2] == 0);
+    cr_expect(chosen[1] == 0 && chosen[2] != 0);
     check_end(batch);
     check_close();
 }

@@ -68,7 +68,7 @@ KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size
                                 const size_t *sizes, kiln_tensor *parts);
 
 /** Elements of x picked along an axis, as numpy's take(): the result has the shape of x with the
- *  axis replaced by all dimensions of `indices` (i32 or u8), and is x where the index is on the
+ *  axis replaced by all dimensions of `indices` (integers), and is x where the index is on the
  *  axis. A negative axis counts from the end. An index that is negative or too large picks NaN, of
  *  an integer type 0; no memory is touched. */
 KILN_API kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis);
@@ -92,7 +92,7 @@ KILN_API kiln_tensor kiln_iota(kiln_batch *batch, size_t rank, const size_t *dim
 KILN_API kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double stop,
                                  double step);
 
-/** Of the type 1 where the index (i32 or u8) is the position along a new last dimension of `depth`,
+/** Of the type 1 where the index (integers) is the position along a new last dimension of `depth`,
  *  else 0; only 0 for an index that is negative or too large. */
 KILN_API kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth,
                                   kiln_type type);

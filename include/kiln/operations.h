@@ -20,7 +20,7 @@ KILN_API kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
 
 /** The elements of x as another type: to a floating type rounded to nearest, of two as near to the
  *  even one; to an integer type as C does, towards zero, with values beyond its range saturated and
- *  NaN as 0. */
+ *  NaN as 0; to bool whether it is not 0, as NaN is not. */
 KILN_API kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type);
 
 #ifdef __cplusplus

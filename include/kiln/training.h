@@ -31,7 +31,7 @@ extern "C" {
 KILN_API kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tensor target);
 
 /** The mean over rows of logsumexp(logits) - logits[label]: minus the logarithm of the probability
- *  that softmax gives to the label. logits are [..., classes], labels i32 or u8 of the shape before
+ *  that softmax gives to the label. logits are [..., classes], labels integers of the shape before
  *  `classes`. No probability is computed, so that none underflows. A label that is no class makes
  *  the loss NaN. */
 KILN_API kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels);
@@ -88,8 +88,8 @@ typedef struct kiln_optimizer kiln_optimizer;
 
 /** Make an optimiser of n parameters: f32 buffers of `context`, all different. It has seen no step:
  *  its own buffers, as large as the parameters once (momentum) or twice (Adam), hold zeros. For a
- *  parameter that is stored in a narrower floating type there is one buffer more, with what rounding
- *  took from it: the two together are the parameter in f32, which each step goes on from.
+ *  parameter that is stored in a narrower floating type there is one buffer more, with what
+ * rounding took from it: the two together are the parameter in f32, which each step goes on from.
  *  Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, an option out of range, a buffer of another context, the same
  *  buffer twice), TYPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;

@@ -20,13 +20,21 @@ extern "C" {
 /** The type of a tensor's elements.
  *
  *  Operations compute in f32, i32 and u8. The other types are only stored: every operation reads
- *  them as the type that it computes in, without a copy of that type in memory, and its result is
- * of that one. f16 (IEEE 754 binary16, on every device) and bf16 (the upper half of an f32) are
- * read as f32: the sum of two f16 is f32, and so is that of an f16 and an f32. Where a comment says
- * f32, it means what is read as f32, too. What only moves elements (reshape, transpose, slice,
- * gather, concat, pad and their like) keeps the type. kiln_cast() makes elements narrower: it
- * rounds once, to nearest, of two as near to the even one, to infinity beyond the range, wherever
- * the value is used, stored or not. NaN stays NaN. Gradients are f32. */
+ *  them as one of these and its result is of that one. They are converted where they are loaded;
+ *  attention, running sums, scatters and some matrix products read a converted copy.
+ *
+ *  f16 (IEEE 754 binary16, on every device) and bf16 (the upper half of an f32) are read as
+ *  f32: the sum of two f16 is f32, and so is that of an f16 and an f32. i8 and i64 are read as
+ *  i32; bool, a byte that is 0 or not, as u8, 0 or 1, a mask. Where a comment says f32, i32 or u8,
+ *  it means what is read as that, too. What only moves elements (reshape, transpose, slice, gather,
+ *  concat, pad and their like) keeps the type.
+ *
+ *  kiln_cast() rounds once, to nearest, of two as near to the even one, to infinity beyond the
+ *  range, wherever the value is used, stored or not. NaN stays NaN. Gradients are f32.
+ *
+ *  An i64 beyond i32 is refused where it is uploaded, when the batch runs, and by
+ *  kiln_buffer_write(), with a sentence that names it; what else comes into a buffer (by
+ *  kiln_buffer_map() or another library) is saturated where it is read. */
 typedef enum kiln_type {
 #define KILN_TYPE_ENUM(name, value, bytes, ctype) KILN_##name = (value),
     KILN_TYPE_MAP(KILN_TYPE_ENUM)

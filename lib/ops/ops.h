@@ -51,6 +51,12 @@ kiln_type kiln__types_result(enum kiln__types types, kiln_type type);
 void kiln__type_store(kiln_type type, double value, void *place);
 double kiln__type_load(kiln_type type, const void *place);
 
+/* Whether elements in memory may be beyond the type's range, since they are stored in more bits
+ * than are computed with; and the first one that is. */
+bool kiln__type_is_checked(kiln_type type);
+bool kiln__type_refuses(kiln_type type, const void *data, size_t count, size_t *place,
+                        int64_t *value);
+
 /* What storing and loading again makes of `value`. */
 double kiln__type_round(kiln_type type, double value);
 

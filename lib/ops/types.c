@@ -164,6 +164,23 @@ static int64_t encode(const struct kiln__type_row *row, double value)
     return signbit(value) ? bits | sign : bits;
 }
 
+bool kiln__type_is_checked(kiln_type type)
+{
+    return rows[type].bytes > rows[rows[type].computed].bytes;
+}
+
+bool kiln__type_refuses(kiln_type type, const void *data, size_t count, size_t *place,
+                        int64_t *value)
+{
+    const struct kiln__type_row *row = &rows[type];
+    for (*place = 0; kiln__type_is_checked(type) && *place < count; ++*place) {
+        *value = read_bits(row, (const char *)data + *place * row->bytes);
+        if ((double)*value < row->lowest || (double)*value > row->highest)
+            return true;
+    }
+    return false;
+}
+
 void kiln__type_store(kiln_type type, double value, void *place)
 {
     const struct kiln__type_row *row = &rows[type];

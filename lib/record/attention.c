@@ -30,7 +30,7 @@ static bool check_operand(kiln_batch *batch, const char *call, unsigned i,
     if (!kiln__node_is_floating(node) && !is_mask)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: operand %s is %s, and only floating types%s are taken", call, names[i],
-                   kiln_type_name(node->type), i == KILN__MASK ? " and u8" : "");
+                   kiln_type_name(node->type), i == KILN__MASK ? ", bool and u8" : "");
     else if (i != KILN__MASK && node->shape.rank < 2)
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: operand %s of shape %s has too few dimensions", call, names[i],

@@ -34,8 +34,8 @@ static bool check_types(kiln_batch *batch, const char *call,
         kiln_type wanted = kiln__types_operand(types, i, type);
         if (found != wanted && wanted != type)
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                       "%s: the mask is %s, and only u8 is taken; a comparison makes one", call,
-                       given);
+                       "%s: the mask is %s, and only bool and u8 are taken; a comparison makes one",
+                       call, given);
         else if (found != wanted)
             kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                        "%s: operands are %s and %s; cast one of them", call, given, name);
@@ -151,6 +151,14 @@ kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
     return batch->error.status ? none : kiln_mul(batch, x, number);
 }
 
+static kiln_tensor record_cast(kiln_batch *batch, kiln_tensor x, kiln_type type, const char *call)
+{
+    struct kiln__node node = {.kind = KILN__CAST, .type = type, .n_inputs = 1};
+    node.shape = batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    node.input[0] = kiln__tensor_index(x);
+    return kiln__batch_record(batch, &node, call);
+}
+
 kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
 {
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
@@ -161,10 +169,12 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
                    (int)type);
         return none;
     }
-    struct kiln__node node = {.kind = KILN__CAST, .type = type, .n_inputs = 1};
-    node.shape = input->shape;
-    node.input[0] = kiln__tensor_index(x);
-    return kiln__batch_record(batch, &node, __func__);
+    /* A truth is more than the nearest number. */
+    if (type == KILN_BOOL && input->type != type) {
+        kiln_tensor zero = kiln__batch_number(batch, kiln__node_computed(input), 0, __func__);
+        x = batch->error.status ? none : kiln_not_equal(batch, x, zero);
+    }
+    return batch->error.status ? none : record_cast(batch, x, type, __func__);
 }
 
 /* ---- reductions ---- */

@@ -65,6 +65,8 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
     }
     struct kiln__binding binding = {
         .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln_type_size(type)};
+    if (kiln__type_is_checked(type))
+        binding.checked = type;
     return record_input(batch, __func__, &node, &binding);
 }
 

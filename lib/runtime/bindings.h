@@ -3,13 +3,16 @@
 #ifndef KILN_RUNTIME_BINDINGS_H
 #define KILN_RUNTIME_BINDINGS_H
 
+#include <kiln/types.h>
+
 #include "device/opencl.h"
 #include "util/vector.h"
 
 struct kiln__binding {
     void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
-    size_t item;                /* bytes of an element */
+    size_t item;       /* bytes of an element */
+    kiln_type checked; /* of an upload whose elements may be beyond its type's range; or 0 */
     struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
     cl_mem memory;     /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
     bool needs_bounce; /* kernels must not work on it directly: a copy goes between */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
 #include "random_pool.h"
 
 #include "graph/shape.h"
@@ -114,10 +116,16 @@ static kiln_tensor cumsum(struct pool *pool)
                : none;
 }
 
+/* That the type holds. */
+static double small_number(const struct operand *x)
+{
+    return fmin(check_random(3), kiln__type_row(x->stored)->highest);
+}
+
 static kiln_tensor repeat(struct pool *pool)
 {
     struct operand x = any_operand(pool);
-    return kiln_fill(pool->batch, x.stored, x.rank, x.dims, check_random(3));
+    return kiln_fill(pool->batch, x.stored, x.rank, x.dims, small_number(&x));
 }
 
 static kiln_tensor detach(struct pool *pool)
@@ -232,7 +240,7 @@ static kiln_tensor pad(struct pool *pool)
         high[d] = PICK(0, 0, 1, 2);
         count *= x.dims[d] + low[d] + high[d];
     }
-    return count <= MOST_ELEMENTS ? kiln_pad(pool->batch, x.tensor, low, high, check_random(3))
+    return count <= MOST_ELEMENTS ? kiln_pad(pool->batch, x.tensor, low, high, small_number(&x))
                                   : none;
 }
 
@@ -321,8 +329,9 @@ static kiln_tensor one_hot(struct pool *pool)
 static kiln_tensor number(struct pool *pool)
 {
     struct operand x = any_operand(pool);
-    if (chance(3))
-        return kiln_arange(pool->batch, any_type(), 0, (double)PICK(1, 7, 33), 1);
+    kiln_type type = any_type();
+    if (chance(3) && kiln__type_row(type)->highest > 33)
+        return kiln_arange(pool->batch, type, 0, (double)PICK(1, 7, 33), 1);
     return x.rank ? kiln_iota(pool->batch, x.rank, x.dims, (int)choose((uint32_t)x.rank)) : none;
 }
 
