@@ -146,6 +146,9 @@ kernel_tests = \
 # It breaks kernels on their way to the compiler.
 tests_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
+# It has threads that cannot be made.
+tests_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
+
 # Public calls with hostile arguments.
 fuzz_calls_sources = \
 	tests/fuzz/calls.c \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an executor refuses, in words. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "support/context.h"
@@ -142,6 +144,37 @@ Test(executor_errors, come_from_each_size_at_once)
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     cr_expect_eq(recorded, 3u);
     served_end(executor, context);
+}
+
+/* ---- threads: the linker sends the library's calls here ---- */
+
+static int failing_thread; /* 0: none */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*work)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*work)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*work)(void *), void *argument)
+{
+    if (failing_thread && --failing_thread == 0)
+        return EAGAIN;
+    return __real_pthread_create(thread, attributes, work, argument);
+}
+
+Test(executor_errors, of_threads_leave_nothing)
+{
+    kiln_context *contexts[2] = {open_context(), open_context()};
+    kiln_executor *executor;
+    for (int n = 1; n <= 4; n++) {
+        failing_thread = n;
+        expect_error_part(kiln_executor_create(contexts, 2, &served_model, NULL, &executor),
+                          KILN_OUT_OF_HOST_MEMORY, "kiln_executor_create: no thread: ");
+        cr_expect_null(executor);
+        cr_expect_eq(failing_thread, 0);
+    }
+    close_context(contexts[0]);
+    close_context(contexts[1]);
 }
 
 /* ---- requests ---- */
