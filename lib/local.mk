@@ -167,6 +167,8 @@ cache_sources = \
 	lib/cache/key.h \
 	lib/cache/lock.c \
 	lib/cache/lock.h \
+	lib/cache/note.c \
+	lib/cache/note.h \
 	lib/cache/own.c \
 	lib/cache/own.h \
 	lib/cache/place.c \
@@ -247,9 +249,12 @@ session_sources = \
 	lib/session/event.c \
 	lib/session/explain.c \
 	lib/session/explain.h \
+	lib/session/measure.c \
+	lib/session/measure.h \
 	lib/session/now.c \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
+	lib/session/precision.c \
 	lib/session/programs.c \
 	lib/session/validate.c \
 	lib/session/validate.h \

@@ -62,6 +62,7 @@ criterion_tests = \
 	tests/test_pairs \
 	tests/test_passes \
 	tests/test_plan \
+	tests/test_precision \
 	tests/test_random \
 	tests/test_reference \
 	tests/test_reuse \
@@ -103,6 +104,7 @@ device_tests = \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
 	tests/test_now \
+	tests/test_precision \
 	tests/test_random \
 	tests/test_ops \
 	tests/test_ops_cast \

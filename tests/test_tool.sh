@@ -41,6 +41,8 @@ check "info of one device" 0 '^0: ' "$kiln" info --device 0
 check "info of none that fits" 1 'no OpenCL device fits "nonesuch"; found: 0: ' \
     "$kiln" info --device nonesuch
 check "info as JSON" 0 '^ *"default": [0-9]' "$kiln" info --json
+check "info of the best precision" 0 '^  precision   b*f[0-9]*$' "$kiln" info --device 0 --precision
+check "the same as JSON" 0 '"best_precision": "b*f[0-9]*"' "$kiln" info -d 0 --precision --json
 check "info with an argument" 2 '"x" is one argument too many' "$kiln" info x
 check "info without a driver" 1 'no OpenCL driver is installed' no_driver "$kiln" info
 check "JSON without a driver" 1 '^ *"default": null' no_driver "$kiln" info --json

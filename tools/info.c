@@ -8,17 +8,19 @@
 #include <stdlib.h>
 
 #include <kiln/cache.h>
-#include <kiln/device.h>
+#include <kiln/context.h>
 
 #include "tool.h"
 
 struct request {
     bool json;
+    bool precision;     /* have it measured */
     const char *device; /* NULL: all */
 };
 
 struct report {
     kiln_device_info *devices;
+    kiln_type *precisions; /* per device; NULL: nobody asked, 0: it could not be had */
     size_t count;
     size_t chosen; /* index of the default device; SIZE_MAX: none */
     kiln_cache_stats cache;
@@ -27,6 +29,7 @@ struct report {
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {"device", 'd', "CHOICE", 0, "Only this device: number, type, or part of a name", 0},
+    {"precision", 'p', NULL, 0, "Measure, once, which type products are fastest from", 0},
     {0},
 };
 
@@ -36,6 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'j': request->json = true; return 0;
     case 'd': request->device = arg; return 0;
+    case 'p': request->precision = true; return 0;
     case ARGP_KEY_ARG: argp_error(state, "\"%s\" is one argument too many", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -60,6 +64,37 @@ static int gather_devices(struct report *report, const char *choice)
         if (kiln_device_describe(first + report->count, &report->devices[report->count]))
             return complain();
     return 0;
+}
+
+static kiln_status find_precision(const kiln_device_info *info, kiln_type *type)
+{
+    kiln_context_options wanted = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_context *context;
+    char device[32];
+    snprintf(device, sizeof device, "%zu", info->index);
+    wanted.device = device;
+    kiln_status status = kiln_context_create(&wanted, &context);
+    if (!status)
+        status = kiln_context_best_precision(context, type);
+    kiln_context_release(context);
+    return status;
+}
+
+/* A device that does not work does not keep the others from being told of. */
+static int gather_precisions(struct report *report)
+{
+    int failed = 0;
+    report->precisions = calloc(report->count + 1, sizeof *report->precisions);
+    if (!report->precisions)
+        return fputs("kiln info: out of memory\n", stderr), 1;
+    for (size_t i = 0; i < report->count; i++) {
+        kiln_type type;
+        if (find_precision(&report->devices[i], &type))
+            failed = complain();
+        else
+            report->precisions[i] = type;
+    }
+    return failed;
 }
 
 /* The default device is no reason to fail for someone who asked for another one. */
@@ -132,8 +167,11 @@ static void print_device(const kiln_device_info *info, bool chosen)
 
 static void print_text(const struct report *report)
 {
-    for (size_t i = 0; i < report->count; i++)
+    for (size_t i = 0; i < report->count; i++) {
         print_device(&report->devices[i], report->devices[i].index == report->chosen);
+        if (report->precisions)
+            printf("  precision   %s\n", kiln_type_name(report->precisions[i]));
+    }
     if (report->cache.folder[0])
         printf("cache: %s, %llu entries, %s\n", report->cache.folder,
                (unsigned long long)report->cache.entries, bytes(report->cache.bytes));
@@ -162,8 +200,15 @@ static json_t *device_json(const kiln_device_info *info)
 static int print_json(const struct report *report)
 {
     json_t *devices = json_array();
-    for (size_t i = 0; i < report->count; i++)
-        json_array_append_new(devices, device_json(&report->devices[i]));
+    for (size_t i = 0; i < report->count; i++) {
+        json_t *device = device_json(&report->devices[i]);
+        if (report->precisions)
+            json_object_set_new(device, "best_precision",
+                                report->precisions[i]
+                                    ? json_string(kiln_type_name(report->precisions[i]))
+                                    : json_null());
+        json_array_append_new(devices, device);
+    }
     json_t *chosen =
         report->chosen == SIZE_MAX ? json_null() : json_integer((json_int_t)report->chosen);
     json_t *root = json_pack(
@@ -189,11 +234,14 @@ int kiln__tool_info(int argc, char **argv)
     int failed = gather_devices(&report, request.device);
     if (!failed) {
         failed = gather_defaults(&report, request.device);
+        if (request.precision)
+            failed |= gather_precisions(&report);
         if (request.json)
             failed |= print_json(&report);
         else
             print_text(&report);
     }
     free(report.devices);
+    free(report.precisions);
     return failed;
 }

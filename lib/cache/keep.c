@@ -13,9 +13,9 @@ static struct kiln__span text_span(const char *text)
     return (struct kiln__span){text, strlen(text) + 1};
 }
 
-static bool put_binary(struct kiln__store *store, const kiln_device_info *info,
-                       const struct kiln__key *key, const char *kernel, const void *binary,
-                       size_t length)
+bool kiln__keep_bytes(struct kiln__store *store, const kiln_device_info *info,
+                      const struct kiln__key *key, const char *kernel,
+                      const struct kiln__span *payload)
 {
     char driver[sizeof info->platform + sizeof info->driver_version + 1];
     snprintf(driver, sizeof driver, "%s %s", info->platform, info->driver_version);
@@ -24,7 +24,7 @@ static bool put_binary(struct kiln__store *store, const kiln_device_info *info,
         [KILN__ENTRY_DEVICE] = text_span(info->name),
         [KILN__ENTRY_DRIVER] = text_span(driver),
         [KILN__ENTRY_KERNEL] = text_span(kernel),
-        [KILN__ENTRY_PAYLOAD] = {binary, length},
+        [KILN__ENTRY_PAYLOAD] = *payload,
     }};
     return kiln__store_put(store, &entry);
 }
@@ -41,7 +41,8 @@ bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *dev
         kiln__store_failed(store);
         return false;
     }
-    bool put = put_binary(store, &device->info, key, kernel, binary, length);
+    bool put =
+        kiln__keep_bytes(store, &device->info, key, kernel, &(struct kiln__span){binary, length});
     free(binary);
     return put;
 }

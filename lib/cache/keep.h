@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's binary into the store. */
+/* A program's binary, or something else that belongs to a device, into the store. */
 #ifndef KILN_CACHE_KEEP_H
 #define KILN_CACHE_KEEP_H
 
@@ -11,5 +11,11 @@
  * and counted by the store: it could not be had or written. */
 bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *device,
                        cl_program program, const struct kiln__key *key, const char *kernel);
+
+/* Put other bytes that belong to a device. False: they could not be written, which the store says
+ * and counts. */
+bool kiln__keep_bytes(struct kiln__store *store, const kiln_device_info *info,
+                      const struct kiln__key *key, const char *kernel,
+                      const struct kiln__span *payload);
 
 #endif

@@ -32,7 +32,8 @@ struct kiln_batch {
     struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     size_t operations;
-    bool changed; /* since `lease` was taken */
+    bool changed;     /* since `lease` was taken */
+    bool unvalidated; /* its runs are never compared with the host: they are timed */
 
     /* What running it leaves here (session/batch.c). */
     struct kiln__lease lease; /* plan and kernels; empty until needed */

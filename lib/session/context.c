@@ -90,6 +90,7 @@ static void destroy(kiln_context *context)
         kiln__plan_cache_destroy(context->plan_cache);
         kiln__runtime_end(&context->runtime);
     }
+    pthread_mutex_destroy(&context->precision.mutex);
     free(context->matmul);
     free(context);
 }
@@ -100,6 +101,7 @@ static kiln_status complete(const char *call, kiln_context *context,
                             kiln_context **result)
 {
     atomic_init(&context->references, 1);
+    pthread_mutex_init(&context->precision.mutex, NULL);
     context->runtime.process = getpid();
     kiln_status status = kiln__words_check(call, options);
     if (!status)

@@ -3,6 +3,8 @@
 #ifndef KILN_SESSION_CONTEXT_H
 #define KILN_SESSION_CONTEXT_H
 
+#include <pthread.h>
+
 #include "record/batch.h"
 #include "runtime/runtime.h"
 #include "session/plan_cache.h"
@@ -14,6 +16,10 @@ struct kiln_context {
     char *matmul;              /* implementation to use where it can be, or NULL */
     double validate;           /* share of runs to compare with the host */
     atomic_uint_fast64_t runs; /* counted where that is not 0 */
+    struct {
+        pthread_mutex_t mutex; /* held while it is looked for, device and disk included */
+        kiln_type type;        /* 0: nobody has asked */
+    } precision;
 };
 
 struct kiln_event {

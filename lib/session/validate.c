@@ -188,7 +188,7 @@ kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln
 {
     size_t count = batch->bindings.inputs.count;
     *validation = (struct kiln__validation){0};
-    if (!is_chosen(batch->context))
+    if (batch->unvalidated || !is_chosen(batch->context))
         return KILN_OK;
     /* Earlier runs may still write what this one reads. */
     cl_int code = kiln__runtime_finish(&batch->context->runtime);
