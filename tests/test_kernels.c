@@ -76,6 +76,17 @@ static kiln_tensor pick(kiln_batch *batch)
                       every_second(batch, imagine_matrix(batch, 64, 64)));
 }
 
+/* Types that are only stored: loaded and stored as neighbours and apart, rounded in between. */
+static kiln_tensor narrow(kiln_batch *batch)
+{
+    static const double nowhere[1];
+    const size_t dims[] = {64, 64};
+    kiln_tensor half = kiln_upload(batch, KILN_F16, 2, dims, nowhere);
+    kiln_tensor large = every_second(batch, kiln_upload(batch, KILN_I64, 2, dims, nowhere));
+    kiln_tensor inside = kiln_cast(batch, kiln_square(batch, every_second(batch, half)), KILN_BF16);
+    return kiln_cast(batch, kiln_mul(batch, inside, kiln_cast(batch, large, KILN_F32)), KILN_I8);
+}
+
 static kiln_tensor update(kiln_batch *batch, kiln_tensor amount)
 {
     imagine_update(batch, amount);
@@ -168,6 +179,7 @@ KERNELS(map_stacked, kiln_stack(batch, 2,
                                                 kiln_neg(batch, imagine_matrix(batch, 64, 96))},
                                 -1));
 KERNELS(map_picks, pick(batch));
+KERNELS(map_narrow, narrow(batch));
 KERNELS(map_updates, update(batch, kiln_transpose(batch, imagine_matrix(batch, 96, 64), NULL)));
 
 /* ---- reductions ---- */
