@@ -35,16 +35,20 @@ struct training {
     unsigned epochs; /* at most MOST_EPOCHS */
     double learning_rate;
     double weight_decay;
-    kiln_type type; /* of weights and activations in memory; all are computed with in f32 */
+    /* Of weights and activations in memory; all are computed with in f32. I8: of weights after
+     * training in f32. */
+    kiln_type type;
 };
 
 struct outcome {
     size_t right;        /* of TEST_ROWS */
     double seconds;      /* the first compilation of kernels among them */
     double step_seconds; /* mean of a training step after the first epoch */
+    double test_seconds; /* of all test rows at once, the fastest of a few runs */
     size_t parameter_bytes;
     size_t state_bytes;        /* of the optimiser */
     uint64_t peak_bytes;       /* most that a step needs besides */
+    uint64_t test_peak_bytes;  /* the same of the test */
     float losses[MOST_EPOCHS]; /* mean of each epoch */
     int planned_again;         /* something was planned or compiled after the first step */
 };

@@ -27,6 +27,7 @@ check() {
 # Its status says that 91% are read, as with f32.
 check "bf16 trains as f32 does" 0 ' in bf16, 60 epochs' "$examples/train_digits" --precision bf16
 check "f16 trains as f32 does" 0 ' in f16, 60 epochs' "$examples/train_digits" --precision f16
+check "weights in i8 read as f32 ones do" 0 ' in i8, 60 epochs' "$examples/train_digits" -p i8
 check "training's help" 0 '^usage: train_digits .*--precision' "$examples/train_digits" --help
 check "training in no such type" 2 '^usage: train_digits ' "$examples/train_digits" --precision u8
 check "training on too many devices" 2 '^usage: train_digits ' "$examples/train_digits" 0 1
