@@ -101,5 +101,5 @@ bench: bench-programs
 # Beside the build in folder $(BASE): which rows became slower.
 bench-against: bench-programs
 	@test -n '$(BASE)' || { echo 'make bench-against BASE=<build folder of another checkout>'; exit 2; }
-	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' . $(notdir $(bench_programs))
+	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' .
 CLEANFILES += $(bench_programs) bench/peer_viennacl libbench.la libpeers.la

@@ -198,6 +198,20 @@ Test(attention, large_scores)
     check_close();
 }
 
+/* One column of v adds up to more than there is, the others do not. */
+Test(attention, sums_that_may_overflow)
+{
+    enum { N = 3, E = 16 };
+    float v[N * E];
+    kiln_batch *b = check_begin();
+    for (int i = 0; i < N * E; i++)
+        v[i] = i % E ? (float)i : 3e38f;
+    kiln_tensor x = check_plain(b, DIMS(N, 4));
+    check_tensor(b,
+                 kiln_attention(b, x, x, check_given(b, KILN_F32, DIMS(N, E), v), no_mask, NULL));
+    check_close();
+}
+
 /* What rows see of NaN and infinities: a masked score does not count, whatever it is. */
 Test(attention, special_values)
 {

@@ -278,7 +278,7 @@ Test(fusion, stores_what_strides_cannot_say)
 Test(fusion, computes_cheap_operands_in_the_product_and_reads_transposed_ones_in_place)
 {
     kiln_batch *batch = imagined_batch();
-    kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_matrix(batch, 16, 8);
+    kiln_tensor x = imagine_matrix(batch, 24, 8), w = imagine_matrix(batch, 16, 8);
     kiln_tensor y = kiln_matmul_transposed(batch, kiln_relu(batch, x), 0, w, 1);
     ask(batch, kiln_add(batch, y, imagine_vector(batch, 16)));
     check_fusion("fusion_product", batch);
@@ -302,13 +302,13 @@ static size_t groups_with(kiln_batch *batch, kiln_tensor x, size_t n)
 Test(fusion, computes_operands_that_movements_lie_between)
 {
     kiln_batch *batch = imagined_batch();
-    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
-    kiln_tensor bias = kiln_add(batch, x, imagine_vector(batch, 6));
+    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 24, 18), 2);
+    kiln_tensor bias = kiln_add(batch, x, imagine_vector(batch, 18));
     kiln_tensor turned = kiln_transpose(batch, bias, NULL);
     cr_expect_eq(groups_with(batch, turned, 5), 1u);
     batch = imagined_batch();
-    x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
-    cr_expect_eq(groups_with(batch, kiln_reshape(batch, x, 2, (size_t[]){4, 12}), 5), 1u);
+    x = kiln_scale(batch, imagine_matrix(batch, 24, 18), 2);
+    cr_expect_eq(groups_with(batch, kiln_reshape(batch, x, 2, (size_t[]){36, 12}), 5), 1u);
 }
 
 /* Types that are only stored are widened as they are read, transposed or not. */
@@ -329,23 +329,25 @@ Test(fusion, widens_operands_where_they_are_read)
 Test(fusion, stores_operands_that_do_not_pay_in_a_product)
 {
     kiln_batch *batch = imagined_batch(); /* expensive */
-    cr_expect_eq(groups_with(batch, kiln_exp(batch, imagine_matrix(batch, 8, 6)), 5), 2u);
+    cr_expect_eq(groups_with(batch, kiln_exp(batch, imagine_matrix(batch, 24, 6)), 5), 2u);
+    batch = imagined_batch(); /* few rows */
+    cr_expect_eq(groups_with(batch, kiln_scale(batch, imagine_matrix(batch, 8, 6), 2), 5), 2u);
     batch = imagined_batch(); /* used by others */
-    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    kiln_tensor x = kiln_scale(batch, imagine_matrix(batch, 24, 6), 2);
     ask(batch, kiln_neg(batch, x));
     cr_expect_eq(groups_with(batch, x, 5), 2u);
     batch = imagined_batch(); /* asked for */
-    x = kiln_scale(batch, imagine_matrix(batch, 8, 6), 2);
+    x = kiln_scale(batch, imagine_matrix(batch, 24, 6), 2);
     ask(batch, x);
     cr_expect_eq(groups_with(batch, x, 5), 2u);
     batch = imagined_batch(); /* two large loads */
-    x = kiln_mul(batch, imagine_matrix(batch, 8, 6), imagine_matrix(batch, 8, 6));
+    x = kiln_mul(batch, imagine_matrix(batch, 24, 6), imagine_matrix(batch, 24, 6));
     cr_expect_eq(groups_with(batch, x, 5), 2u);
     batch = imagined_batch(); /* it would lie in another way */
-    x = kiln_scale(batch, kiln_transpose(batch, imagine_matrix(batch, 6, 8), NULL), 2);
+    x = kiln_scale(batch, kiln_transpose(batch, imagine_matrix(batch, 6, 24), NULL), 2);
     cr_expect_eq(groups_with(batch, x, 5), 2u);
     batch = imagined_batch(); /* a kernel before it ends with it */
-    x = kiln_matmul(batch, imagine_matrix(batch, 8, 6), imagine_matrix(batch, 6, 4));
+    x = kiln_matmul(batch, imagine_matrix(batch, 24, 6), imagine_matrix(batch, 6, 4));
     cr_expect_eq(groups_with(batch, kiln_relu(batch, x), 5), 2u);
     batch = imagined_batch(); /* a product for a library */
     x = kiln_scale(batch, imagine_matrix(batch, 2048, 512), 2);

@@ -132,6 +132,17 @@ static bool is_for_library(const struct kiln__fuser *fuser, const struct kiln__n
            k >= KILN__LIBRARY_DEPTH;
 }
 
+/* Few rows are read element by element (kernels/matmul_cpu_skinny.cl), again for each block of
+ * columns: more than a cast costs more than to store them does. */
+static bool has_few_rows(const struct kiln__fuser *fuser, const struct kiln__node *product,
+                         uint32_t chain)
+{
+    size_t n = product->shape.dims[product->shape.rank - 1];
+    const struct kiln__node *node = kiln__fuse_node(fuser, chain);
+    bool cast = node->kind == KILN__CAST && fuser->layouts[node->input[0]].known;
+    return !cast && n && kiln__node_count(product) / n < KILN__FEWEST_ROWS;
+}
+
 /* All matrices of a may be taken as one where they are multiplied by the same b. */
 static bool may_fold(const struct kiln__fuser *fuser, const struct kiln__node *product)
 {
@@ -145,7 +156,8 @@ bool kiln__fuse_prologue_suits(struct kiln__fuser *fuser, uint32_t index, unsign
     const struct kiln__node *product = kiln__fuse_node(fuser, index);
     uint32_t operand = product->input[k], base = fuser->layouts[operand].base;
     struct leaves leaves = leaves_of(fuser, base);
-    bool suits = !is_for_library(fuser, product), folds = k == 0 && may_fold(fuser, product);
+    bool folds = k == 0 && may_fold(fuser, product);
+    bool suits = !is_for_library(fuser, product) && !(k == 0 && has_few_rows(fuser, product, base));
     for (unsigned i = 0; suits && i < leaves.count; i++)
         suits = leaf_suits(fuser, base, operand, leaves.nodes[i], i > 0 && folds);
     return suits;

@@ -234,6 +234,8 @@ static double mean_error(const struct row *row, const struct weights *weights, s
                  (v * relative + row->v_error[j * row->size.e + c] * (1 + relative));
         lost += v;
     }
+    if (lost > KILN__LARGEST / 2)
+        return INFINITY; /* the numerator's sum may overflow */
     error = error / weights->total + lost * 2 * KILN__SMALLEST +
             (double)row->size.n * KILN__DENORMAL + denormal;
     return weights->shift < 0.5 ? error * (1 + 2 * weights->shift) : INFINITY;
