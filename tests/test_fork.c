@@ -89,6 +89,7 @@ static int call_everything(struct inherited all)
     kiln_buffer *buffer;
     kiln_event *event;
     kiln_context_stats stats;
+    kiln_type type;
     const size_t n = N;
     void *data;
     double start = seconds();
@@ -109,6 +110,7 @@ static int call_everything(struct inherited all)
     NEXT(refused(kiln_context_finish(all.context)));
     NEXT(refused(kiln_context_sync_cache(all.context)));
     NEXT(refused(kiln_context_trim(all.context)));
+    NEXT(refused(kiln_context_best_precision(all.context, &type)));
     NEXT(refused(kiln_now_relu(all.context, 1, values, result)));
     NEXT(kiln_context_get_stats(all.context, &stats) == KILN_OK);
     NEXT(seconds() - start < 1);

@@ -14,6 +14,21 @@
 
 #define SUBJECT "best precision for products"
 
+/* Operands of some types are twice what they should be (--wrap), so that products are wrong. */
+static struct {
+    bool f32, narrow;
+} spoilt;
+
+kiln_tensor __real_kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type);
+kiln_tensor __wrap_kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type);
+
+kiln_tensor __wrap_kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
+{
+    if (type == KILN_F32 ? spoilt.f32 : spoilt.narrow)
+        x = kiln_scale(batch, x, 2);
+    return __real_kiln_cast(batch, x, type);
+}
+
 static char folder[64];
 
 static void make_folder(void)
@@ -160,6 +175,20 @@ Test(precision, of_a_device_that_fails_is_a_status)
     }
     layer_reset();
     expect_remembered(context, ask(context));
+    close_context(context);
+}
+
+Test(precision, is_no_type_whose_products_are_wrong)
+{
+    kiln_type type = KILN_BF16;
+    kiln_context *context = open_cached(KILN_CACHE_OFF);
+    spoilt.f32 = true;
+    expect_error(kiln_context_best_precision(context, &type), KILN_WRONG_RESULT,
+                 "kiln_context_best_precision: a product of f32 is wrong");
+    cr_expect_eq(type, KILN_F32);
+    spoilt.f32 = false;
+    spoilt.narrow = true;
+    cr_expect_eq(ask(context), KILN_F32);
     close_context(context);
 }
 
