@@ -288,7 +288,7 @@ static int by_value(const void *a, const void *b)
 static double compare_type(const struct products *products, const struct products *base,
                            size_t runs)
 {
-    double shares[MOST_RUNS];
+    double shares[MOST_RUNS] = {0};
     for (size_t run = 0; run < runs; run++) {
         double product = 1;
         for (size_t form = 0; form < FORMS; form++)
