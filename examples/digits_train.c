@@ -259,7 +259,7 @@ static void run_epochs(struct trainer *trainer, kiln_context *context,
 {
     size_t rows = trainer->digits->count - TEST_ROWS, *order = calloc(rows, sizeof *order);
     uint64_t plans = 0;
-    double start = 0;
+    const double steps = (double)(rows / BATCH_ROWS);
     if (!order)
         check(KILN_OUT_OF_HOST_MEMORY, "the order of rows");
     for (size_t i = 0; i < rows; i++)
@@ -269,14 +269,15 @@ static void run_epochs(struct trainer *trainer, kiln_context *context,
         double done = (double)e / training->epochs, pi = acos(-1);
         double rate = training->learning_rate * (1 + cos(pi * done)) / 2;
         check(kiln_optimizer_set_learning_rate(trainer->optimizer, rate), "the learning rate");
+        double start = now();
         outcome->losses[e] = run_epoch(trainer, step, order, rows);
+        double seconds = (now() - start) / steps;
+        if (!e || seconds < outcome->step_seconds)
+            outcome->step_seconds = seconds;
         plans = plans ? plans : count_plans(context);
-        start = e ? start : now();
         if ((e + 1) % 10 == 0 || e == 0)
             printf("epoch %3u  loss %.4f\n", e + 1, outcome->losses[e]);
     }
-    size_t steps = (training->epochs - 1) * (rows / BATCH_ROWS);
-    outcome->step_seconds = steps ? (now() - start) / (double)steps : 0;
     outcome->planned_again = count_plans(context) != plans;
     add_memory(trainer, step, outcome);
     kiln_batch_release(step);

@@ -43,7 +43,7 @@ struct training {
 struct outcome {
     size_t right;        /* of TEST_ROWS */
     double seconds;      /* the first compilation of kernels among them */
-    double step_seconds; /* mean of a training step after the first epoch */
+    double step_seconds; /* mean of a training step in the fastest epoch */
     double test_seconds; /* of all test rows at once, the fastest of a few runs */
     size_t parameter_bytes;
     size_t state_bytes;        /* of the optimiser */
