@@ -226,7 +226,7 @@ static void neighbours(void)
 static void expect_chosen(const char *name, size_t m, int transposes)
 {
     char part[64];
-    snprintf(part, sizeof part, ", a product by %s\n", name);
+    snprintf(part, sizeof part, ", a product by %s", name);
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(m, 40), CHECK_FEW);
     bool turned = transposes & 2;

@@ -164,7 +164,7 @@ static const char *wanted = "";
 static void expect_wanted(kiln_batch *batch)
 {
     char part[64];
-    snprintf(part, sizeof part, ", a product by %s\n", wanted);
+    snprintf(part, sizeof part, ", a product by %s", wanted);
     cr_expect(!*wanted || explains(batch, part), "another implementation is launched, not %s",
               wanted);
 }

@@ -100,8 +100,8 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
     {#name,                                                                                        \
      kind,                                                                                         \
      empty,                                                                                        \
-     KILN__##types,                                                                                \
      KILN__IDENTITY_##identity,                                                                    \
+     KILN__##types,                                                                                \
      #combine,                                                                                     \
      #finish,                                                                                      \
      host_combine_##name,                                                                          \

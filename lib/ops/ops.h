@@ -110,8 +110,8 @@ struct kiln__reduce_row {
     const char *name;
     bool indexed;
     bool empty; /* no elements at all have a result */
+    uint8_t identity; /* enum kiln__identity */
     enum kiln__types types;
-    uint8_t identity;
     const char *combine;
     const char *finish;
     double (*host_combine)(double a, double b);
