@@ -211,10 +211,16 @@ static struct kiln__phrase fill(const struct total *total, unsigned width, const
     return text;
 }
 
+/* Its value, and the position that goes with it. */
+static int totals_of(const struct kiln__body *body, unsigned i)
+{
+    return kiln__body_row(body, i)->indexed ? 2 : 1;
+}
+
 void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern)
 {
     for (KILN__EACH_REDUCTION(i, body))
-        for (int position = 0; position <= kiln__body_row(body, i)->indexed; position++) {
+        for (int position = 0; position < totals_of(body, i); position++) {
             struct total total = total_of(body, i, position);
             kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
         }
@@ -279,8 +285,9 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
 {
     uint16_t from = step_at(body, i)->args[0];
     kiln_type type = kiln__body_type(body, i);
-    struct kiln__phrase number =
-        kiln__phrase(visit->into == KILN__TOTALS ? "" : "_%u", visit->into);
+    struct kiln__phrase number = {""};
+    if (visit->into != KILN__TOTALS)
+        number = kiln__phrase("_%u", visit->into);
     struct kiln__phrase into = kiln__phrase("t%u%s", i, number.text);
     struct kiln__phrase value = kiln__phrase("v%u", from);
     if (type != (kiln_type)step_at(body, from)->type)
@@ -488,7 +495,7 @@ static void store_partials(const struct kiln__body *body, unsigned width, const 
 {
     unsigned i = body->group->reduced_step;
     struct kiln__phrase offset = kiln__phrase("partial_@_offset + segment * n + %s", p);
-    for (int position = 0; position <= kiln__body_row(body, i)->indexed; position++) {
+    for (int position = 0; position < totals_of(body, i); position++) {
         struct total total = total_of(body, i, position);
         store(body, total.type, width, fill(&total, 1, "partial_@").text,
               fill(&total, 1, offset.text), total.name);

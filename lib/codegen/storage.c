@@ -53,12 +53,16 @@ static struct call narrow(const struct kiln__type_row *row, const char *verb, un
     return call;
 }
 
+static const struct call plain = {.before = ""};
+
 static struct call on_load(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    return row == own      ? (struct call){.before = ""}
-           : row->floating ? narrow(row, "load", width)
-           : row->bytes == own->bytes
+    if (row == own)
+        return plain;
+    if (row->floating)
+        return narrow(row, "load", width);
+    return row->bytes == own->bytes
                ? clamp(row, width)
                : convert(row->device, width, row->bytes > own->bytes ? "_sat" : "");
 }
@@ -66,9 +70,9 @@ static struct call on_load(kiln_type type, unsigned width)
 static struct call on_store(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    return row->bytes == own->bytes ? (struct call){.before = ""}
-           : row->floating          ? narrow(row, "store", width)
-                                    : convert(row->stored, width, "");
+    if (row->bytes == own->bytes)
+        return plain;
+    return row->floating ? narrow(row, "store", width) : convert(row->stored, width, "");
 }
 
 /* Not every driver saturates NaN to 0, as the standard advises. */

@@ -19,10 +19,10 @@ struct kiln__type_row {
     double lowest, highest; /* finite range */
     const char *stored;     /* OpenCL C scalar type in memory, "float" */
     kiln_type computed;     /* itself, or the wider type that operations take it for */
-    const char *device;     /* that one's OpenCL C scalar type; vectors append their width */
+    kiln_type accumulator;  /* of sums and products */
+    const char *device;     /* what it is computed in; vectors append their width */
     const char *sums;       /* the one to add, subtract and multiply in, which wraps around */
     const char *mask;       /* what a comparison of vectors gives */
-    kiln_type accumulator;  /* of sums and products */
     const char *least_text, *most_text; /* its least and greatest value in OpenCL C */
 };
 
@@ -109,7 +109,7 @@ enum kiln__identity {
 struct kiln__reduce_row {
     const char *name;
     bool indexed;
-    bool empty; /* no elements at all have a result */
+    bool empty;       /* no elements at all have a result */
     uint8_t identity; /* enum kiln__identity */
     enum kiln__types types;
     const char *combine;

@@ -5,11 +5,11 @@
 
 #include "ops/ops.h"
 
-/* What kernels compute in: the type, the one that wraps around, a vector's masks, the type that
- * sums and products have (they outgrow u8), the least and greatest value. */
-#define COMPUTED_F32 KILN_F32, "float", "float", "int", KILN_F32, "-INFINITY", "INFINITY"
-#define COMPUTED_I32 KILN_I32, "int", "uint", "int", KILN_I32, "INT_MIN", "INT_MAX"
-#define COMPUTED_U8 KILN_U8, "uchar", "uchar", "char", KILN_I32, "0", "UCHAR_MAX"
+/* What kernels compute in: the type, the one that sums and products have (they outgrow u8), its
+ * name, the one that wraps around, a vector's masks, the least and greatest value. */
+#define COMPUTED_F32 KILN_F32, KILN_F32, "float", "float", "int", "-INFINITY", "INFINITY"
+#define COMPUTED_I32 KILN_I32, KILN_I32, "int", "uint", "int", "INT_MIN", "INT_MAX"
+#define COMPUTED_U8 KILN_U8, KILN_I32, "uchar", "uchar", "char", "0", "UCHAR_MAX"
 
 static const struct kiln__type_row rows[] = {
 #define KILN_TYPE(NAME, value, bytes, ctype, name, stored, computed, digits, least, lowest,        \

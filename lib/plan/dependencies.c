@@ -126,8 +126,10 @@ static void exchange(struct walk *walk, size_t first, size_t count)
     if (walk->failed)
         return;
     struct range *at = &walk->arena.items[first];
-    memmove(at + walk->left.count, at + count, behind * sizeof *at);
-    memcpy(at, walk->left.items, walk->left.count * sizeof *at);
+    if (behind)
+        memmove(at + walk->left.count, at + count, behind * sizeof *at);
+    if (walk->left.count)
+        memcpy(at, walk->left.items, walk->left.count * sizeof *at);
     walk->arena.count = first + walk->left.count + behind;
 }
 
@@ -229,8 +231,9 @@ static bool share_memory(struct walk *walk)
             slot_of_input[input] = s;
         walk->memory[s] = slot_of_input[input];
     }
+    bool done = slot_of_input != NULL;
     free(slot_of_input);
-    return slot_of_input;
+    return done;
 }
 
 bool kiln__plan_find_dependencies(struct kiln__plan *plan)

@@ -3,11 +3,14 @@
 #ifndef KILN_PLAN_LOWER_H
 #define KILN_PLAN_LOWER_H
 
+#include <assert.h>
+
 #include "plan/plan.h"
 #include "plan/space.h"
 
 static inline size_t kiln__divide_up(size_t a, size_t b)
 {
+    assert(b > 0);
     return a / b + (a % b != 0);
 }
 

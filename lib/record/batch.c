@@ -118,7 +118,9 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
     struct kiln__node own = *node;
     for (unsigned k = 0; k < node->n_inputs && !batch->error.status; k++)
         own.input[k] = widened(batch, node, k, call);
-    return batch->error.status ? (kiln_tensor){0} : append(batch, &own, call);
+    if (batch->error.status)
+        return (kiln_tensor){0};
+    return append(batch, &own, call);
 }
 
 /* ---- asking ---- */

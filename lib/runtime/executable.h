@@ -48,7 +48,7 @@ void kiln__executable_rest(struct kiln__executable *executable);
 
 /* Memory to note wrong indices in, and the further arguments of a checked kernel. */
 kiln_status kiln__checked_begin(struct kiln__executable *executable, struct kiln__error *error);
-kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t launch,
+kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t index,
                                     struct kiln__error *error);
 
 /* After a run in `stream` has ended: whether a checked kernel used an index outside its memory.

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #define KILN__VECTOR(type)                                                                         \
     struct {                                                                                       \
