@@ -225,6 +225,7 @@ record_sources = \
 	lib/record/optimizer.c \
 	lib/record/place.c \
 	lib/record/product.c \
+	lib/record/quantize.c \
 	lib/record/random.c \
 	lib/record/transfer.c
 

@@ -44,6 +44,7 @@ criterion_tests = \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
+	tests/test_matmul_quantized \
 	tests/test_now \
 	tests/test_ops \
 	tests/test_ops_cast \
@@ -103,6 +104,7 @@ device_tests = \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
+	tests/test_matmul_quantized \
 	tests/test_now \
 	tests/test_precision \
 	tests/test_random \

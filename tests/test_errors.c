@@ -338,6 +338,56 @@ Test(errors, a_size_beyond_all)
            kiln_argmax(s.batch, tall(&s), 0, NULL, 0));
 }
 
+/* ---- quantised products ---- */
+
+static kiln_tensor bytes(const struct scene *s, size_t m, size_t n)
+{
+    return kiln_fill(s->batch, KILN_I8, 2, (size_t[]){m, n}, 1);
+}
+
+Test(errors, quantised_products_name_their_call_and_operand)
+{
+    kiln_tensor scale;
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_quantize: operand x is i32, and only floating types are taken; cast it",
+           kiln_quantize(s.batch, s.i, AXES(1), &scale));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_quantize: axis 2 is not one of the dimensions of shape [4,8]",
+           kiln_quantize(s.batch, s.x, AXES(2), &scale));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_quantize: scale is NULL",
+           kiln_quantize(s.batch, s.x, AXES(1), NULL));
+    MISUSE(KILN_INVALID_HANDLE, "kiln_matmul_quantized: operand b " EMPTY,
+           kiln_matmul_quantized(s.batch, s.x, empty, empty, 0, empty));
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_matmul_quantized: operand a is u8, and only i8 and floating types are taken; "
+           "cast it",
+           kiln_matmul_quantized(s.batch, s.u, empty, s.x, 1, empty));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_matmul_quantized: operand b of shape [8] has too few dimensions",
+           kiln_matmul_quantized(s.batch, s.x, empty, s.v, 0, empty));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_matmul_quantized: shapes [2,1041] and [1040,2] do not fit: a's last dimension "
+           "must be b's last but one, and leading dimensions must broadcast",
+           kiln_matmul_quantized(s.batch, bytes(&s, 2, 1041), empty, bytes(&s, 1040, 2), 0, empty));
+    MISUSE(KILN_TOO_LARGE,
+           "kiln_matmul_quantized: sums of 131072 products of i8 do not fit in i32; at most "
+           "131071 do",
+           kiln_matmul_quantized(s.batch, bytes(&s, 2, 131072), empty, bytes(&s, 2, 131072), 1,
+                                 empty));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_matmul_quantized: a_scale of shape [4,8] is not one scale for each row of a "
+           "product of shape [4,4]",
+           kiln_matmul_quantized(s.batch, s.x, s.x, s.x, 1, empty));
+    MISUSE(KILN_SHAPE_MISMATCH,
+           "kiln_matmul_quantized: b_scale of shape [8] is not one scale for each column of a "
+           "product of shape [4,4]",
+           kiln_matmul_quantized(s.batch, s.x, empty, s.x, 1, s.v));
+    MISUSE(KILN_TYPE_MISMATCH,
+           "kiln_matmul_quantized: operand b_scale is i32, and only floating types are taken; "
+           "cast it",
+           kiln_matmul_quantized(s.batch, s.x, empty, s.x, 1, s.i));
+}
+
 /* ---- normalizations ---- */
 
 Test(errors, normalizations_name_their_call_and_operand)

@@ -94,6 +94,8 @@ Test(errors_calls, every_other_recording_call_without_a_batch)
     expect_null_batch(kiln_matmul(NULL, x, x), "matmul");
     expect_null_batch(kiln_matmul_transposed(NULL, x, 0, x, 0), "matmul_transposed");
     expect_null_batch(kiln_dot(NULL, x, x), "dot");
+    expect_null_batch(kiln_matmul_quantized(NULL, x, x, x, 0, x), "matmul_quantized");
+    expect_null_batch(kiln_quantize(NULL, x, 0, NULL, &x), "quantize");
     expect_null_batch(kiln_lerp(NULL, x, x, x), "lerp");
     expect_null_batch(kiln_slerp(NULL, x, x, x), "slerp");
     expect_error(kiln_read(NULL, x, memory, 4), KILN_INVALID_ARGUMENT, "kiln_read: batch is NULL");

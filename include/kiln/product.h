@@ -34,6 +34,40 @@ KILN_API kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, in
 /** Inner product of two vectors of equal length and type: a scalar. */
 KILN_API kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b);
 
+/** x in i8, and the f32 scale of each slice over the n_axes dimensions `axes` (negative ones count
+ *  from the end; NULL with n_axes 0 is all of them): scale = max(|x|) / 127 over the slice, with
+ *  the reduced dimensions as 1, so that q, cast to f32, times scale is near x; q = x / scale,
+ *  rounded to nearest, of two as near to the even one: -127 to 127. Of a matrix of weights [k, n],
+ *  axis 0 gives a scale for each column of a product; of its left operand, axis 1 one for each row.
+ *
+ *  Where all of a slice is 0, or so small that its scale would be below 2^-126 (|x| below
+ *  1.5e-36), q is 0 and the scale 1; of no elements it is 1, too. A slice with an infinity or NaN
+ *  has that for its scale, and q is 0 in its place, so that a product with it is NaN.
+ *
+ *  No gradient flows through q or the scale, as if of kiln_detach(x). A straight-through estimate
+ *  is x plus kiln_detach() of what q times scale has more.
+ *  @param x      of a floating type
+ *  @param scale  receives the scales; the empty tensor after an error */
+KILN_API kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                                   kiln_tensor *scale);
+
+/** a * a_scale times b * b_scale, of what kiln_quantize() makes: the product's sums are multiplied
+ *  by a_scale, then by b_scale. a and b are i8 or of a floating type and have 2 dimensions or more;
+ *  a nonzero transpose_b swaps the last two of b, and of b_scale where it has them.
+ *
+ *  Of two i8 operands the sums are exact integers, rounded once to f32; where k is beyond 1024 they
+ *  come from parts of the product, a kernel for each. If one operand is of a floating type, the
+ *  other is read as f32 and the sums are those of kiln_matmul(). Operands of i8 are read as they
+ *  lie in memory, but for products of 2048 rows and columns or more, which read a copy in f32.
+ *
+ *  Scales are of a floating type, broadcast to the product's shape and do not vary along k: a last
+ *  dimension of 1 (a), a last but one of 1 (b, unless it has fewer). The empty tensor is a scale
+ *  of 1. Gradients flow to operands of floating types and to scales.
+ *
+ *  Errors: TOO_LARGE also for two i8 operands and k beyond 131071, whose sums i32 may not hold. */
+KILN_API kiln_tensor kiln_matmul_quantized(kiln_batch *batch, kiln_tensor a, kiln_tensor a_scale,
+                                           kiln_tensor b, int transpose_b, kiln_tensor b_scale);
+
 #ifdef __cplusplus
 }
 #endif

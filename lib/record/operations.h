@@ -15,6 +15,10 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
 kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, const char *call,
                                    kiln_tensor x, size_t n_axes, const int *axes, int keep_dims);
 
+/* As kiln_matmul_transposed(). */
+kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor a,
+                                bool transpose_a, kiln_tensor b, bool transpose_b);
+
 /* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */
 bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
                      size_t n_axes, const int *axes, uint64_t *mask);

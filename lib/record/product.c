@@ -6,7 +6,7 @@
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 
-#include "record/batch.h"
+#include "record/operations.h"
 
 static const kiln_tensor none = {0};
 
@@ -113,8 +113,8 @@ static kiln_tensor drop_vectors(kiln_batch *batch, kiln_tensor c, bool row, bool
     return kiln_reshape(batch, c, shape.rank, shape.dims);
 }
 
-static kiln_tensor multiply(kiln_batch *batch, const char *call, kiln_tensor a, bool transpose_a,
-                            kiln_tensor b, bool transpose_b)
+kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor a,
+                                bool transpose_a, kiln_tensor b, bool transpose_b)
 {
     struct operand left = {.tensor = a}, right = {.tensor = b};
     const struct kiln__node *x = kiln__batch_node(batch, a, call, "a");
@@ -129,13 +129,13 @@ static kiln_tensor multiply(kiln_batch *batch, const char *call, kiln_tensor a, 
 
 kiln_tensor kiln_matmul(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
 {
-    return multiply(batch, __func__, a, false, b, false);
+    return kiln__record_matmul(batch, __func__, a, false, b, false);
 }
 
 kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, int transpose_a, kiln_tensor b,
                                    int transpose_b)
 {
-    return multiply(batch, __func__, a, transpose_a, b, transpose_b);
+    return kiln__record_matmul(batch, __func__, a, transpose_a, b, transpose_b);
 }
 
 kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)

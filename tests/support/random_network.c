@@ -38,6 +38,23 @@ static kiln_tensor batched_product(struct pool *pool)
     }
 }
 
+/* Of i8 by i8, some in more than one part, or of floats by i8. Long ones are swapped: each of their
+ * parts is one launch, and interpret.c lets any launch read all that its group reads. */
+static kiln_tensor quantised_product(struct pool *pool)
+{
+    int swap = (int)choose(2);
+    size_t m = PICK(1, 3, 17), k = swap ? PICK(1, 33, 1030) : PICK(1, 16, 33), n = PICK(1, 7, 16);
+    kiln_tensor w =
+        swap ? fresh_stored(pool, KILN_I8, DIMS(n, k)) : fresh_stored(pool, KILN_I8, DIMS(k, n));
+    kiln_tensor scale = swap ? numbers(pool, DIMS(n, 1)) : numbers(pool, DIMS(1, n));
+    if (chance(2))
+        return kiln_matmul_quantized(pool->batch, numbers(pool, DIMS(2, m, k)), none, w, swap,
+                                     scale);
+    kiln_tensor x = fresh_stored(pool, KILN_I8, DIMS(m, k));
+    return kiln_matmul_quantized(pool->batch, x, chance(2) ? none : numbers(pool, DIMS(m, 1)), w,
+                                 swap, chance(2) ? none : scale);
+}
+
 static kiln_tensor inner_product(struct pool *pool)
 {
     struct operand x = any_operand(pool);
@@ -194,8 +211,10 @@ static kiln_tensor draw(struct pool *pool)
 kiln_tensor random_network(struct pool *pool)
 {
     static kiln_tensor (*const actions[])(struct pool *) = {
-        product,  product, batched_product, inner_product, normalize, normalize, interpolate,
-        convolve, lose,    pool_image,      attention,     draw,
+        product,       product,   batched_product, quantised_product,
+        inner_product, normalize, normalize,       interpolate,
+        convolve,      lose,      pool_image,      attention,
+        draw,
     };
     return actions[choose(sizeof actions / sizeof *actions)](pool);
 }
