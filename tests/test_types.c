@@ -318,6 +318,28 @@ Test(types, movements_keep_them, .init = compile_cheaply)
     check_close();
 }
 
+/* Parts and what they are put on. */
+Test(types, movements_have_gradients_of_f32, .init = compile_cheaply)
+{
+    const int64_t start[] = {1, 2};
+    const size_t low[] = {1, 0}, high[] = {0, 2};
+    kiln_batch *batch = check_begin();
+    for (size_t t = 0; t < FORMATS; t++) {
+        kiln_tensor x = check_input(batch, formats[t].type, DIMS(4, 6), CHECK_PLAIN),
+                    part = check_input(batch, formats[t].type, DIMS(2, 3), CHECK_PLAIN),
+                    gradients[2];
+        kiln_tensor whole = kiln_pad(batch, kiln_place(batch, x, part, start, NULL), low, high, 1);
+        whole = kiln_concat(batch, 2, (kiln_tensor[]){whole, whole}, 0);
+        kiln_tensor loss = kiln_sum(batch, kiln_square(batch, whole), 0, NULL, 0);
+        expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, part}, 2, gradients));
+        expect_type(batch, gradients[0], KILN_F32);
+        expect_type(batch, gradients[1], KILN_F32);
+    }
+    check_run(batch);
+    check_end(batch);
+    check_close();
+}
+
 /* Each type to each other one, between operations. */
 Test(types, casts_between_all, .init = compile_cheaply)
 {

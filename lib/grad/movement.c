@@ -224,6 +224,7 @@ void kiln__adjoint_place(struct kiln__gradient *walk, const struct kiln__node *n
     if (node->n_inputs < 2 || !kiln__gradient_wants(walk, node->input[1]))
         return;
     struct kiln__node left = *node;
+    left.type = KILN_F32; /* the place may be of a narrower type */
     kiln_tensor zeros = kiln_fill(batch, KILN_F32, part.rank, part.dims, 0);
     left.input[0] = kiln__tensor_index(zeros);
     left.input[1] = kiln__tensor_index(g);
