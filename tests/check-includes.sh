@@ -19,7 +19,7 @@ cache: util device
 runtime: util ops graph fuse device plan cache
 record: util ops graph device runtime
 grad: util ops graph record
-executor: util
+executor: util ops
 session: util ops graph rewrite fuse device plan codegen cache runtime record
 '
 

@@ -422,6 +422,24 @@ Test(executor, cancels_what_waits_when_it_is_shut_down_so)
     served_end(executor, context);
 }
 
+static void release_it(kiln_status status, void *executor)
+{
+    cr_expect_eq(status, KILN_CANCELLED);
+    kiln_executor_release(executor);
+}
+
+Test(executor, is_released_by_a_callback_of_its_shutdown)
+{
+    kiln_context *context = open_context();
+    kiln_executor_options options = served_options(16, 8, 0);
+    kiln_executor *executor = served_create(context, &options);
+    kiln_future *future = served_submit(executor, x, y, 1, NULL);
+    expect_ok(kiln_future_notify(future, release_it, executor));
+    kiln_future_release(future);
+    expect_ok(kiln_executor_shutdown(executor, KILN_SHUTDOWN_CANCEL));
+    close_context(context);
+}
+
 Test(executor, counts_what_a_shutdown_sends)
 {
     kiln_context *context = open_context();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An executor on two contexts, and on contexts that fail. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -67,6 +68,60 @@ Test(executor_contexts, pass_by_one_that_is_held_up)
     expect_ok(kiln_future_wait(held));
     kiln_future_release(held);
     cr_expect_eq(stats_at(executor, 0).batches, 1u);
+    end(executor, 2);
+}
+
+struct door {
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    bool open;
+    unsigned waiting;
+};
+
+static void wait_at(kiln_status status, void *user)
+{
+    struct door *door = user;
+    (void)status;
+    pthread_mutex_lock(&door->lock);
+    door->waiting++;
+    while (!door->open)
+        pthread_cond_wait(&door->opened, &door->lock);
+    pthread_mutex_unlock(&door->lock);
+}
+
+static unsigned waiting_at(struct door *door)
+{
+    pthread_mutex_lock(&door->lock);
+    unsigned waiting = door->waiting;
+    pthread_mutex_unlock(&door->lock);
+    return waiting;
+}
+
+/* Callbacks keep both workers of the first context; the other one serves. */
+Test(executor_contexts, pass_by_one_that_calls_back)
+{
+    kiln_executor_options options = served_options(ROWS, 1, 0);
+    kiln_executor *executor = create(2, &options);
+    struct door door = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0};
+    float sums[2];
+    for (unsigned i = 0; i < 2; i++) {
+        cl_event gate = gate_close(contexts[0]);
+        kiln_future *held = served_submit(executor, x, sums, i + 1, NULL);
+        expect_ok(kiln_future_notify(held, wait_at, &door));
+        gate_open(gate);
+        kiln_future_release(held);
+        while (waiting_at(&door) <= i)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_expect_eq(stats_at(executor, 0).batches, 2u);
+    kiln_future *future = served_submit(executor, x, y, ROWS, NULL);
+    cr_expect_eq(kiln_future_wait_for(future, 20000000), KILN_OK);
+    pthread_mutex_lock(&door.lock);
+    door.open = true;
+    pthread_cond_broadcast(&door.opened);
+    pthread_mutex_unlock(&door.lock);
+    expect_ok(kiln_future_wait(future));
+    kiln_future_release(future);
     end(executor, 2);
 }
 

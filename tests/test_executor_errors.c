@@ -263,6 +263,41 @@ Test(executor_errors, of_requests_concern_nobody_else)
     served_end(executor, context);
 }
 
+/* They would fail a batch, and all requests in it. */
+Test(executor_errors, of_large_integers_concern_nobody_else)
+{
+    kiln_context *context = open_context();
+    kiln_executor *executor;
+    kiln_future *future, *good;
+    static int64_t numbers[2] = {INT32_MAX, -5}, labels[2] = {9, 0};
+    static float a[2], b[2];
+    const kiln_row rows[] = {{.type = KILN_I64}, {.type = KILN_I64, .below = 10}};
+    kiln_model model = {sizeof model, record_labels, NULL, 2, rows, 2};
+    kiln_executor_options usual = served_options(2, 2, 0);
+    kiln_request_options options = KILN_REQUEST_OPTIONS_INIT;
+    kiln_input in[] = {{numbers, 8, KILN_I64}, {labels, 8, KILN_I64}};
+    kiln_output out[] = {{a, 4, KILN_F32}, {b, 4, KILN_F32}};
+    expect_ok(kiln_executor_create(&context, 1, &model, &usual, &executor));
+    expect_ok(kiln_executor_submit(executor, in, out, 1, &options, &good));
+    in[0].data = numbers + 1;
+    in[1].data = labels + 1;
+    out[0].data = a + 1;
+    out[1].data = b + 1;
+    numbers[1] = INT64_C(3000000000);
+    REFUSED(1, INVALID_ARGUMENT, "element 0 of input 0 is 3000000000, and kiln computes with i32");
+    numbers[1] = -5;
+    labels[1] = 10;
+    REFUSED(1, INVALID_ARGUMENT, "element 0 of input 1 is 10, and has to be from 0 to 9");
+    labels[1] = 0;
+    expect_ok(kiln_executor_submit(executor, in, out, 1, &options, &future));
+    expect_ok(kiln_future_wait(good));
+    expect_ok(kiln_future_wait(future));
+    cr_expect(a[0] == (float)INT32_MAX && a[1] == -5 && b[0] == 9 && b[1] == 0);
+    kiln_future_release(future);
+    kiln_future_release(good);
+    served_end(executor, context);
+}
+
 Test(executor_errors, of_null_are_told)
 {
     kiln_context *context = open_context();

@@ -94,6 +94,7 @@ static void make_lane(unsigned number, int64_t cost, int64_t now)
         kiln__lane_measured(lane, size, cost);
     }
     lane->last = now;
+    lane->waiting = 1;
 }
 
 static void submit(unsigned number, int64_t now)
@@ -133,6 +134,18 @@ Test(executor_parts, a_context_that_hangs_is_passed_by)
     submit(0, 0);
     cr_expect_eq(decide(0, 5 * MS), KILN__FLUSH_NOT, "it should be done soon");
     cr_expect_eq(decide(0, 12 * MS), KILN__FLUSH_WAIT, "it should have been done long ago");
+}
+
+Test(executor_parts, a_context_whose_workers_call_back_is_passed_by)
+{
+    make_lane(0, 5 * MS, MS);
+    make_lane(1, 10 * MS, MS);
+    lanes[0].waiting = 0;
+    submit(0, MS);
+    cr_expect_eq(decide(1, 5 * MS), KILN__FLUSH_NOT, "one of them should be back soon");
+    cr_expect_eq(decide(1, 7 * MS), KILN__FLUSH_IDLE, "they have been away for long");
+    lanes[0].waiting = 1;
+    cr_expect_eq(decide(1, 7 * MS), KILN__FLUSH_NOT);
 }
 
 Test(executor_parts, an_old_estimate_is_tried_again)

@@ -44,8 +44,8 @@ typedef struct kiln_row {
     kiln_type type;                 /**< of its elements */
     size_t rank;                    /**< its dimensions, at most KILN_MAX_RANK - 1; 0: one number */
     size_t dims[KILN_MAX_RANK - 1]; /**< all above 0 */
-    uint32_t below; /**< i32 and u8: each element must be from 0 to below - 1, such as a label; a
-                         request with another is refused. 0: nothing is looked at */
+    uint32_t below; /**< of integers: each element must be from 0 to below - 1, such as a label; a
+                         request with another is refused. 0: no bound */
 } kiln_row;
 
 /** Record the operations of a model for `rows` rows in `batch`, which belongs to context number
@@ -133,8 +133,8 @@ typedef enum kiln_shutdown {
     KILN_SHUTDOWN_CANCEL = 2 /**< they complete as CANCELLED; batches that run are finished */
 } kiln_shutdown;
 
-/** Take no further requests, and return when all have completed and their callbacks have returned;
- *  from a callback, at once. A second call may turn drain into cancel.
+/** Take no further requests, and return when all have completed and callbacks in the executor's
+ *  threads have returned; from such a callback, at once. A second call may turn drain into cancel.
  *  Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_shutdown(kiln_executor *executor,
                                                             kiln_shutdown how);
@@ -192,8 +192,8 @@ typedef struct kiln_request_options {
  *  Owner: the caller owns *future, until kiln_future_release(); the rows' memory, inputs too, is
  *  borrowed until the request completes, the two arrays only for the call. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, no rows, bytes that do not fit, an element that is not below its
- *  bound), TYPE_MISMATCH, TOO_LARGE (more rows than a batch has), BUSY, TIMED_OUT,
- *  WRONG_STATE (shut down), OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
+ *  bound, an i64 beyond i32), TYPE_MISMATCH, TOO_LARGE (more rows than a batch has), BUSY,
+ *  TIMED_OUT, WRONG_STATE (shut down), OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executor,
                                                           const kiln_input *inputs,
                                                           const kiln_output *outputs, size_t rows,

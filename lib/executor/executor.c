@@ -314,11 +314,14 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "kiln_executor_shutdown: %d is no way to shut down", (int)how);
     pthread_mutex_lock(&executor->lock);
+    executor->references++; /* a callback may release the last handle */
     stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(executor, &told);
     if (!kiln__in_worker())
         await_end(executor);
+    pthread_mutex_lock(&executor->lock);
+    kiln__executor_drop(executor, 1);
     return KILN_OK;
 }
 

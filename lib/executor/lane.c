@@ -130,6 +130,13 @@ static enum kiln__flush reason(kiln_executor *executor, const struct kiln__lane 
     return KILN__FLUSH_NOT;
 }
 
+/* How long nobody has been there to take a batch: workers that call back may take as long again. */
+static int64_t away(const struct kiln__lane *lane, int64_t now)
+{
+    bool there = lane->running || lane->waiting || !lane->last || now < lane->last;
+    return there ? 0 : now - lane->last;
+}
+
 /* Whether another lane would have the next batch done first. Of equals the first takes it. */
 static bool another_is_better(const kiln_executor *executor, const struct kiln__lane *lane,
                               int64_t now)
@@ -140,7 +147,7 @@ static bool another_is_better(const kiln_executor *executor, const struct kiln__
     for (size_t i = 0; i < executor->lane_count; i++) {
         const struct kiln__lane *other = &executor->lanes[i];
         if (other != lane && !other->out_until &&
-            finish(other, size, now) < own + (other < lane ? 1 : 0))
+            finish(other, size, now) + away(other, now) < own + (other < lane ? 1 : 0))
             return true;
     }
     return false;

@@ -6,6 +6,7 @@
 
 #include <kiln/batch.h>
 
+#include "ops/ops.h"
 #include "util/error.h"
 
 static const char call[] = "kiln_executor_create";
@@ -31,7 +32,7 @@ static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__pa
             return kiln__fail(NULL, KILN_TOO_LARGE, "%s: input %zu: a row has too many elements",
                               call, number);
     }
-    if (row->below && row->type != KILN_I32 && row->type != KILN_U8)
+    if (row->below && kiln__type_row(row->type)->floating)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: input %zu: only whole numbers have a bound, and it is %s", call,
                           number, kiln_type_name(row->type));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a caller's thread does: look at the request, find room, queue it. */
-#include <string.h>
-
 #include "executor/future.h"
+#include "ops/ops.h"
 
 static const char call[] = "kiln_executor_submit";
 
@@ -60,24 +59,33 @@ static kiln_status check_part(const struct kiln__part *part, const char *name, s
     return KILN_OK;
 }
 
-static int64_t element(const kiln_input *input, size_t i)
+static size_t count_elements(const kiln_input *input)
 {
-    int32_t value;
-    if (input->type == KILN_U8)
-        return ((const uint8_t *)input->data)[i];
-    memcpy(&value, (const char *)input->data + i * sizeof value, sizeof value);
-    return value;
+    return input->bytes / kiln_type_size(input->type);
+}
+
+/* A batch would refuse all of its requests for one such value. */
+static kiln_status check_range(size_t number, const kiln_input *input)
+{
+    size_t place;
+    int64_t value;
+    if (!kiln__type_refuses(input->type, input->data, count_elements(input), &place, &value))
+        return KILN_OK;
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                      "%s: element %zu of input %zu is %lld, and kiln computes with %s", call,
+                      place, number, (long long)value,
+                      kiln_type_name(kiln__type_row(input->type)->computed));
 }
 
 static kiln_status check_bound(const kiln_row *row, size_t number, const kiln_input *input)
 {
-    size_t count = row->below ? input->bytes / kiln_type_size(row->type) : 0;
+    size_t count = row->below ? count_elements(input) : 0, item = kiln_type_size(row->type);
     for (size_t i = 0; i < count; i++) {
-        int64_t value = element(input, i);
-        if (value < 0 || value >= (int64_t)row->below)
+        double value = kiln__type_load(row->type, (const char *)input->data + i * item);
+        if (value < 0 || value >= row->below)
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                              "%s: element %zu of input %zu is %lld, and has to be from 0 to %lu",
-                              call, i, number, (long long)value, (unsigned long)row->below - 1);
+                              "%s: element %zu of input %zu is %.0f, and has to be from 0 to %lu",
+                              call, i, number, value, (unsigned long)row->below - 1);
     }
     return KILN_OK;
 }
@@ -88,6 +96,8 @@ static kiln_status check_memory(const struct kiln__model *model, const kiln_inpu
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < model->input_count && !status; i++) {
         status = check_part(&model->parts[i], "input", i, rows, &inputs[i]);
+        if (!status)
+            status = check_range(i, &inputs[i]);
         if (!status)
             status = check_bound(&model->parts[i].row, i, &inputs[i]);
     }
