@@ -86,10 +86,11 @@ typedef struct kiln_optimizer_options {
 /** Parameters with what their method remembers about them, on the device. */
 typedef struct kiln_optimizer kiln_optimizer;
 
-/** Make an optimiser of n parameters: f32 buffers of `context`, all different. It has seen no step:
- *  its own buffers, as large as the parameters once (momentum) or twice (Adam), hold zeros. For a
- *  parameter that is stored in a narrower floating type there is one buffer more, with what
- * rounding took from it: the two together are the parameter in f32, which each step goes on from.
+/** Make an optimiser of n parameters: buffers of `context` of floating types, all different. It has
+ *  seen no step: its own buffers, f32 and of as many elements as the parameters once (momentum) or
+ *  twice (Adam), hold zeros. For a parameter stored in a narrower type than f32 there is one buffer
+ *  more, with what rounding took from it: the two together are the parameter in f32, which each
+ *  step goes on from. Who writes such a parameter later zeros that buffer, too.
  *  Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, an option out of range, a buffer of another context, the same
  *  buffer twice), TYPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;

@@ -146,7 +146,7 @@ static kiln_status note_command(kiln_buffer *buffer, const char *name, cl_event 
 
 kiln_status kiln__buffer_clear(kiln_buffer *buffer)
 {
-    const cl_uint zero = 0;
+    const cl_ulong zero = 0; /* as wide as the widest type */
     cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
