@@ -8,15 +8,16 @@ static const struct kiln__step *step_at(const struct kiln__body *body, unsigned 
     return &body->group->steps.items[i];
 }
 
-const struct kiln__reduce_row *kiln__body_row(const struct kiln__body *body, unsigned i)
+static const struct kiln__reduce_row *row_at(const struct kiln__body *body, unsigned i)
 {
     return &kiln__reduce_rows[step_at(body, i)->op];
 }
 
-kiln_type kiln__body_type(const struct kiln__body *body, unsigned i)
+/* The type of a reduction's accumulators. */
+static kiln_type sums_type(const struct kiln__body *body, unsigned i)
 {
     const struct kiln__step *value = step_at(body, step_at(body, i)->args[0]);
-    return kiln__reduce_accumulator(kiln__body_row(body, i), (kiln_type)value->type);
+    return kiln__reduce_accumulator(row_at(body, i), (kiln_type)value->type);
 }
 
 unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i)
@@ -54,7 +55,7 @@ unsigned kiln__body_unroll(const struct kiln__body *body)
         steps += body->needed[i] && body->nest.full[i];
     for (KILN__EACH_REDUCTION(i, body)) {
         reductions++;
-        indexed = indexed || kiln__body_row(body, i)->indexed;
+        indexed = indexed || row_at(body, i)->indexed;
     }
     return indexed ? 1 : steps <= 6 && reductions == 1 ? 4 : steps <= 12 && reductions <= 2 ? 2 : 1;
 }
@@ -187,11 +188,11 @@ struct total {
 
 static struct total total_of(const struct kiln__body *body, unsigned i, bool position)
 {
-    kiln_type type = kiln__body_type(body, i);
+    kiln_type type = sums_type(body, i);
     return (struct total){.name = kiln__phrase(position ? "j%u" : "t%u", i),
                           .type = position ? KILN_I32 : type,
                           .start = position ? KILN__NO_POSITION
-                                            : kiln__emit_identity(kiln__body_row(body, i), type)};
+                                            : kiln__emit_identity(row_at(body, i), type)};
 }
 
 /* A pattern with the total's name for `@`, its type for `$` and its start for `!`. */
@@ -214,7 +215,7 @@ static struct kiln__phrase fill(const struct total *total, unsigned width, const
 /* Its value, and the position that goes with it. */
 static int totals_of(const struct kiln__body *body, unsigned i)
 {
-    return kiln__body_row(body, i)->indexed ? 2 : 1;
+    return row_at(body, i)->indexed ? 2 : 1;
 }
 
 void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern)
@@ -237,8 +238,8 @@ static void combine(const struct kiln__body *body, unsigned i, unsigned width, c
                     const char *a, const char *b)
 {
     kiln__text_add(body->text, "%s = ", target);
-    kiln__emit_expression(body->emit, kiln__body_row(body, i)->combine, a, b, NULL,
-                          kiln__body_type(body, i), width);
+    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, b, NULL, sums_type(body, i),
+                          width);
     kiln__text_add(body->text, ";\n");
 }
 
@@ -262,15 +263,14 @@ static struct kiln__phrase positions(const struct kiln__body *body, const struct
 static void choose(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit,
                    const char *a, const char *j, const char *value)
 {
-    kiln_type type = kiln__body_type(body, i);
+    kiln_type type = sums_type(body, i);
     unsigned width = visit->width;
     struct kiln__phrase at = positions(body, visit);
     if (width == 1)
         kiln__text_add(body->text, "if (");
     else
         kiln__text_add(body->text, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
-    kiln__emit_expression(body->emit, kiln__body_row(body, i)->combine, a, value, NULL, type,
-                          width);
+    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, value, NULL, type, width);
     if (width == 1)
         kiln__text_add(body->text, ") {\n%s = %s;\n%s = %s;\n}\n", a, value, j, at.text);
     else
@@ -284,7 +284,7 @@ static void choose(const struct kiln__body *body, unsigned i, const struct kiln_
 static void take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
 {
     uint16_t from = step_at(body, i)->args[0];
-    kiln_type type = kiln__body_type(body, i);
+    kiln_type type = sums_type(body, i);
     struct kiln__phrase number = {""};
     if (visit->into != KILN__TOTALS)
         number = kiln__phrase("_%u", visit->into);
@@ -292,7 +292,7 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
     struct kiln__phrase value = kiln__phrase("v%u", from);
     if (type != (kiln_type)step_at(body, from)->type)
         value = kiln__phrase("convert_%s(v%u)", kiln__emit_type(type, visit->width).text, from);
-    if (kiln__body_row(body, i)->indexed)
+    if (row_at(body, i)->indexed)
         choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text, value.text);
     else
         combine(body, i, visit->width, into.text, into.text, value.text);
@@ -301,7 +301,7 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
 /* Of equal values the first is chosen. */
 static void merge(const struct kiln__body *body, unsigned i, const char *into, const char *from)
 {
-    const struct kiln__reduce_row *row = kiln__body_row(body, i);
+    const struct kiln__reduce_row *row = row_at(body, i);
     struct total value = total_of(body, i, false), position = total_of(body, i, true);
     struct kiln__phrase a = fill(&value, 1, into), b = fill(&value, 1, from);
     struct kiln__phrase j = fill(&position, 1, into), k = fill(&position, 1, from);
@@ -343,8 +343,7 @@ static void fold(const struct kiln__body *body, unsigned i, unsigned count)
                 kiln__phrase("t%u_%u", i, u).text);
     for (unsigned half = body->form->vector / 2; half; half /= 2) {
         struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
-        kiln__text_add(body->text, "const %s ",
-                       kiln__emit_type(kiln__body_type(body, i), half).text);
+        kiln__text_add(body->text, "const %s ", kiln__emit_type(sums_type(body, i), half).text);
         combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
                 kiln__phrase("%s.hi", from.text).text);
         from = into;
@@ -355,7 +354,7 @@ static void fold(const struct kiln__body *body, unsigned i, unsigned count)
 void kiln__body_fold(const struct kiln__body *body, unsigned count)
 {
     for (KILN__EACH_REDUCTION(i, body)) {
-        if (kiln__body_row(body, i)->indexed)
+        if (row_at(body, i)->indexed)
             fold_indexed(body, i);
         else
             fold(body, i, count);
@@ -465,7 +464,7 @@ static void emit_default_position(const struct kiln__body *body, unsigned i, uns
 void kiln__body_finish(const struct kiln__body *body, unsigned width)
 {
     for (KILN__EACH_REDUCTION(i, body)) {
-        if (kiln__body_row(body, i)->indexed && body->form->stage != KILN__STAGE_FINAL)
+        if (row_at(body, i)->indexed && body->form->stage != KILN__STAGE_FINAL)
             emit_default_position(body, i, width);
         if (body->form->stage == KILN__STAGE_PARTIAL)
             continue;
@@ -474,11 +473,11 @@ void kiln__body_finish(const struct kiln__body *body, unsigned width)
         struct kiln__phrase count =
             kiln__phrase("((%s)((%s)reduced))", name.text, kiln__emit_type(type, 1).text);
         kiln__text_add(body->text, "const %s r%u = ", name.text, i);
-        if (kiln__body_row(body, i)->indexed)
+        if (row_at(body, i)->indexed)
             kiln__text_add(body->text, "j%u", i);
         else
-            kiln__emit_expression(body->emit, kiln__body_row(body, i)->finish,
-                                  kiln__phrase("t%u", i).text, NULL, count.text, type, width);
+            kiln__emit_expression(body->emit, row_at(body, i)->finish, kiln__phrase("t%u", i).text,
+                                  NULL, count.text, type, width);
         kiln__text_add(body->text, ";\n");
     }
 }

@@ -56,11 +56,6 @@ unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i);
     i < (body)->group->steps.count;                                                                \
     i = kiln__body_reduction(body, i + 1)
 
-const struct kiln__reduce_row *kiln__body_row(const struct kiln__body *body, unsigned i);
-
-/* The type of a reduction's accumulators. */
-kiln_type kiln__body_type(const struct kiln__body *body, unsigned i);
-
 /* How many vectors side by side suit the phase. */
 unsigned kiln__body_unroll(const struct kiln__body *body);
 
