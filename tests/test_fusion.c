@@ -182,8 +182,8 @@ Test(fusion, goes_on_with_the_reduction_of_a_map)
     }
 }
 
-/* Segments of a long row side by side, or columns, are better than one kernel. */
-Test(fusion, keeps_long_rows_and_columns_apart)
+/* Segments of a long row, or column, side by side are better than one kernel. */
+Test(fusion, keeps_long_rows_and_long_columns_apart)
 {
     kiln_batch *batch = imagined_batch();
     ask(batch, softmax(batch, imagine_matrix(batch, 4, (1 << 17) + 1), 1));
@@ -192,8 +192,20 @@ Test(fusion, keeps_long_rows_and_columns_apart)
     ask(batch, softmax(batch, imagine_matrix(batch, 4, 1 << 17), 1));
     cr_expect_eq(count_groups(batch), 1u);
     batch = imagined_batch();
-    ask(batch, softmax(batch, imagine_matrix(batch, 64, 64), 0));
+    ask(batch, softmax(batch, imagine_matrix(batch, (1 << 12) + 1, 4), 0));
     cr_expect_eq(count_groups(batch), 4u);
+    batch = imagined_batch();
+    ask(batch, softmax(batch, imagine_matrix(batch, 1 << 12, 4), 0));
+    cr_expect_eq(count_groups(batch), 1u);
+}
+
+/* Columns that are read and rows that are stored: no walk has neighbours in both. */
+Test(fusion, keeps_apart_what_lies_in_two_ways)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_transpose(batch, imagine_matrix(batch, 64, 48), NULL);
+    ask(batch, softmax(batch, x, 0));
+    cr_expect_gt(count_groups(batch), 1u);
 }
 
 /* Square: a row's value that stands along the columns is another row's. */

@@ -199,6 +199,10 @@ KERNELS(rows, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}))
 /* More than the lanes of a work-group hold. */
 KERNELS(rows_long, kiln_log_softmax(batch, imagine_matrix(batch, 64, 40000), 1, (int[]){1}));
 KERNELS(rows_apart, share(batch));
+/* Neighbours are in different rows; rows that are two dimensions of three, the last one too. */
+KERNELS(rows_columns, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}));
+KERNELS(rows_around,
+        kiln_softmax(batch, imagine(batch, 3, (size_t[]){5, 64, 96}), 2, (int[]){0, 2}));
 KERNELS(product_epilogue,
         kiln_relu(batch, kiln_add(batch,
                                   kiln_matmul(batch, imagine_matrix(batch, 64, 96),

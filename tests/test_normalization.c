@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/check.h"
 
@@ -204,6 +205,54 @@ Test(normalization, lengths_of_rows)
     check_close();
 }
 
+/* Whatever the axes are: one kernel. The first reads halves, the last integers. */
+static kiln_tensor compose(kiln_batch *b, unsigned which, size_t rank, const size_t *dims,
+                           size_t n_axes, const int *axes)
+{
+    kiln_type type = which == 0 ? KILN_F16 : which == 4 ? KILN_I32 : KILN_F32;
+    kiln_tensor x = check_input(b, type, rank, dims, CHECK_PLAIN);
+    switch (which) {
+    case 0: return kiln_softmax(b, kiln_cast(b, x, KILN_F32), n_axes, axes);
+    case 1: return kiln_logsumexp(b, x, n_axes, axes, 0);
+    case 2: return kiln_variance(b, x, n_axes, axes, 1, 1);
+    case 3: return kiln_layer_norm(b, x, none, none, n_axes, axes, 1e-5);
+    default: return kiln_sub(b, x, kiln_max(b, x, n_axes, axes, 1));
+    }
+}
+
+static size_t count_kernels(kiln_batch *batch)
+{
+    char *text;
+    size_t count = 0;
+    expect_ok(kiln_batch_explain(batch, &text));
+    for (const char *at = text; (at = strstr(at, "\n/* launch ")); at++)
+        count++;
+    kiln_free(text);
+    return count;
+}
+
+Test(normalization, over_any_axes_is_one_kernel)
+{
+    static const size_t dims[] = {4, 5, 3, 37};
+    for (size_t rank = 2; rank <= 4; rank++)
+        for (int mask = 1; mask < 1 << rank; mask++) {
+            int axes[4];
+            size_t count = 0;
+            for (int d = 0; d < (int)rank; d++)
+                if (mask >> d & 1)
+                    axes[count++] = d;
+            for (unsigned which = 0; which < 5; which++) {
+                kiln_batch *batch = check_begin();
+                check_read(batch, compose(batch, which, rank, dims + 4 - rank, count, axes));
+                cr_expect_eq(count_kernels(batch), 1u, "%u over axes %x of %zu", which, mask, rank);
+                if ((unsigned)mask % 5 == which)
+                    check_run(batch);
+                check_end(batch);
+            }
+        }
+    check_close();
+}
+
 /* One value among others that takes its whole row along. */
 Test(normalization, special_values)
 {
@@ -260,6 +309,38 @@ Test(normalization, rows_do_not_depend_on_each_other)
             check_end(many);
         }
         free(x);
+    }
+    check_close();
+}
+
+/* The same of columns, of which there are two at least. */
+Test(normalization, columns_do_not_depend_on_each_other)
+{
+    enum { MANY = 37, FEW = 2 };
+    static const size_t lengths[] = {5, 300, 4096, 4099};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        size_t n = lengths[i];
+        float *x = malloc(n * MANY * sizeof *x), *some = malloc(n * FEW * sizeof *some);
+        cr_assert(x && some);
+        for (size_t k = 0; k < n * MANY; k++)
+            x[k] = (float)(check_random(1000) % 1000) * 0.01f - 5;
+        for (size_t k = 0; k < n * FEW; k++)
+            some[k] = x[k / FEW * MANY + MANY - FEW + k % FEW];
+        for (unsigned which = SOFTMAX; which <= RMS_NORM; which += 3) {
+            kiln_batch *b = check_begin();
+            float *all = check_read(
+                b, record(b, which, check_given(b, KILN_F32, DIMS(n, MANY), x), FIRST, 1));
+            float *few = check_read(
+                b, record(b, which, check_given(b, KILN_F32, DIMS(n, FEW), some), FIRST, 1));
+            run_batch(b);
+            size_t per_column = which == VARIANCE ? 1 : n;
+            for (size_t k = 0; k < per_column * FEW; k++)
+                cr_assert_eq(few[k], all[k / FEW * MANY + MANY - FEW + k % FEW],
+                             "%s of %zu elements depends on its neighbours", names[which], n);
+            check_end(b);
+        }
+        free(x);
+        free(some);
     }
     check_close();
 }

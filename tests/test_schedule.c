@@ -49,6 +49,7 @@ STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), imagine_matrix(
 STRUCTURE(rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
 STRUCTURE(columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
 STRUCTURE(softmax, kiln_softmax(batch, x, 1, (int[]){1}));
+STRUCTURE(softmax_columns, kiln_softmax(batch, x, 1, (int[]){0}));
 
 #define WALKS(kept, reduced) ((struct walks){KILN__WALK_##kept, KILN__WALK_##reduced})
 
@@ -61,6 +62,7 @@ Test(schedule, has_a_word_for_each_axis_on_a_cpu)
     expect_walks(cpu, rows, 64, 96, 0, WALKS(EACH, VECTORS));
     expect_walks(cpu, columns, 64, 96, 0, WALKS(VECTORS, BLOCKS));
     expect_walks(cpu, softmax, 64, 96, 0, WALKS(EACH, VECTORS));
+    expect_walks(cpu, softmax_columns, 64, 96, 0, WALKS(VECTORS, BLOCKS));
     expect_walks(cpu, rows, 2, 1 << 18, 0, WALKS(EACH, VECTORS));
     expect_walks(cpu, rows, 2, 1 << 18, 1, WALKS(EACH, PARTIALS));
     expect_walks(cpu, columns, 1 << 14, 32, 0, WALKS(VECTORS, BLOCKS));
@@ -76,6 +78,8 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
     expect_walks(gpu, columns, 64, 96, 0, WALKS(ITEM, EACH));
     expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
     expect_walks(gpu, softmax, 64, 1 << 16, 0, WALKS(LANES, LANES)); /* too long to hold */
+    expect_walks(gpu, softmax_columns, 64, 96, 0, WALKS(COLUMNS, HELD));
+    expect_walks(gpu, softmax_columns, 4096, 96, 0, WALKS(COLUMNS, LANES));
     expect_walks(gpu, rows, 2, 1 << 18, 1, WALKS(LANES, PARTIALS));
     expect_walks(gpu, columns, 1 << 14, 32, 1, WALKS(LANES, PARTIALS));
 }

@@ -71,6 +71,15 @@ static bool needs_coordinates(const struct kiln__body *body)
     return needs;
 }
 
+/* As kiln__emit_dot(), of stores. */
+static struct kiln__phrase dot_placed(uint32_t first, uint32_t end)
+{
+    struct kiln__phrase dot = {""};
+    for (uint32_t d = first; d < end; d++)
+        dot = kiln__phrase("%s + c_%u * u0_%u", dot.text, d, d);
+    return dot;
+}
+
 void kiln__body_bases(const struct kiln__body *body, uint32_t end)
 {
     bool tiles = body->form->kept_walk == KILN__WALK_TILES;
@@ -82,12 +91,9 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end)
             kiln__text_add(body->text, "const idx h%zu = o%zu%s;\n", k, k,
                            along == KILN__LINEAR ? " + p" : kiln__emit_dot(k, 0, end).text);
     }
-    if (!body->form->placed)
-        return;
-    kiln__text_add(body->text, "const idx z0 = q0");
-    for (uint32_t d = 0; d < end; d++)
-        kiln__text_add(body->text, " + c_%u * u0_%u", d, d);
-    kiln__text_add(body->text, ";\n");
+    for (size_t k = 0; body->form->placed && k < body->group->stores.count; k++)
+        if (body->group->stores.items[k].full)
+            kiln__text_add(body->text, "const idx z%zu = q%zu%s;\n", k, k, dot_placed(0, end).text);
 }
 
 /* Whether a step's value comes from its keeper in this phase. */
@@ -126,7 +132,10 @@ void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
             kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
                            kiln__emit_dot(k, body->form->kept, body->form->rank).text);
     for (size_t k = 0; k < body->group->stores.count; k++)
-        if (uses_store(body, k))
+        if (uses_store(body, k) && body->form->placed)
+            kiln__text_add(body->text, "const idx g%zu = z%zu%s;\n", k, k,
+                           dot_placed(body->form->kept, body->form->rank).text);
+        else if (uses_store(body, k))
             kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
 }
 
@@ -371,11 +380,11 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
     bool scattered = form->placed == KILN__STRIDED;
     struct kiln__phrase pointer = kiln__phrase("y%zu", k);
     struct kiln__phrase stride = kiln__phrase("u%zu_%u", k, form->rank - 1u);
-    struct kiln__phrase offset = scattered      ? kiln__phrase("z%zu", k)
+    struct kiln__phrase offset = scattered ? kiln__phrase("z%zu", k)
+                                 : form->reduced_walk != KILN__WALK_NONE
+                                     ? kiln__phrase("g%zu + %s", k, visit->at)
                                  : form->placed ? kiln__phrase("z%zu + %s", k, visit->at)
-                                 : form->reduced_walk == KILN__WALK_NONE
-                                     ? kiln__phrase("q%zu + p + %s", k, visit->at)
-                                     : kiln__phrase("g%zu + %s", k, visit->at);
+                                                : kiln__phrase("q%zu + p + %s", k, visit->at);
     struct kiln__elements elements = kiln__emit_run(
         body->emit, kiln__emit_store_type(body->emit, k), visit->width, pointer.text, offset.text);
     if (scattered) {

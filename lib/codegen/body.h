@@ -3,10 +3,10 @@
  * elements.
  *
  * Names in the text beside those of emit.h: p is the kept element, r the reduced one; h<k> is
- * access k at p, b<k> at p and r; g<k> is store k there, z0 a placed one at p. v<i> is the value of
- * step i (w<i> in a second vector beside the first), r<i> the row's. t<i> is a REDUCED step's total
- * on the way, t<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that go with them.
- * m<k>_<u> is vector u of access k, loaded once for all phases. */
+ * access k at p, b<k> at p and r; g<k> is store k there, z<k> one with strides at p. v<i> is the
+ * value of step i (w<i> in a second vector beside the first), r<i> the row's. t<i> is a REDUCED
+ * step's total on the way, t<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that
+ * go with them. m<k>_<u> is vector u of access k, loaded once for all phases. */
 #ifndef KILN_CODEGEN_BODY_H
 #define KILN_CODEGEN_BODY_H
 
@@ -59,7 +59,7 @@ unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i);
 /* How many vectors side by side suit the phase. */
 unsigned kiln__body_unroll(const struct kiln__body *body);
 
-/* Declare h<k> and z0, at dimensions 0 to `end` of the kept ones, whose coordinates are declared.
+/* Declare h<k> and z<k>, at dimensions 0 to `end` of the kept ones, whose coordinates are declared.
  */
 void kiln__body_bases(const struct kiln__body *body, uint32_t end);
 

@@ -175,8 +175,8 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 {
     if (emit->along)
         return emit->along - 1u;
-    bool kept =
-        emit->form->kept_walk == KILN__WALK_VECTORS || emit->form->kept_walk == KILN__WALK_ITEM;
+    uint8_t walk = emit->form->kept_walk;
+    bool kept = walk == KILN__WALK_VECTORS || walk == KILN__WALK_ITEM || walk == KILN__WALK_COLUMNS;
     return kept ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 

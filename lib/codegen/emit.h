@@ -6,8 +6,8 @@
  *
  * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k, of a gather also
  * g<k> stride and e<k> extent of its axis; y<k> and q<k>
- * memory and offset of store k, u0_<d> strides of a placed one; c<k> scalars; v<k> the value of
- * step k; d<d> dimensions; `value` what a product has added up. */
+ * memory and offset of store k, u0_<d> strides of a placed one, or of rows; c<k> scalars; v<k> the
+ * value of step k; d<d> dimensions; `value` what a product has added up. */
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 

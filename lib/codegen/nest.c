@@ -37,13 +37,17 @@ static void emit_tree(const struct kiln__body *body)
 {
     if (kiln__body_reduction(body, 0) == body->group->steps.count)
         return;
+    const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
     kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
     kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
                                "for (int other = (int)lanes / 2; other; other /= 2) {\n"
                                "if (lane < other) {\n");
-    kiln__body_merge(body, "scratch_@[item]", "scratch_@[item + other]");
+    kiln__body_merge(body, "scratch_@[item]",
+                     columns ? "scratch_@[item + other * beside]" : "scratch_@[item + other]");
     kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
-    kiln__body_totals(body, 1, "@ = scratch_@[item - lane];\n");
+    kiln__body_totals(body, 1,
+                      columns ? "@ = scratch_@[item - lane * beside];\n"
+                              : "@ = scratch_@[item - lane];\n");
 }
 
 /* Phases at one row, up to the values of their reductions. */
@@ -54,7 +58,7 @@ static void emit_phases(struct kiln__body *body)
         kiln__body_values(body, 1, "0");
         kiln__body_totals(body, 1, KILN__START);
         reduce(body);
-        if (body->form->kept_walk == KILN__WALK_LANES)
+        if (kiln__walk_shares(body->form->kept_walk))
             emit_tree(body);
         kiln__body_finish(body, 1);
     }
@@ -300,10 +304,18 @@ static void keep_lanes(struct kiln__body *body)
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }
-    kiln__text_add(body->text,
-                   "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
-                   "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n"
-                   "const bool live = place < n;\n");
+    if (body->form->kept_walk == KILN__WALK_COLUMNS)
+        kiln__text_add(body->text,
+                       "const int item = get_local_id(0), beside = %u / (int)lanes;\n"
+                       "const int lane = item / beside;\n"
+                       "const idx place = (idx)get_group_id(0) * beside + item %% beside;\n"
+                       "const idx p = min(place, n - 1);\n",
+                       1u << body->form->work_group);
+    else
+        kiln__text_add(body->text,
+                       "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
+                       "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n");
+    kiln__text_add(body->text, "const bool live = place < n;\n");
     kiln__body_bases(body, body->form->kept);
     if (body->form->reduced_walk == KILN__WALK_HELD)
         emit_held(body);
@@ -347,7 +359,7 @@ void kiln__emit_nest(const struct kiln__emit *emit)
     static walk *const walks[] = {
         [KILN__WALK_EACH] = keep_each,         [KILN__WALK_VECTORS] = keep_vectors,
         [KILN__WALK_TILES] = kiln__emit_tiles, [KILN__WALK_ITEM] = keep_item,
-        [KILN__WALK_LANES] = keep_lanes,
+        [KILN__WALK_LANES] = keep_lanes,       [KILN__WALK_COLUMNS] = keep_lanes,
     };
     struct kiln__body body;
     kiln__body_begin(&body, emit);

@@ -1,15 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions whose kept elements are neighbours, on chunked devices:
  *
- *   for strips of a run { for each few rows { for vectors of the strip { body } } ends } */
+ *   for strips of a run { for each phase { for each few reduced ones { for vectors of the strip
+ *   { body } } ends } values }
+ *
+ * What a phase leaves for those behind it is kept beside the totals: strip_r<i>. */
 #include "codegen/tiles.h"
 
-/* As many totals as the nearest cache keeps, beside the rows that are read. */
+/* As many totals as the nearest cache keeps, beside the rows that are read, where there is one for
+ * each kept element, and where there are a few and values beside them. */
 #define STRIP 1024
+#define PHASED_STRIP 256
 
-void kiln__emit_strip_totals(const struct kiln__body *body)
+static int strip_of(const struct kiln__body *body)
 {
-    kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", STRIP).text);
+    return kiln__group_reads_once(body->group) ? STRIP : PHASED_STRIP;
+}
+
+/* Whether step i is kept for later phases: those of a row, but for scalars. */
+static bool is_left(const struct kiln__body *body, unsigned i)
+{
+    return !kiln__group_reads_once(body->group) && !body->nest.full[i] &&
+           body->group->steps.items[i].kind != KILN__STEP_SCALAR;
+}
+
+static const char *type_of(const struct kiln__body *body, unsigned i, unsigned width,
+                           struct kiln__type_name *name)
+{
+    *name = kiln__emit_type((kiln_type)body->group->steps.items[i].type, width);
+    return name->text;
+}
+
+void kiln__emit_strip_totals(struct kiln__body *body)
+{
+    struct kiln__type_name name;
+    for (unsigned phase = 0; phase < body->nest.phases; phase++) {
+        kiln__body_turn(body, phase);
+        kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
+    }
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        if (is_left(body, i))
+            kiln__text_add(body->text, "%s strip_r%u[%d];\n", type_of(body, i, 1, &name), i,
+                           strip_of(body));
+    kiln__body_turn(body, 0);
+}
+
+static void open_vectors(const struct kiln__body *body, unsigned width)
+{
+    kiln__text_add(body->text, "for (; i + %u <= strip; i += %u) {\n", width, width);
+}
+
+/* Keep the phase's values of rows, or those of its reductions. */
+static void leave(const struct kiln__body *body, unsigned width, bool reductions)
+{
+    struct kiln__type_name name;
+    for (unsigned i = 0; i < body->group->steps.count; i++) {
+        bool reduced = body->group->steps.items[i].kind == KILN__STEP_REDUCED;
+        if (!is_left(body, i) || body->nest.phase[i] != body->phase || reduced != reductions)
+            continue;
+        if (width > 1)
+            kiln__text_add(body->text, "*(loose_%s *)(strip_r%u + i) = r%u;\n",
+                           type_of(body, i, width, &name), i, i);
+        else
+            kiln__text_add(body->text, "strip_r%u[i] = r%u;\n", i, i);
+    }
+}
+
+/* Declare r<i> of the steps that are wanted and that the phase does not compute now. */
+static void fetch(const struct kiln__body *body, unsigned width, const bool *wanted, bool computes)
+{
+    struct kiln__emit own = *body->emit;
+    struct kiln__type_name name;
+    own.letter = 'r';
+    for (unsigned i = 0; i < body->group->steps.count; i++) {
+        bool reduced = body->group->steps.items[i].kind == KILN__STEP_REDUCED;
+        bool now = computes && !reduced && body->nest.phase[i] == body->phase;
+        if (!wanted[i] || body->nest.full[i] || now)
+            continue;
+        const char *type = type_of(body, i, width, &name);
+        if (!is_left(body, i))
+            kiln__emit_steps(&own, i, i + 1, width, "h", "i");
+        else if (width > 1)
+            kiln__text_add(body->text, "const %s r%u = *(loose_%s *)(strip_r%u + i);\n", type, i,
+                           type, i);
+        else
+            kiln__text_add(body->text, "const %s r%u = strip_r%u[i];\n", type, i, i);
+    }
 }
 
 static void load_totals(const struct kiln__body *body, unsigned width)
@@ -27,8 +103,9 @@ static void keep_totals(const struct kiln__body *body, unsigned width)
 /* Rows `r` to `r + rows - 1`, `width` elements of each at a time. */
 static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned width)
 {
-    kiln__text_add(body->text, "for (; i + %u <= strip; i += %u) {\n", width, width);
+    open_vectors(body, width);
     load_totals(body, width);
+    fetch(body, width, body->needed, false);
     for (unsigned u = 0; u < rows; u++) {
         struct kiln__phrase row = kiln__phrase("(r + %u)", u);
         kiln__text_add(body->text, "{\n");
@@ -49,9 +126,17 @@ static void emit_blocks(const struct kiln__body *body, unsigned rows)
     kiln__text_add(body->text, "}\n");
 }
 
+static void emit_reduced_axis(const struct kiln__body *body)
+{
+    kiln__text_add(body->text, "idx r = from;\n");
+    if (body->form->rows > 1)
+        emit_blocks(body, body->form->rows);
+    emit_blocks(body, 1);
+}
+
 static void emit_ends(struct kiln__body *body, unsigned width)
 {
-    kiln__text_add(body->text, "for (; i + %u <= strip; i += %u) {\n", width, width);
+    open_vectors(body, width);
     kiln__body_turn(body, 0);
     load_totals(body, width);
     kiln__body_values(body, width, "(t + i)");
@@ -60,21 +145,113 @@ static void emit_ends(struct kiln__body *body, unsigned width)
     kiln__text_add(body->text, "}\n");
 }
 
+/* What rows have once the phases before this one are over: values, or, behind the last phase, what
+ * there is one of to store. */
+static bool has_values(const struct kiln__body *body)
+{
+    const struct kiln__group *group = body->group;
+    bool has = false;
+    for (unsigned i = 0; i < group->steps.count; i++)
+        has = has || (is_left(body, i) && body->nest.phase[i] == body->phase &&
+                      group->steps.items[i].kind != KILN__STEP_REDUCED);
+    for (size_t k = 0; body->phase == body->nest.phases && k < group->stores.count; k++)
+        has = has || !group->stores.items[k].full;
+    return has;
+}
+
+/* The steps that these take. */
+static void find_wanted(const struct kiln__body *body, bool wanted[KILN__MOST_STEPS])
+{
+    const struct kiln__group *group = body->group;
+    for (size_t k = 0; body->phase == body->nest.phases && k < group->stores.count; k++)
+        wanted[group->stores.items[k].step] |= !group->stores.items[k].full;
+    for (unsigned i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        bool now = !body->nest.full[i] && step->kind != KILN__STEP_REDUCED &&
+                   body->nest.phase[i] == body->phase;
+        for (unsigned k = 0; now && k < step->n_args; k++)
+            wanted[step->args[k]] = true;
+    }
+}
+
+static void emit_values(struct kiln__body *body, unsigned width)
+{
+    bool wanted[KILN__MOST_STEPS] = {false};
+    find_wanted(body, wanted);
+    open_vectors(body, width);
+    fetch(body, width, wanted, true);
+    if (body->phase == body->nest.phases) {
+        kiln__body_store(body, width, "p + t + i", "(t + i)");
+    } else {
+        kiln__body_values(body, width, "(t + i)");
+        leave(body, width, false);
+    }
+    kiln__text_add(body->text, "}\n");
+}
+
+static void emit_reduced(struct kiln__body *body, unsigned width)
+{
+    open_vectors(body, width);
+    load_totals(body, width);
+    kiln__body_finish(body, width);
+    leave(body, width, true);
+    kiln__text_add(body->text, "}\n");
+}
+
+/* Vectors of a strip, and single elements after them. */
+static void emit_strip(struct kiln__body *body, void (*emit)(struct kiln__body *, unsigned))
+{
+    kiln__text_add(body->text, "{\nint i = 0;\n");
+    emit(body, body->form->vector);
+    emit(body, 1);
+    kiln__text_add(body->text, "}\n");
+}
+
+static void emit_start(const struct kiln__body *body)
+{
+    kiln__text_add(body->text, "for (int i = 0; i < strip; i++) {\n");
+    kiln__body_totals(body, 1, KILN__START);
+    keep_totals(body, 1);
+    kiln__text_add(body->text, "}\n");
+}
+
+static void emit_phases(struct kiln__body *body)
+{
+    for (unsigned phase = 0; phase <= body->nest.phases; phase++) {
+        kiln__body_turn(body, phase);
+        if (has_values(body))
+            emit_strip(body, emit_values);
+        if (phase == body->nest.phases)
+            break;
+        bool reduces = kiln__body_reduction(body, 0) < body->group->steps.count;
+        if (reduces)
+            emit_start(body);
+        kiln__text_add(body->text, "{\n");
+        emit_reduced_axis(body);
+        kiln__text_add(body->text, "}\n");
+        if (reduces)
+            emit_strip(body, emit_reduced);
+    }
+}
+
+static void emit_once(struct kiln__body *body)
+{
+    emit_start(body);
+    emit_reduced_axis(body);
+    kiln__text_add(body->text, "int i = 0;\n");
+    emit_ends(body, body->form->vector);
+    emit_ends(body, 1);
+}
+
 void kiln__emit_strips(struct kiln__body *body)
 {
     kiln__text_add(body->text,
                    "for (idx t = 0; t < count; t += %d) {\n"
-                   "const int strip = min((idx)%d, count - t);\n"
-                   "for (int i = 0; i < strip; i++) {\n",
-                   STRIP, STRIP);
-    kiln__body_totals(body, 1, KILN__START);
-    keep_totals(body, 1);
-    kiln__text_add(body->text, "}\nidx r = from;\n");
-    if (body->form->rows > 1)
-        emit_blocks(body, body->form->rows);
-    emit_blocks(body, 1);
-    kiln__text_add(body->text, "int i = 0;\n");
-    emit_ends(body, body->form->vector);
-    emit_ends(body, 1);
+                   "const int strip = min((idx)%d, count - t);\n",
+                   strip_of(body), strip_of(body));
+    if (kiln__group_reads_once(body->group))
+        emit_once(body);
+    else
+        emit_phases(body);
     kiln__text_add(body->text, "}\n");
 }

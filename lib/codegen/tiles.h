@@ -10,7 +10,7 @@
 
 /* A run of `count` kept elements that are neighbours, a strip of totals at a time, and the memory
  * of the strip (strips.c). */
-void kiln__emit_strip_totals(const struct kiln__body *body);
+void kiln__emit_strip_totals(struct kiln__body *body);
 void kiln__emit_strips(struct kiln__body *body);
 
 /* A map over square tiles of two dimensions, and the functions that turn their blocks

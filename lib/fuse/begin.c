@@ -34,19 +34,13 @@ void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
 static void order_dimensions(struct kiln__group *group, const struct kiln__node *node,
                              const struct kiln__node *input, uint32_t at[KILN_MAX_RANK])
 {
-    uint32_t ordered = 0;
     group->shape.rank = input->shape.rank;
     group->axes = node->axes;
-    for (int reduced = 0; reduced < 2; reduced++) {
-        for (uint32_t d = 0; d < input->shape.rank; d++) {
-            if ((int)(node->axes >> d & 1) != reduced)
-                continue;
-            at[d] = ordered;
-            group->reduced *= reduced ? input->shape.dims[d] : 1;
-            group->shape.dims[ordered++] = input->shape.dims[d];
-        }
-        if (!reduced)
-            group->kept = ordered;
+    group->kept = node->shape.rank;
+    kiln__group_order(group, at);
+    for (uint32_t d = 0; d < input->shape.rank; d++) {
+        group->shape.dims[at[d]] = input->shape.dims[d];
+        group->reduced *= at[d] < group->kept ? 1 : input->shape.dims[d];
     }
 }
 

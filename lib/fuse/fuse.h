@@ -115,6 +115,10 @@ void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t
 /* Dimensions that stand where they are: `at` of an operand of full rank. */
 extern const uint32_t kiln__fuse_straight[KILN_MAX_RANK];
 
+/* Where those of a value of a group that has `rank` stand in it: of fewer than its own they are the
+ * first. */
+void kiln__fuse_stand(const struct kiln__group *group, uint32_t rank, uint32_t at[KILN_MAX_RANK]);
+
 /* Where such a load finds `index`. */
 struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t index,
                                       const uint32_t *at, uint32_t rank);

@@ -5,7 +5,7 @@
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
  * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
- * several REDUCED steps and stores of whole rows (nest.h).
+ * several REDUCED steps and stores of whole rows (nest.h). Rows may well be columns in memory.
  * A matmul group has steps for each element of its first operand, then for each of the second: of
  * both, the first loads the element itself, and the last is what the PRODUCT behind them
  * multiplies. Their accesses walk the operands' own dimensions. Further steps run once for each
@@ -72,7 +72,7 @@ struct kiln__step {
 _Static_assert(sizeof(struct kiln__step) == 4 + 4 * sizeof(uint16_t), "no padding");
 _Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "fit `op`");
 
-/* A step's value stored as a node: row-major over the group, or, in a map group with this store
+/* A step's value stored as a node: row-major over what it is of, or, in a map group with this store
  * alone, where offset and strides put it in the node's memory. */
 struct kiln__store {
     uint32_t node;
@@ -88,7 +88,8 @@ struct kiln__group {
     uint32_t base_group; /* brings there what the placed store, or the scatter, goes over; none:
                             KILN__NO_GROUP */
     uint32_t kept;       /* dimensions before the reduced ones: all, where none is reduced */
-    uint64_t axes;       /* the reduced ones, as the REDUCE node that began them names them */
+    uint64_t axes;       /* the reduced ones, as values of the same rank number them: there they
+                            need not be the last (kiln__group_order) */
     size_t reduced;      /* elements that go into one result: 1 where nothing is reduced */
     /* Steps from here on run once per result, and use none before it: REDUCED, PRODUCT, or 0. */
     uint16_t reduced_step;
@@ -167,6 +168,15 @@ bool kiln__group_is_of_steps(const struct kiln__group *group);
 
 /* Whether dimensions from `kept` on are reduced. */
 bool kiln__group_reduces(const struct kiln__group *group);
+
+/* Where the dimensions of a value of the group's rank stand in the group: kept ones first. */
+void kiln__group_order(const struct kiln__group *group, uint32_t at[KILN_MAX_RANK]);
+
+/* The shape of such a value that has all the group's elements. */
+struct kiln__shape kiln__group_visited(const struct kiln__group *group);
+
+/* Whether neighbours of such a value, if it is row-major, are in different rows. */
+bool kiln__group_is_of_columns(const struct kiln__group *group);
 
 /* Whether each result is complete once the step `reduced_step` is, and nothing is read again. */
 bool kiln__group_reads_once(const struct kiln__group *group);

@@ -11,10 +11,12 @@ static const struct kiln__node *root_of(const struct kiln__join *join)
 bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape)
 {
+    uint32_t at[KILN_MAX_RANK];
+    kiln__fuse_stand(group, shape->rank, at);
     if (shape->rank != kept && shape->rank != group->shape.rank)
         return false;
     for (uint32_t d = 0; d < shape->rank; d++)
-        if (shape->dims[d] != (d < kept ? group->shape.dims[d] : 1))
+        if (shape->dims[d] != (at[d] < kept ? group->shape.dims[at[d]] : 1))
             return false;
     return true;
 }
@@ -56,8 +58,9 @@ static bool loads_too(const struct kiln__join *join, uint32_t index,
                       const struct kiln__access *access)
 {
     const struct kiln__group *group = join->group;
+    const struct kiln__shape visited = kiln__group_visited(group);
     if (access->kind != KILN__ACCESS_MEMORY ||
-        !kiln__shape_equal(&kiln__fuse_node(join->fuser, index)->shape, &group->shape))
+        !kiln__shape_equal(&kiln__fuse_node(join->fuser, index)->shape, &visited))
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)
         if (kiln__fuse_same_access(&group->accesses.items[i], access))
@@ -104,11 +107,11 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
     }
     if (join->fuser->fusion->group_of[layout->base] == join->number) {
         join->direct = true;
-        join->possible = kiln__fuse_find_stored(join->fuser, join->group, index,
-                                                kiln__fuse_straight, rank) != KILN__NO_STEP;
+        join->possible = kiln__fuse_find_stored(join->fuser, join->group, index, join->at, rank) !=
+                         KILN__NO_STEP;
         return;
     }
-    struct kiln__access access = kiln__fuse_access(join->fuser, index, kiln__fuse_straight, rank);
+    struct kiln__access access = kiln__fuse_access(join->fuser, index, join->at, rank);
     join->possible =
         is_made_before(join, index) && (!join->rows || kiln__fuse_runs_along_rows(join, &access));
     join->shares = join->shares || loads_too(join, index, &access);
@@ -128,12 +131,11 @@ static bool can_join(struct kiln__join *join, kiln__join_way *way)
     bool reduces = root->kind == KILN__REDUCE;
     if (!way(join) || !has_room(join))
         return false;
+    uint32_t visited = reduces ? root->input[0] : join->index;
+    uint32_t rank = kiln__fuse_node(join->fuser, visited)->shape.rank;
+    kiln__fuse_stand(join->group, rank, join->at);
     join->possible = true;
-    if (reduces)
-        inspect(join, root->input[0], kiln__fuse_node(join->fuser, root->input[0])->shape.rank,
-                false);
-    else
-        inspect(join, join->index, root->shape.rank, true);
+    inspect(join, visited, rank, !reduces);
     return join->possible && (join->direct || is_sibling(join));
 }
 
@@ -156,11 +158,11 @@ static bool add_root(const struct kiln__join *join)
     if (join->rows)
         become_rows(join);
     struct kiln__builder builder = kiln__fuse_resume(join->fuser, join->group);
-    kiln__fuse_add_store(&builder, join->index,
-                         root_of(join)->kind == KILN__REDUCE
-                             ? kiln__fuse_reduce(&builder, join->index, kiln__fuse_straight)
-                             : kiln__fuse_compute(&builder, join->index, true, kiln__fuse_straight,
-                                                  root_of(join)->shape.rank));
+    kiln__fuse_add_store(
+        &builder, join->index,
+        root_of(join)->kind == KILN__REDUCE
+            ? kiln__fuse_reduce(&builder, join->index, join->at)
+            : kiln__fuse_compute(&builder, join->index, true, join->at, root_of(join)->shape.rank));
     if (join->rows && !builder.failed)
         join->group->stores.items[join->group->stores.count - 1].full = join->full;
     return !builder.failed;

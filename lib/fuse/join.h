@@ -14,9 +14,13 @@ struct kiln__join {
     /* What the way says: whether the group is, or becomes, a rows group over these dimensions, and
      * the root has a value for every element of a row. */
     bool rows, full;
+    bool columns; /* neighbours in memory are in different rows */
     uint32_t kept;
     uint64_t axes;
     size_t length; /* of a row */
+
+    /* Where the dimensions of what the root visits stand in the group's. */
+    uint32_t at[KILN_MAX_RANK];
 
     /* What the root reads. */
     bool possible; /* nothing that is made by a later group, or moved by this one */
@@ -33,11 +37,12 @@ kiln__join_way kiln__fuse_join_results;
 /* Root and group go over the same rows, which one or both reduce (rows.c). */
 kiln__join_way kiln__fuse_join_rows;
 
-/* Of access strides over the group's dimensions: neighbours, or one value for all, along a row. */
+/* Of access strides over the group's dimensions: neighbours, or one value for all, along a row, or
+ * of columns from one to the next. */
 bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln__access *access);
 
 /* Whether a value of `shape` is one for each element of the first `kept` of the group's dimensions:
- * it ends there, or goes on with dimensions of 1. */
+ * it has no others, or of the others 1. */
 bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape);
 

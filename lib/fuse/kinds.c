@@ -80,6 +80,32 @@ bool kiln__group_reduces(const struct kiln__group *group)
     return traits_of(group)->reduces;
 }
 
+void kiln__group_order(const struct kiln__group *group, uint32_t at[KILN_MAX_RANK])
+{
+    uint32_t next[2] = {0, group->kept};
+    for (uint32_t d = 0; d < group->shape.rank; d++)
+        at[d] = next[group->axes >> d & 1]++;
+}
+
+struct kiln__shape kiln__group_visited(const struct kiln__group *group)
+{
+    struct kiln__shape shape = {.rank = group->shape.rank};
+    uint32_t at[KILN_MAX_RANK];
+    kiln__group_order(group, at);
+    for (uint32_t d = 0; d < shape.rank; d++)
+        shape.dims[d] = group->shape.dims[at[d]];
+    return shape;
+}
+
+bool kiln__group_is_of_columns(const struct kiln__group *group)
+{
+    const struct kiln__shape shape = kiln__group_visited(group);
+    uint32_t d = shape.rank;
+    while (d > 0 && shape.dims[d - 1] == 1)
+        d--;
+    return kiln__group_reduces(group) && d > 0 && !(group->axes >> (d - 1) & 1);
+}
+
 bool kiln__group_reads_once(const struct kiln__group *group)
 {
     return kiln__group_is_of_steps(group) && !traits_of(group)->phased;

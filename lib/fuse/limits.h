@@ -63,6 +63,10 @@
  * alone that decides, so that a row's bits do not depend on how many others there are. */
 #define KILN__LONGEST_ROW (1 << 17)
 
+/* The same of rows whose neighbours in memory are in other rows. At most 16 work-items share one
+ * (plan/schedule.c), and each then has as many elements as of a segment of such a reduction. */
+#define KILN__LONGEST_COLUMN (1 << 12)
+
 /* A map goes on with what reduces it only over rows that are worth a loop of their own (a vector of
  * 16), and short enough for one work-item even if there is a single one (32 KiB of f32, a first
  * cache). */

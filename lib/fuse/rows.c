@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roots and groups over the same rows: trailing dimensions that a reduction drops. A group starts
- * as a reduction, or as a map that the root reduces; the first further reduction, or map over whole
- * rows, makes it a rows group. */
+/* Roots and groups over the same rows: dimensions that a reduction drops. A group starts as a
+ * reduction, or as a map whose last dimensions the root reduces; the first further reduction, or
+ * map over whole rows, makes it a rows group. */
 #include "fuse/kinds.h"
 
 bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln__access *access)
 {
     const struct kiln__shape *shape = &join->group->shape;
-    for (uint32_t d = shape->rank; d-- > join->kept;)
+    uint32_t first = join->columns ? 0 : join->kept;
+    for (uint32_t d = join->columns ? join->kept : shape->rank; d-- > first;)
         if (shape->dims[d] != 1)
             return access->stride[d] == 0 || access->stride[d] == 1;
     return true;
@@ -24,24 +25,26 @@ static bool find_rows(struct kiln__join *join, const struct kiln__node *root)
     join->length = 1;
     for (uint32_t d = join->kept; d < join->group->shape.rank; d++)
         join->length *= join->group->shape.dims[d];
-    return join->axes >> join->kept << join->kept == join->axes;
+    join->columns = kiln__group_is_of_columns(join->group);
+    return reduces || join->axes >> join->kept << join->kept == join->axes;
 }
 
 static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
 {
     const struct kiln__group *group = join->group;
+    const struct kiln__shape visited = kiln__group_visited(group);
     if (root->kind == KILN__REDUCE)
         return !kiln__reduce_rows[root->op].indexed && root->axes == join->axes &&
-               kiln__shape_equal(&kiln__fuse_node(join->fuser, root->input[0])->shape,
-                                 &group->shape);
-    join->full = kiln__shape_equal(&root->shape, &group->shape);
+               kiln__shape_equal(&kiln__fuse_node(join->fuser, root->input[0])->shape, &visited);
+    join->full = kiln__shape_equal(&root->shape, &visited);
     return kiln__node_is_pointwise(root) &&
            (join->full || kiln__fuse_is_per_result(group, join->kept, &root->shape));
 }
 
 static bool has_good_length(const struct kiln__join *join)
 {
-    return kiln__group_reduces(join->group) ? join->length > 1 && join->length <= KILN__LONGEST_ROW
+    size_t longest = join->columns ? KILN__LONGEST_COLUMN : KILN__LONGEST_ROW;
+    return kiln__group_reduces(join->group) ? join->length > 1 && join->length <= longest
                                             : join->length >= KILN__SHORTEST_MAPPED_ROW &&
                                                   join->length <= KILN__LONGEST_MAPPED_ROW;
 }

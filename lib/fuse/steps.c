@@ -89,6 +89,14 @@ static struct kiln__access access_through(const struct kiln__fuser *fuser,
     return access;
 }
 
+void kiln__fuse_stand(const struct kiln__group *group, uint32_t rank, uint32_t at[KILN_MAX_RANK])
+{
+    if (rank == group->shape.rank)
+        kiln__group_order(group, at);
+    else
+        memcpy(at, kiln__fuse_straight, sizeof kiln__fuse_straight);
+}
+
 struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t index,
                                       const uint32_t *at, uint32_t rank)
 {
@@ -158,7 +166,9 @@ uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct ki
     uint32_t base = fuser->layouts[index].base;
     const struct kiln__shape *shape = &kiln__fuse_node(fuser, base)->shape;
     struct kiln__access wanted = kiln__fuse_access(fuser, index, at, rank);
-    struct kiln__access natural = kiln__fuse_access(fuser, base, kiln__fuse_straight, shape->rank);
+    uint32_t own[KILN_MAX_RANK];
+    kiln__fuse_stand(group, shape->rank, own);
+    struct kiln__access natural = kiln__fuse_access(fuser, base, own, shape->rank);
     for (size_t i = 0; i < group->stores.count; i++)
         if (group->stores.items[i].node == base)
             return kiln__fuse_same_access(&wanted, &natural) ? group->stores.items[i].step

@@ -242,20 +242,20 @@ static const char *check_accesses(const struct kiln__group_verifier *verifier)
 
 /* ---- stores ---- */
 
-/* Whether a value of `shape` is row-major over the first `rank` dimensions of the group: equal but
- * for dimensions of 1. */
-static bool is_over(const struct kiln__shape *shape, const struct kiln__group *group, uint32_t rank)
+/* Whether a value of `shape` is row-major over the first `rank` dimensions of `over`: equal but for
+ * dimensions of 1. */
+static bool is_over(const struct kiln__shape *shape, const struct kiln__shape *over, uint32_t rank)
 {
     uint32_t d = 0;
     for (uint32_t own = 0; own < shape->rank; own++) {
         if (shape->dims[own] == 1)
             continue;
-        while (d < rank && group->shape.dims[d] == 1)
+        while (d < rank && over->dims[d] == 1)
             d++;
-        if (d == rank || group->shape.dims[d++] != shape->dims[own])
+        if (d == rank || over->dims[d++] != shape->dims[own])
             return false;
     }
-    while (d < rank && group->shape.dims[d] == 1)
+    while (d < rank && over->dims[d] == 1)
         d++;
     return d == rank;
 }
@@ -289,7 +289,9 @@ static const char *check_result(const struct kiln__group_verifier *verifier,
         return "not one for each of its results";
     if (store->placed)
         return check_placed(verifier, store);
-    return is_over(&node->shape, group, store->full ? group->shape.rank : group->kept)
+    const struct kiln__shape visited = kiln__group_visited(group);
+    return is_over(&node->shape, store->full ? &visited : &group->shape,
+                   store->full ? visited.rank : group->kept)
                ? NULL
                : "not of its node's shape";
 }
@@ -360,6 +362,9 @@ const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
     struct kiln__nest nest;
     if (group->kept >= group->shape.rank)
         return say_whole(verifier, "its rows have no dimension");
+    if (group->axes >> group->shape.rank ||
+        group->kept + (uint32_t)__builtin_popcountll(group->axes) != group->shape.rank)
+        return say_whole(verifier, "its axes are not as many as its rows' dimensions");
     for (size_t i = 0; i < group->steps.count; i++)
         if (group->steps.items[i].kind == KILN__STEP_GATHER)
             return say(verifier, "step", i, "a gather among rows");

@@ -64,8 +64,15 @@ enum kiln__walk {
     KILN__WALK_LANES, /* kept: a power of two of work-items share one; reduced: each of these takes
                          every lanes-th vector */
     KILN__WALK_HELD,  /* reduced: as LANES, all at once, to be kept from phase to phase */
-    KILN__WALK_PARTIALS /* reduced: what segments have left */
+    KILN__WALK_PARTIALS, /* reduced: what segments have left */
+    KILN__WALK_COLUMNS   /* kept: as LANES, with neighbours beside each other in a work-group */
 };
+
+/* Whether work-items share elements of the kept axis. */
+static inline bool kiln__walk_shares(uint8_t kept_walk)
+{
+    return kept_walk == KILN__WALK_LANES || kept_walk == KILN__WALK_COLUMNS;
+}
 
 /* Which part of a reduction a kernel does. Long ones are cut into segments of fixed length, so that
  * a result does not depend on how many there are beside it. */
@@ -94,9 +101,9 @@ struct kiln__form {
     uint8_t rank, kept;              /* dimensions after merging */
     uint8_t kept_walk, reduced_walk; /* enum kiln__walk */
     uint8_t across;                  /* TILES: 1 + the dimension that ACROSS accesses lie along */
-    uint8_t placed;   /* map: enum kiln__along of the store, if it has strides; else 0 */
-    uint8_t pairs;    /* map, VECTORS: two vectors step by step beside each other */
-    uint8_t stage;    /* reduce: enum kiln__stage */
+    uint8_t placed;                  /* enum kiln__along of stores that have strides; else 0 */
+    uint8_t pairs;                   /* map, VECTORS: two vectors step by step beside each other */
+    uint8_t stage;                   /* reduce: enum kiln__stage */
     uint8_t apart;    /* reduced VECTORS: several at once come from parts of a long run */
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */

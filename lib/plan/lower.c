@@ -24,7 +24,7 @@ static bool store_is_aligned(const struct kiln__group *group, const struct kiln_
 {
     const struct kiln__store *store = &group->stores.items[0];
     if (group->stores.count == 0 || !store->placed || form->placed == KILN__STRIDED)
-        return true;
+        return true; /* whole rows: as long as whole vectors, and so is all between them */
     for (uint32_t d = 0; d + 1 < group->shape.rank; d++)
         if (store->stride[d] % form->vector)
             return false;

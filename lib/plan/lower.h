@@ -59,7 +59,7 @@ bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__gro
                            const struct kiln__space *space, struct kiln__launch *launch,
                            size_t first, size_t end);
 
-/* Memory and offset of every store, strides of a placed one. */
+/* Memory and offset of every store, strides of those that have some. */
 bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch);
 

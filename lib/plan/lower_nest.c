@@ -8,6 +8,10 @@
 /* Of a segment's value, whatever accumulator it has, and of a position. */
 #define PARTIAL_BYTES 4
 
+/* That one work-item goes over in several phases: pieces of 512 bytes of f32. Each phase reads them
+ * all again, from memory or a large cache, and less at a place takes longer. */
+#define LEAST_COLUMNS 128
+
 struct lowering {
     struct kiln__plan *plan;
     const struct kiln__group *group;
@@ -61,7 +65,10 @@ static size_t choose_chunk(const struct lowering *lowering)
     if (lowering->launch.form.reduced_walk != KILN__WALK_BLOCKS)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
-    return kiln__divide_up(kiln__divide_up(work, chunks), traits->vector) * traits->vector;
+    size_t chunk = kiln__divide_up(work, chunks);
+    if (lowering->group->kind == KILN__GROUP_ROWS && chunk < LEAST_COLUMNS)
+        chunk = LEAST_COLUMNS;
+    return kiln__divide_up(chunk, traits->vector) * traits->vector;
 }
 
 /* Says how many work-items there are; what of the kept axis one has, or how many share an element
@@ -71,7 +78,7 @@ static void size_launch(struct lowering *lowering, size_t *share)
     struct kiln__launch *launch = &lowering->launch;
     const struct kiln__traits *traits = traits_of(lowering);
     size_t work = count_work(lowering), items;
-    if (launch->form.kept_walk == KILN__WALK_LANES) {
+    if (kiln__walk_shares(launch->form.kept_walk)) {
         *share =
             kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
         items = work * *share;
@@ -101,7 +108,7 @@ static void add_sizes(struct lowering *lowering, size_t share)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
     if (form->kept_walk != KILN__WALK_ITEM)
         kiln__launch_add(launch, KILN__INDEX(share),
-                         form->kept_walk == KILN__WALK_LANES ? "lanes" : "chunk");
+                         kiln__walk_shares(form->kept_walk) ? "lanes" : "chunk");
     if (form->streams)
         kiln__launch_add(launch,
                          (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},

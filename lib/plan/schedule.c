@@ -14,7 +14,8 @@ static bool moves(const struct kiln__space *space, size_t access, uint32_t first
 }
 
 /* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
- * has one element per result or per reduced element is small beside the others. */
+ * has one element per result or per reduced element is small beside the others. All that rows have
+ * lies in one way. */
 static bool runs_along_kept(const struct kiln__group *group, const struct kiln__space *space)
 {
     unsigned rows = 0, columns = 0;
@@ -25,7 +26,8 @@ static bool runs_along_kept(const struct kiln__group *group, const struct kiln__
         columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
                    moves(space, i, space->kept, space->rank);
     }
-    return !kiln__group_reduces(group) || (group->kind == KILN__GROUP_REDUCE && columns > rows);
+    return !kiln__group_reduces(group) ||
+           (group->kind == KILN__GROUP_REDUCE ? columns > rows : kiln__group_is_of_columns(group));
 }
 
 static bool is_linear(const struct kiln__space *space, size_t access)
@@ -74,12 +76,13 @@ static enum kiln__along choose_along(const struct kiln__group *group,
 }
 
 /* A part that is one run needs no strides. */
-static uint8_t choose_placed(const struct kiln__group *group, const struct kiln__space *space)
+static uint8_t choose_placed(const struct kiln__group *group, const struct kiln__space *space,
+                             uint32_t d)
 {
     size_t row = group->accesses.count;
-    if (kiln__group_reduces(group) || !group->stores.items[0].placed || is_linear(space, row))
+    if (!space->placed || is_linear(space, row))
         return 0;
-    return (uint8_t)kiln__space_along(space, row, space->rank - 1);
+    return (uint8_t)kiln__space_along(space, row, d);
 }
 
 /* ---- vectors ---- */
@@ -119,18 +122,24 @@ static bool has_costly_step(const struct kiln__group *group)
  * loads and stores of their totals. */
 static uint8_t choose_rows(const struct kiln__group *group)
 {
-    return group->reduced_step <= 6 ? 4 : 1;
+    bool few = kiln__group_reads_once(group) ? group->reduced_step <= 6 : group->steps.count <= 16;
+    return few ? 4 : 1;
 }
 
 /* As many vectors as a work-item has registers for, beside those it computes with. */
 #define MOST_HELD 8
 
+/* Columns that a work-group has beside each other at least: 64 bytes of f32, a cache line. */
+#define BESIDE 16
+
 size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
                             size_t reduced, const struct kiln__form *form)
 {
     bool held = !kiln__group_reads_once(group);
-    size_t lanes = 1;
-    while (lanes < traits->work_group) {
+    size_t lanes = 1, most = traits->work_group;
+    if (form->kept_walk == KILN__WALK_COLUMNS)
+        most = most > BESIDE ? most / BESIDE : 1;
+    while (lanes < most) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
          * lanes have two, so that neighbours read neighbours. */
         size_t share = held ? form->vector * (lanes < 8 ? 2u : MOST_HELD)
@@ -190,12 +199,15 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
                          struct kiln__form *form)
 {
     bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
+    bool phased = !kiln__group_reads_once(group);
     if (runs_along_kept(group, space) && !final) {
         form->kept_walk = form->across ? KILN__WALK_TILES
                           : chunked    ? KILN__WALK_VECTORS
+                          : phased     ? KILN__WALK_COLUMNS
                                        : KILN__WALK_ITEM;
         form->reduced_walk = !kiln__group_reduces(group) ? KILN__WALK_NONE
                              : chunked                   ? KILN__WALK_BLOCKS
+                             : phased                    ? KILN__WALK_LANES
                                                          : KILN__WALK_EACH;
         return;
     }
@@ -235,9 +247,9 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
     bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
     if (!kiln__group_reduces(group) && !updates)
         form->across = choose_across(traits, group, space);
-    form->placed = choose_placed(group, space);
-    choose_walks(traits, group, space, stage, form);
     uint32_t along = runs_along_kept(group, space) ? space->kept - 1 : space->rank - 1;
+    form->placed = choose_placed(group, space, along);
+    choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = (uint8_t)choose_along(group, space, i, along, form->across);
     form->aligned = kiln__form_is_aligned(plan, group, form);

@@ -3,14 +3,31 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fuse/layout.h"
 
-/* How many rows of strides there are. Stores that are not placed are row-major. */
-static size_t count_rows(const struct kiln__group *group)
+/* The strides of stores that are not row-major over the group's dimensions; false: all are. Whole
+ * rows have the same in every store. */
+static bool find_placed(const struct kiln__group *group, int64_t stride[KILN_MAX_RANK])
 {
-    bool placed = group->stores.count && group->stores.items[0].placed;
-    return group->accesses.count + placed;
+    bool full = false;
+    for (size_t k = 0; k < group->stores.count; k++)
+        full = full || group->stores.items[k].full;
+    if (full && group->stores.items[0].placed) {
+        memcpy(stride, group->stores.items[0].stride, sizeof group->stores.items[0].stride);
+        return true;
+    }
+    if (!full || group->axes >> group->kept << group->kept == group->axes)
+        return false;
+    const struct kiln__shape visited = kiln__group_visited(group);
+    int64_t own[KILN_MAX_RANK];
+    uint32_t at[KILN_MAX_RANK];
+    kiln__shape_strides(&visited, own);
+    kiln__group_order(group, at);
+    for (uint32_t d = 0; d < visited.rank; d++)
+        stride[at[d]] = own[d];
+    return true;
 }
 
 /* Dimensions a and a + 1 are one run in every access. */
@@ -71,17 +88,18 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
 {
     bool reduces = kiln__group_reduces(group);
     bool multiplies = group->kind == KILN__GROUP_MATMUL;
-    size_t rows = count_rows(group);
+    int64_t placed[KILN_MAX_RANK] = {0};
+    *space = (struct kiln__space){.rank = group->shape.rank, .placed = find_placed(group, placed)};
+    size_t rows = group->accesses.count + space->placed;
     assert(rows <= KILN__MOST_ACCESSES + 1);
-    *space = (struct kiln__space){.rank = group->shape.rank};
     space->kept = group->kept - multiplies;
     space->kept_count = space->reduced_count = 1;
     for (uint32_t d = 0; d < space->rank; d++) {
         space->dims[d] = group->shape.dims[d];
         *(d < space->kept ? &space->kept_count : &space->reduced_count) *= space->dims[d];
         for (size_t i = multiplies ? kiln__group_operand_accesses(group) : 0; i < rows; i++)
-            space->stride[i][d] = i < group->accesses.count ? group->accesses.items[i].stride[d]
-                                                            : group->stores.items[0].stride[d];
+            space->stride[i][d] =
+                i < group->accesses.count ? group->accesses.items[i].stride[d] : placed[d];
     }
     merge(space, rows);
     if (space->kept == 0) {
@@ -98,7 +116,7 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
     const int64_t limit = INT32_MAX / 2;
     if ((int64_t)space->kept_count > limit || (int64_t)space->reduced_count > limit)
         return false;
-    for (size_t i = 0; i < count_rows(group); i++) {
+    for (size_t i = 0; i < group->accesses.count + space->placed; i++) {
         int64_t reach = i < group->accesses.count ? group->accesses.items[i].offset
                                                   : group->stores.items[0].offset;
         for (uint32_t d = 0; d < space->rank; d++) {

@@ -12,9 +12,10 @@ struct kiln__space {
      * and accesses of operands have no strides. */
     uint32_t rank, kept;
     size_t dims[KILN_MAX_RANK];
-    int64_t stride[KILN__MOST_ACCESSES + 1][KILN_MAX_RANK]; /* per access; after them those of a
-                                                               placed store */
-    size_t kept_count, reduced_count;                       /* elements */
+    int64_t stride[KILN__MOST_ACCESSES + 1][KILN_MAX_RANK]; /* per access; after them those of
+                                                               stores, if these have any: */
+    bool placed; /* a placed one, or whole rows whose dimensions are not a value's last */
+    size_t kept_count, reduced_count; /* elements */
 };
 
 void kiln__space_of(const struct kiln__group *group, struct kiln__space *space);

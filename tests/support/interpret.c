@@ -305,14 +305,25 @@ static void run_rows(struct machine *machine, const struct kiln__group *group)
     size_t rows = count_dims(&group->shape, 0, group->kept);
     size_t length = count_dims(&group->shape, group->kept, group->shape.rank);
     double *values = room(group->steps.count * length);
+    const struct kiln__shape visited = kiln__group_visited(group);
+    int64_t own[KILN_MAX_RANK], stride[KILN_MAX_RANK];
+    uint32_t at[KILN_MAX_RANK];
+    kiln__shape_strides(&visited, own);
+    kiln__group_order(group, at);
+    for (uint32_t d = 0; d < visited.rank; d++)
+        stride[at[d]] = own[d];
     for (size_t i = 0; i < rows && length && !machine->wrong[0]; i++) {
         size_t row = turned(machine, i, rows);
         compute_row(machine, group, row, length, values);
         for (size_t k = 0; k < group->stores.count; k++) {
             const struct kiln__store *store = &group->stores.items[k];
-            for (size_t e = 0; e < (store->full ? length : 1); e++)
-                put(machine, store->node, (int64_t)(store->full ? row * length + e : row),
+            for (size_t e = 0; e < (store->full ? length : 1); e++) {
+                size_t index[KILN_MAX_RANK];
+                kiln__shape_indices(&group->shape, row * length + e, index);
+                put(machine, store->node,
+                    store->full ? position(stride, 0, index, visited.rank) : (int64_t)row,
                     values[store->step * length + e]);
+            }
         }
     }
     free(values);
