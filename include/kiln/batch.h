@@ -104,8 +104,9 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  completes after what came before it; one that records something and asks for no result, most
  *  likely a forgotten kiln_read(), is INVALID_ARGUMENT.
  *  Threads: one at a time. Errors: the batch's first error, INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY,
- *  BUILD_FAILED, DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error of a run is
- *  not sticky: the batch may be run again, but see kiln_export() about buffers that it updates.
+ *  BUILD_FAILED, DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error
+ *  of a run is not sticky: the batch may be run again, but see kiln_export() about buffers that it
+ *  updates.
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that
  *  nobody waited for: it was submitted without an event, or its event was released unasked. */
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);
@@ -120,10 +121,10 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_submit(kiln_batch *batch, kiln_e
 
 /** Make everything for the first run but the run: plan the batch, compile its kernels side by side
  *  on `threads` threads (0: as many as there are cores), and store them in the disk cache. The
- * batch is left as it was, and its first run finds its kernels. Where a driver compiles in one
- * thread at a time (PoCL) further processes compile, if the disk cache can be written. Threads: one
- * at a time. Errors: the batch's first error, BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
- * FORKED. */
+ *  batch is left as it was, and its first run finds its kernels. Where a driver compiles in one
+ *  thread at a time (PoCL) further processes compile, if the disk cache can be written.
+ *  Threads: one at a time. Errors: the batch's first error, BUILD_FAILED, DEVICE_ERROR,
+ *  OUT_OF_HOST_MEMORY, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads);
 
 /** Called once, from a thread of the OpenCL driver, when a submission has completed or failed. */
