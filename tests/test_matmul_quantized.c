@@ -163,7 +163,7 @@ static void expect_kernels(kiln_batch *batch, const struct product *p, const cha
     struct kiln__fusion fusion = fusion_of(batch);
     cr_expect_eq(fusion.groups.count, parts, "%zu groups of %zu", fusion.groups.count, parts);
     kiln__fusion_free(&fusion);
-    snprintf(part, sizeof part, ", a product by %s\n", name);
+    snprintf(part, sizeof part, ", a product by %s", name);
     cr_expect(!*name || explains(batch, part), "another implementation is launched, not %s", name);
 }
 
