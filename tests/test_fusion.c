@@ -192,11 +192,22 @@ Test(fusion, keeps_long_rows_and_long_columns_apart)
     ask(batch, softmax(batch, imagine_matrix(batch, 4, 1 << 17), 1));
     cr_expect_eq(count_groups(batch), 1u);
     batch = imagined_batch();
-    ask(batch, softmax(batch, imagine_matrix(batch, (1 << 12) + 1, 4), 0));
+    ask(batch, softmax(batch, imagine_matrix(batch, (1 << 11) + 1, 4), 0));
     cr_expect_eq(count_groups(batch), 4u);
     batch = imagined_batch();
-    ask(batch, softmax(batch, imagine_matrix(batch, 1 << 12, 4), 0));
+    ask(batch, softmax(batch, imagine_matrix(batch, 1 << 11, 4), 0));
     cr_expect_eq(count_groups(batch), 1u);
+}
+
+/* So they are for rows that lie in pieces. */
+Test(fusion, keeps_long_scattered_rows_apart)
+{
+    for (size_t i = 0; i < 2; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x = imagine(batch, 3, (size_t[]){2, 4, (1 << 14) + i});
+        ask(batch, kiln_softmax(batch, x, 2, (int[]){0, 2}));
+        cr_expect_eq(count_groups(batch), i ? 4u : 1u);
+    }
 }
 
 /* Columns that are read and rows that are stored: no walk has neighbours in both. */

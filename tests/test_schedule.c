@@ -79,7 +79,7 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
     expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
     expect_walks(gpu, softmax, 64, 1 << 16, 0, WALKS(LANES, LANES)); /* too long to hold */
     expect_walks(gpu, softmax_columns, 64, 96, 0, WALKS(COLUMNS, HELD));
-    expect_walks(gpu, softmax_columns, 4096, 96, 0, WALKS(COLUMNS, LANES));
+    expect_walks(gpu, softmax_columns, 2048, 96, 0, WALKS(COLUMNS, LANES));
     expect_walks(gpu, rows, 2, 1 << 18, 1, WALKS(LANES, PARTIALS));
     expect_walks(gpu, columns, 1 << 14, 32, 1, WALKS(LANES, PARTIALS));
 }

@@ -14,6 +14,12 @@ bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln
     return true;
 }
 
+/* Rows end in the last dimensions; others lie in pieces. */
+static bool is_of_one_run(const struct kiln__join *join)
+{
+    return join->axes >> join->kept << join->kept == join->axes;
+}
+
 /* Say what the group's rows are, or would be if the root reduced them. */
 static bool find_rows(struct kiln__join *join, const struct kiln__node *root)
 {
@@ -26,7 +32,7 @@ static bool find_rows(struct kiln__join *join, const struct kiln__node *root)
     for (uint32_t d = join->kept; d < join->group->shape.rank; d++)
         join->length *= join->group->shape.dims[d];
     join->columns = kiln__group_is_of_columns(join->group);
-    return reduces || join->axes >> join->kept << join->kept == join->axes;
+    return reduces || is_of_one_run(join);
 }
 
 static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
@@ -43,7 +49,9 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
 
 static bool has_good_length(const struct kiln__join *join)
 {
-    size_t longest = join->columns ? KILN__LONGEST_COLUMN : KILN__LONGEST_ROW;
+    size_t longest = join->columns         ? KILN__LONGEST_COLUMN
+                     : is_of_one_run(join) ? KILN__LONGEST_ROW
+                                           : KILN__LONGEST_SCATTERED_ROW;
     return kiln__group_reduces(join->group) ? join->length > 1 && join->length <= longest
                                             : join->length >= KILN__SHORTEST_MAPPED_ROW &&
                                                   join->length <= KILN__LONGEST_MAPPED_ROW;
