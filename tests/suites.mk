@@ -89,7 +89,7 @@ check-format:
 check-tidy: $(BUILT_SOURCES)
 	cd $(srcdir) && ls lib/*/*.c tools/*.c | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
 	    --warnings-as-errors='*' FILE -- -std=gnu11 $(TIDY_CPPFLAGS)
-TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 \
+TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
 	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
 
 # Another compiler reads all of the library, and one for 32 bits, where there is one: size_t is

@@ -45,9 +45,8 @@ KILN_API kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b);
  *  has that for its scale, and q is 0 in its place, so that a product with it is NaN.
  *
  *  No gradient flows through q or the scale, as if of kiln_detach(x). A straight-through estimate
- *  is x plus kiln_detach() of what q times scale has more.
- *  @param x      of a floating type
- *  @param scale  receives the scales; the empty tensor after an error */
+ *  is x plus kiln_detach() of what q times scale has more. x is of a floating type; *scale receives
+ *  the scales, and the empty tensor after an error. */
 KILN_API kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                                    kiln_tensor *scale);
 
