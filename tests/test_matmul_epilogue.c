@@ -3,7 +3,6 @@
  * kernel less, right by the reference, and has the bits that it has in a kernel of its own. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,14 +160,6 @@ static bool same_bits(const float *a, const float *b, size_t bytes)
 /* The implementation that has to do the products, if one is asked for. */
 static const char *wanted = "";
 
-static void expect_wanted(kiln_batch *batch)
-{
-    char part[64];
-    snprintf(part, sizeof part, ", a product by %s", wanted);
-    cr_expect(!*wanted || explains(batch, part), "another implementation is launched, not %s",
-              wanted);
-}
-
 static void compare(const struct product *p, follow *follow_up, enum check_values values)
 {
     struct shape shape;
@@ -182,7 +173,7 @@ static void compare(const struct product *p, follow *follow_up, enum check_value
     kiln_batch *batch = check_begin();
     run(batch, multiply(batch, p, values), follow_up, &shape, fused, sizes);
     if (p->k)
-        expect_wanted(batch);
+        expect_product_by(batch, wanted);
     check_end(batch);
     batch = check_begin();
     run(batch, check_given(batch, KILN_F32, shape.rank, shape.dims, alone), follow_up, &shape,

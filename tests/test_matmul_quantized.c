@@ -3,7 +3,6 @@
  * bits with every implementation, also where sums in f32 would not be exact. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,13 +157,11 @@ static kiln_tensor multiply(kiln_batch *batch, const struct product *p, const in
 /* A kernel for each part: operands are not copied, nor are sums converted by one. */
 static void expect_kernels(kiln_batch *batch, const struct product *p, const char *name)
 {
-    char part[64];
     size_t parts = (p->k + 1023) / 1024;
     struct kiln__fusion fusion = fusion_of(batch);
     cr_expect_eq(fusion.groups.count, parts, "%zu groups of %zu", fusion.groups.count, parts);
     kiln__fusion_free(&fusion);
-    snprintf(part, sizeof part, ", a product by %s", name);
-    cr_expect(!*name || explains(batch, part), "another implementation is launched, not %s", name);
+    expect_product_by(batch, name);
 }
 
 static void check_product(const struct product *p, const char *name)

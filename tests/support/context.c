@@ -2,6 +2,7 @@
 #include "context.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,13 @@ bool explains(kiln_batch *batch, const char *part)
     bool found = strstr(text, part);
     kiln_free(text);
     return found;
+}
+
+void expect_product_by(kiln_batch *batch, const char *name)
+{
+    char part[64];
+    snprintf(part, sizeof part, ", a product by %s", name);
+    cr_expect(!*name || explains(batch, part), "another implementation is launched, not %s", name);
 }
 
 kiln_buffer *make_buffer(kiln_context *context, size_t n, const float *content)

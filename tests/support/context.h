@@ -33,6 +33,10 @@ kiln_batch_cost cost_of(kiln_batch *batch);
 /* Whether the batch's explanation has this part. */
 bool explains(kiln_batch *batch, const char *part);
 
+/* A product of the batch is done by this implementation: a wish falls back where it cannot be met.
+ * "" is any. */
+void expect_product_by(kiln_batch *batch, const char *name);
+
 /* A buffer with a content, and the content of one. */
 kiln_buffer *make_buffer(kiln_context *context, size_t n, const float *content);
 void expect_buffer(kiln_buffer *buffer, size_t n, const float *content);
