@@ -15,6 +15,7 @@ kilninclude_HEADERS = \
 	include/kiln/gradient.h \
 	include/kiln/interpolation.h \
 	include/kiln/kiln.h \
+	include/kiln/models.h \
 	include/kiln/movement.h \
 	include/kiln/normalization.h \
 	include/kiln/now.h \

@@ -272,6 +272,7 @@ executor_sources = \
 	lib/executor/metrics.c \
 	lib/executor/model.c \
 	lib/executor/model.h \
+	lib/executor/models.c \
 	lib/executor/queue.c \
 	lib/executor/queue.h \
 	lib/executor/submit.c \

@@ -45,6 +45,7 @@ criterion_tests = \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
 	tests/test_matmul_quantized \
+	tests/test_models \
 	tests/test_now \
 	tests/test_ops \
 	tests/test_ops_cast \

@@ -18,6 +18,7 @@
 #include <kiln/executor.h>
 #include <kiln/gradient.h>
 #include <kiln/interpolation.h>
+#include <kiln/models.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>
 #include <kiln/now.h>

@@ -264,6 +264,7 @@ NEW(event)
 NEW(optimizer)
 NEW(executor)
 NEW(future)
+NEW(model)
 
 /* A context takes the time of a thousand calls. */
 static kiln_context **take_new_context(void)

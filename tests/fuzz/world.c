@@ -223,6 +223,7 @@ void world_settle(void)
     kiln_optimizer_release(world.new_optimizer);
     kiln_executor_release(world.new_executor);
     kiln_future_release(world.new_future);
+    kiln_free(world.new_model);
     kiln_free(world.text);
 }
 

@@ -40,6 +40,7 @@ struct world {
     kiln_optimizer *new_optimizer;
     kiln_executor *new_executor;
     kiln_future *new_future;
+    kiln_model *new_model; /* freed after the call */
     kiln_tensor results[SHORTEST];
     char *text;
 };
