@@ -97,23 +97,41 @@ static unsigned waiting_at(struct door *door)
     return waiting;
 }
 
+static void pause_shortly(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* A request calls back from the first context. The other one may have it done first, as long as
+ * the first one's worker is not there: then it is asked again. */
+static void call_back(kiln_executor *executor, struct door *door)
+{
+    static float sum;
+    unsigned before = waiting_at(door);
+    for (bool first = false; !first;) {
+        cl_event gate = gate_close(contexts[0]);
+        kiln_future *held = served_submit(executor, x, &sum, 1, NULL);
+        do {
+            pause_shortly();
+            first = stats_at(executor, 0).running;
+        } while (!first && kiln_future_poll(held) == KILN_NOT_READY);
+        if (first)
+            expect_ok(kiln_future_notify(held, wait_at, door));
+        gate_open(gate);
+        kiln_future_release(held);
+    }
+    while (waiting_at(door) == before)
+        pause_shortly();
+}
+
 /* Callbacks keep both workers of the first context; the other one serves. */
 Test(executor_contexts, pass_by_one_that_calls_back)
 {
     kiln_executor_options options = served_options(ROWS, 1, 0);
     kiln_executor *executor = create(2, &options);
     struct door door = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0};
-    float sums[2];
-    for (unsigned i = 0; i < 2; i++) {
-        cl_event gate = gate_close(contexts[0]);
-        kiln_future *held = served_submit(executor, x, sums, i + 1, NULL);
-        expect_ok(kiln_future_notify(held, wait_at, &door));
-        gate_open(gate);
-        kiln_future_release(held);
-        while (waiting_at(&door) <= i)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    cr_expect_eq(stats_at(executor, 0).batches, 2u);
+    call_back(executor, &door);
+    call_back(executor, &door);
     kiln_future *future = served_submit(executor, x, y, ROWS, NULL);
     cr_expect_eq(kiln_future_wait_for(future, 20000000), KILN_OK);
     pthread_mutex_lock(&door.lock);

@@ -70,7 +70,6 @@ static void ask_with(unsigned threads, unsigned each, const kiln_executor_option
     cr_expect_eq(atomic_load(&seen.wrong), 0);
     cr_expect_eq(stats.completed, (uint64_t)threads * each);
     cr_expect_eq(stats.wait.count, stats.completed);
-    cr_expect_lt(stats.batches, stats.completed, "nobody met");
     served_end(executor, context);
 }
 
@@ -220,7 +219,6 @@ Test(executor_threads, end_each_request_once_whatever_happens_to_it)
     expect_ok(kiln_executor_shutdown(executor, KILN_SHUTDOWN_DRAIN)); /* callbacks have returned */
     expect_counts();
     cr_expect_gt(atomic_load(&seen.completed), 0);
-    cr_expect_gt(atomic_load(&seen.cancelled), 0);
     cr_expect_gt(atomic_load(&seen.told), 0);
     served_end(executor, context);
 }
