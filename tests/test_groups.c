@@ -157,6 +157,21 @@ Test(groups, of_gathers_from_constants_are_right)
 }
 
 /* An offset into nothing may be any. */
+/* The second launch adds up what the first has left, and reads a bias that is uploaded after that:
+ * nothing keeps the upload before the first. */
+Test(groups, of_a_product_in_two_launches_are_right_whenever_the_bias_comes)
+{
+    for (int i = 0; i < 8; i++) {
+        kiln_batch *batch = kiln_batch_create(imagined_cpu());
+        check_seed(1);
+        kiln_tensor x = check_plain(batch, DIMS(1, 1030)), w = check_plain(batch, DIMS(1030, 16));
+        kiln_tensor bias = check_plain(batch, DIMS(16));
+        check_read(batch, kiln_add(batch, kiln_matmul(batch, x, w), bias));
+        cr_expect(interpret_batch(batch));
+        check_end(batch);
+    }
+}
+
 Test(groups, of_no_elements_are_right)
 {
     struct small small = begin(imagined_cpu());

@@ -57,22 +57,13 @@ static bool is_scratch(const struct verifier *verifier, uint32_t slot)
     return verifier->plan->slots.items[slot].node == KILN__SCRATCH;
 }
 
-static bool names_memory(const struct kiln__launch *launch, uint32_t slot)
-{
-    for (size_t i = 0; i < launch->arguments.count; i++)
-        if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY &&
-            launch->arguments.items[i].slot == slot)
-            return true;
-    return false;
-}
-
 /* Another launch of the group has had the chance to write it. Of a product of nothing there is
  * nothing to write. */
 static bool comes_later(const struct verifier *verifier, uint32_t slot)
 {
     const struct kiln__launch *launches = verifier->plan->launches.items;
     for (uint32_t i = verifier->number; i-- > 0 && launches[i].group == verifier->launch->group;)
-        if (names_memory(&launches[i], slot))
+        if (kiln__launch_names(&launches[i], slot))
             return true;
     return verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0;
 }

@@ -154,18 +154,6 @@ static void enter(struct walk *walk, uint32_t index)
 
 /* ---- steps ---- */
 
-/* Working memory counts as written: a launch that only reads it is behind the one that wrote. */
-static bool writes(const struct kiln__plan *plan, const struct kiln__launch *launch, uint32_t slot)
-{
-    if (plan->slots.items[slot].node == KILN__SCRATCH)
-        return true;
-    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    for (size_t i = 0; i < group->stores.count; i++)
-        if (plan->slot_of[group->stores.items[i].node] == slot)
-            return true;
-    return false;
-}
-
 static void touch(struct walk *walk, uint32_t index, bool written)
 {
     const struct kiln__slot *slot = &walk->plan->slots.items[index];
@@ -189,17 +177,10 @@ static int ascending(const void *a, const void *b)
 static void walk_step(struct walk *walk, struct kiln__plan_step *step)
 {
     struct kiln__plan *plan = walk->plan;
+    struct kiln__named named = {0};
     step->first_dependency = (uint32_t)plan->dependencies.count;
-    if (step->kind != KILN__STEP_LAUNCH) {
-        touch(walk, step->slot, step->kind == KILN__STEP_UPLOAD);
-    } else {
-        const struct kiln__launch *launch = &plan->launches.items[step->launch];
-        for (size_t k = 0; k < launch->arguments.count; k++) {
-            uint32_t slot = launch->arguments.items[k].slot;
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
-                touch(walk, slot, writes(plan, launch, slot));
-        }
-    }
+    while (kiln__plan_next_named(plan, step, &named))
+        touch(walk, named.slot, named.written);
     step->dependencies = (uint32_t)plan->dependencies.count - step->first_dependency;
     if (step->dependencies > 1)
         qsort(plan->dependencies.items + step->first_dependency, step->dependencies,
@@ -207,33 +188,19 @@ static void walk_step(struct walk *walk, struct kiln__plan_step *step)
 }
 
 /* A result that is computed in place is the memory of the input that it replaces. */
-static bool share_memory(struct walk *walk)
+static void share_memory(struct walk *walk)
 {
     const struct kiln__plan *plan = walk->plan;
-    const struct kiln__graph *graph = &plan->fusion.graph;
-    size_t inputs = 0;
-    for (size_t i = 0; i < graph->requests.count; i++)
-        if (graph->requests.items[i].replaces > inputs)
-            inputs = graph->requests.items[i].replaces;
-    uint32_t *slot_of_input = malloc((inputs + 1) * sizeof *slot_of_input);
-    for (size_t i = 0; slot_of_input && i < inputs; i++)
-        slot_of_input[i] = NONE;
-    for (uint32_t s = 0; slot_of_input && s < plan->slots.count; s++) {
+    for (uint32_t s = 0; s < plan->slots.count; s++) {
         const struct kiln__slot *slot = &plan->slots.items[s];
-        uint32_t input = slot->place == KILN__PLACE_INPUT ? slot->binding : NONE;
-        if (slot->in_place)
-            input = graph->requests.items[slot->binding].replaces - 1;
+        bool input = slot->place == KILN__PLACE_INPUT;
+        const struct kiln__node *node = input ? &plan->fusion.graph.nodes.items[slot->node] : NULL;
+        uint32_t request = input ? kiln__plan_replacement(plan, node) : 0;
+        uint32_t result = request ? plan->fusion.graph.requests.items[request - 1].node : 0;
         walk->uses[s] = (struct use){.writer = NONE, .readers = NONE};
-        walk->memory[s] = s;
-        if (input >= inputs)
-            continue;
-        if (slot_of_input[input] == NONE)
-            slot_of_input[input] = s;
-        walk->memory[s] = slot_of_input[input];
+        walk->memory[s] =
+            request && plan->takes_over[result] == request ? plan->slot_of[result] : s;
     }
-    bool done = slot_of_input != NULL;
-    free(slot_of_input);
-    return done;
 }
 
 bool kiln__plan_find_dependencies(struct kiln__plan *plan)
@@ -242,7 +209,9 @@ bool kiln__plan_find_dependencies(struct kiln__plan *plan)
     walk.uses = calloc(plan->slots.count + 1, sizeof *walk.uses);
     walk.memory = calloc(plan->slots.count + 1, sizeof *walk.memory);
     walk.noted_for = calloc(plan->steps.count + 1, sizeof *walk.noted_for);
-    walk.failed = !walk.uses || !walk.memory || !walk.noted_for || !share_memory(&walk);
+    walk.failed = !walk.uses || !walk.memory || !walk.noted_for;
+    if (!walk.failed)
+        share_memory(&walk);
     for (; walk.step < plan->steps.count && !walk.failed; walk.step++)
         walk_step(&walk, &plan->steps.items[walk.step]);
     free(walk.uses);

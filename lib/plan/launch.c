@@ -5,6 +5,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
+{
+    for (size_t i = 0; i < launch->arguments.count; i++)
+        if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY &&
+            launch->arguments.items[i].slot == slot)
+            return true;
+    return false;
+}
+
 static bool add(struct kiln__launch *launch, struct kiln__argument argument)
 {
     struct kiln__argument *place = kiln__vector_push(&launch->arguments);

@@ -141,6 +141,9 @@ static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
     return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands;
 }
 
+/* Whether memory that it takes is that of `slot`. */
+bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot);
+
 /* Append an argument of a file of kernels/; false without memory. */
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
 bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);

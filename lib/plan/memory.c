@@ -10,15 +10,11 @@
 /* Enough for every vector type and cache line, and for every device's sub-buffers. */
 #define ALIGNMENT 256
 
-static void touch(struct kiln__plan *plan, uint32_t slot, uint32_t step)
+static void touch(struct kiln__slot *slot, uint32_t step)
 {
-    if (slot == KILN__NO_SLOT)
-        return;
-    struct kiln__slot *place = &plan->slots.items[slot];
-    if (place->first > step)
-        place->first = step;
-    if (place->last < step)
-        place->last = step;
+    if (slot->first > step)
+        slot->first = step;
+    slot->last = step;
 }
 
 static void find_lifetimes(struct kiln__plan *plan)
@@ -26,15 +22,9 @@ static void find_lifetimes(struct kiln__plan *plan)
     for (size_t i = 0; i < plan->slots.count; i++)
         plan->slots.items[i].first = UINT32_MAX;
     for (uint32_t i = 0; i < plan->steps.count; i++) {
-        const struct kiln__plan_step *step = &plan->steps.items[i];
-        if (step->kind != KILN__STEP_LAUNCH) {
-            touch(plan, step->slot, i);
-            continue;
-        }
-        const struct kiln__launch *launch = &plan->launches.items[step->launch];
-        for (size_t k = 0; k < launch->arguments.count; k++)
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
-                touch(plan, launch->arguments.items[k].slot, i);
+        struct kiln__named named = {0};
+        while (kiln__plan_next_named(plan, &plan->steps.items[i], &named))
+            touch(&plan->slots.items[named.slot], i);
     }
 }
 

@@ -30,7 +30,55 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
     return add_slot(plan, (struct kiln__slot){.node = KILN__SCRATCH, .bytes = bytes});
 }
 
+uint32_t kiln__plan_replacement(const struct kiln__plan *plan, const struct kiln__node *node)
+{
+    bool imports = node->kind == KILN__IMPORT && node->binding < plan->inputs;
+    return imports ? plan->replacements[node->binding] : 0;
+}
+
+static bool is_stored(const struct kiln__plan *plan, const struct kiln__group *group, uint32_t slot)
+{
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (plan->slot_of[group->stores.items[i].node] == slot)
+            return true;
+    return false;
+}
+
+bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__plan_step *step,
+                           struct kiln__named *named)
+{
+    if (step->kind != KILN__STEP_LAUNCH) {
+        *named = (struct kiln__named){step->slot, step->kind == KILN__STEP_UPLOAD, named->next + 1};
+        return named->next == 1;
+    }
+    const struct kiln__launch *launch = &plan->launches.items[step->launch];
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    while (named->next < launch->arguments.count) {
+        const struct kiln__argument *argument = &launch->arguments.items[named->next++];
+        if (argument->kind != KILN__ARGUMENT_MEMORY)
+            continue;
+        named->slot = argument->slot;
+        named->written = plan->slots.items[named->slot].node == KILN__SCRATCH ||
+                         is_stored(plan, group, named->slot);
+        return true;
+    }
+    return false;
+}
+
 /* ---- where values live ---- */
+
+static bool list_replacements(struct kiln__plan *plan)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (graph->requests.items[i].replaces > plan->inputs)
+            plan->inputs = graph->requests.items[i].replaces;
+    plan->replacements = calloc(plan->inputs + 1, sizeof *plan->replacements);
+    for (uint32_t i = 0; plan->replacements && i < graph->requests.count; i++)
+        if (graph->requests.items[i].replaces)
+            plan->replacements[graph->requests.items[i].replaces - 1] = i + 1;
+    return plan->replacements;
+}
 
 /* The requests of each node as a list, in their order. */
 static bool list_requests(struct kiln__plan *plan)
@@ -214,9 +262,9 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     *plan = (struct kiln__plan){.options = *options, .fusion = *fusion};
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
-    bool done = plan->slot_of && list_requests(plan) && kiln__plan_in_place(plan) &&
-                place_nodes(plan) && make_steps(plan) && kiln__plan_assign_memory(plan) &&
-                kiln__plan_find_dependencies(plan);
+    bool done = plan->slot_of && list_requests(plan) && list_replacements(plan) &&
+                kiln__plan_in_place(plan) && place_nodes(plan) && make_steps(plan) &&
+                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -239,5 +287,6 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->order);
     free(plan->first_request);
     free(plan->next_request);
+    free(plan->replacements);
     *plan = (struct kiln__plan){0};
 }

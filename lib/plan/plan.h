@@ -62,6 +62,8 @@ struct kiln__plan {
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
     uint32_t *next_request;  /* per request: the next one of the same node */
+    uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
+    size_t inputs;           /* so many */
     size_t arena_bytes;
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
@@ -80,6 +82,20 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
 
 /* The same of what steps depend on (verify_dependencies.c), of a plan that is else right. */
 kiln_status kiln__plan_verify_dependencies(const struct kiln__plan *plan, char text[KILN__WRONG]);
+
+/* 1 + the request that goes to the buffer which `node` imports; 0: none. */
+uint32_t kiln__plan_replacement(const struct kiln__plan *plan, const struct kiln__node *node);
+
+/* A slot that a step names: memory that it reads or writes. */
+struct kiln__named {
+    uint32_t slot;
+    bool written; /* working memory counts as written: what reads it is behind what wrote it */
+    size_t next;  /* 0 before the first one */
+};
+
+/* The next one of the step; false after the last. */
+bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__plan_step *step,
+                           struct kiln__named *named);
 
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);

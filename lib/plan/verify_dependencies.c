@@ -52,34 +52,15 @@ static bool add_region(struct verifier *verifier, uint32_t index, bool writes)
     return true;
 }
 
-static bool is_stored(const struct kiln__plan *plan, uint32_t group, uint32_t slot)
-{
-    const struct kiln__group *of = &plan->fusion.groups.items[group];
-    bool stored = false;
-    for (size_t i = 0; i < of->stores.count; i++)
-        stored = stored || plan->slot_of[of->stores.items[i].node] == slot;
-    return stored;
-}
-
 static bool list_regions(struct verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
     bool done = true;
     for (uint32_t i = 0; i < verifier->steps && done; i++) {
-        const struct kiln__plan_step *step = &plan->steps.items[i];
+        struct kiln__named named = {0};
         verifier->first[i] = verifier->regions.count;
-        if (step->kind != KILN__STEP_LAUNCH) {
-            done = add_region(verifier, step->slot, step->kind == KILN__STEP_UPLOAD);
-            continue;
-        }
-        const struct kiln__launch *launch = &plan->launches.items[step->launch];
-        for (size_t k = 0; k < launch->arguments.count && done; k++) {
-            uint32_t slot = launch->arguments.items[k].slot;
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
-                done = add_region(verifier, slot,
-                                  plan->slots.items[slot].node == KILN__SCRATCH ||
-                                      is_stored(plan, launch->group, slot));
-        }
+        while (done && kiln__plan_next_named(plan, &plan->steps.items[i], &named))
+            done = add_region(verifier, named.slot, named.written);
     }
     verifier->first[verifier->steps] = verifier->regions.count;
     return done;

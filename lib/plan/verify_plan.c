@@ -77,12 +77,8 @@ static const char *check_slot(const struct verifier *verifier, uint32_t index)
         slot->bytes != kiln__node_bytes(node_at(verifier, slot->node)))
         return "not as large as its node";
     const char *wrong = check_place(verifier, index);
-    if (wrong || verifier->first[index] == UINT32_MAX)
+    if (wrong || slot->place != KILN__PLACE_ARENA)
         return wrong;
-    if (slot->first != verifier->first[index] || slot->last != verifier->last[index])
-        return "said to matter in other steps than those that use it";
-    if (slot->place != KILN__PLACE_ARENA)
-        return NULL;
     return slot->offset % WIDEST                            ? "not aligned"
            : slot->offset + slot->bytes > plan->arena_bytes ? "beyond the end of the arena"
                                                             : NULL;
@@ -174,8 +170,6 @@ static bool check_launches(const struct verifier *verifier)
 
 static void use(struct verifier *verifier, uint32_t slot, uint32_t step)
 {
-    if (slot >= verifier->plan->slots.count)
-        return;
     if (verifier->first[slot] > step)
         verifier->first[slot] = step;
     verifier->last[slot] = step;
@@ -204,30 +198,22 @@ static bool find_uses(struct verifier *verifier)
     uint32_t launches = 0;
     for (uint32_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
+        struct kiln__named named = {0};
         if (!check_step(verifier, i, &launches))
             return false;
-        if (step->kind != KILN__STEP_LAUNCH) {
-            use(verifier, step->slot, i);
-            continue;
-        }
-        const struct kiln__launch *launch = &plan->launches.items[step->launch];
-        for (size_t k = 0; k < launch->arguments.count; k++)
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
-                use(verifier, launch->arguments.items[k].slot, i);
-        if (launch->group < plan->fusion.groups.count)
-            verifier->runs[launch->group] = true;
+        while (kiln__plan_next_named(plan, step, &named))
+            use(verifier, named.slot, i);
+        if (step->kind == KILN__STEP_LAUNCH)
+            verifier->runs[plan->launches.items[step->launch].group] = true;
     }
-    return launches == plan->launches.count ? true
-                                            : WRONG(verifier, "launch %u: in no step", launches);
-}
-
-static bool names(const struct kiln__launch *launch, uint32_t slot)
-{
-    for (size_t k = 0; k < launch->arguments.count; k++)
-        if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
-            launch->arguments.items[k].slot == slot)
-            return true;
-    return false;
+    if (launches < plan->launches.count)
+        return WRONG(verifier, "launch %u: in no step", launches);
+    for (uint32_t i = 0; i < plan->slots.count; i++)
+        if (verifier->first[i] != UINT32_MAX && (plan->slots.items[i].first != verifier->first[i] ||
+                                                 plan->slots.items[i].last != verifier->last[i]))
+            return WRONG(verifier, "slot %u: said to matter in other steps than those that use it",
+                         i);
+    return true;
 }
 
 /* One of a group's launches has what it stores for an argument. */
@@ -242,7 +228,7 @@ static bool check_stores(const struct verifier *verifier)
         for (size_t i = 0; i < group->stores.count; i++) {
             uint32_t node = group->stores.items[i].node;
             size_t by = from;
-            while (by < to && !names(&launches[by], plan->slot_of[node]))
+            while (by < to && !kiln__launch_names(&launches[by], plan->slot_of[node]))
                 by++;
             if (by == to && kiln__node_bytes(node_at(verifier, node)))
                 return WRONG(verifier, "group %u: none of its launches stores %%%u",
@@ -280,12 +266,9 @@ static bool enter(struct verifier *verifier, uint32_t index, uint32_t step)
 static bool enter_all(struct verifier *verifier, uint32_t step)
 {
     const struct kiln__plan *plan = verifier->plan;
-    if (plan->steps.items[step].kind != KILN__STEP_LAUNCH)
-        return enter(verifier, plan->steps.items[step].slot, step);
-    const struct kiln__launch *launch = &plan->launches.items[plan->steps.items[step].launch];
-    for (size_t i = 0; i < launch->arguments.count; i++)
-        if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY &&
-            !enter(verifier, launch->arguments.items[i].slot, step))
+    struct kiln__named named = {0};
+    while (kiln__plan_next_named(plan, &plan->steps.items[step], &named))
+        if (!enter(verifier, named.slot, step))
             return false;
     return true;
 }
@@ -448,8 +431,8 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
 {
     struct verifier verifier = {.plan = plan, .text = text};
     bool room = make_room(&verifier);
-    bool right = room && find_uses(&verifier) && check_slots(&verifier) &&
-                 check_launches(&verifier) && run_steps(&verifier) && check_stores(&verifier) &&
+    bool right = room && check_slots(&verifier) && check_launches(&verifier) &&
+                 find_uses(&verifier) && run_steps(&verifier) && check_stores(&verifier) &&
                  check_results(&verifier);
     free(verifier.first);
     free(verifier.last);

@@ -16,6 +16,7 @@
 struct memory {
     double *cells;
     size_t step, count;
+    const double *seen; /* what a launch before this one found in them; or NULL */
 };
 
 /* What a group stores, until its last launch. */
@@ -26,7 +27,8 @@ struct pending {
         double value;
     })
     writes;
-    size_t launches; /* still to come */
+    double *seen[KILN__MOST_ACCESSES]; /* per access: what it read, once a launch has done so */
+    size_t launches;                   /* still to come */
     bool begun;
 };
 
@@ -83,7 +85,7 @@ static double fetch(struct machine *machine, uint32_t node, int64_t number)
     if (!is_there(machine, node, number, "load of"))
         return NAN;
     const struct memory *memory = &machine->memory[node];
-    return memory->cells[(size_t)number * memory->step];
+    return (memory->seen ? memory->seen : memory->cells)[(size_t)number * memory->step];
 }
 
 /* What lay in an element's other bytes is gone. */
@@ -483,10 +485,10 @@ static double **run_fusion(struct machine *machine, const void *const *inputs, s
         if (fusion->heir[i] != KILN__NO_HEIR)
             machine->memory[i] = machine->memory[fusion->heir[i]];
         else if (kiln__node_is_input(node))
-            machine->memory[i] =
-                (struct memory){keep(heap, load_input(node, inputs[node->binding])), 1, count};
+            machine->memory[i] = (struct memory){
+                keep(heap, load_input(node, inputs[node->binding])), 1, count, NULL};
         else if (fusion->stored[i])
-            machine->memory[i] = (struct memory){keep(heap, room(count)), 1, count};
+            machine->memory[i] = (struct memory){keep(heap, room(count)), 1, count, NULL};
     }
     for (size_t g = 0; g < fusion->groups.count; g++)
         run_group(machine, g);
@@ -515,32 +517,68 @@ static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__laun
     }
 }
 
-static bool same(const struct pending *a, const struct pending *b)
+/* Whether the launch has this memory for an argument, under whatever slot. */
+static bool names(const struct machine *machine, const struct kiln__plan *plan,
+                  const struct kiln__launch *launch, const struct memory *memory)
 {
-    bool same = a->writes.count == b->writes.count;
-    for (size_t i = 0; i < a->writes.count && same; i++)
-        same = !memcmp(&a->writes.items[i].value, &b->writes.items[i].value, sizeof(double));
-    return same;
+    for (uint32_t i = 0; i < plan->slots.count; i++)
+        if (plan->slots.items[i].node != KILN__SCRATCH &&
+            machine->memory[plan->slots.items[i].node].cells == memory->cells &&
+            kiln__launch_names(launch, i))
+            return true;
+    return false;
 }
 
-/* Any launch of a group may read what the group reads: each computes all of it, and must come to
- * the same. The last one stores; where there is one alone it stores as it goes. */
-static void run_launch(struct machine *machine, const struct kiln__plan *plan,
-                       const struct kiln__launch *launch, struct pending *of_group, double *arena)
+/* What a launch reads is what others of its group have read there. */
+static void look(struct machine *machine, const struct kiln__plan *plan,
+                 const struct kiln__launch *launch, struct pending *pending)
 {
-    struct pending found = {.launches = of_group->launches - 1};
-    bool alone = !found.launches && !of_group->begun;
-    spoil_scratch(plan, launch, arena);
-    machine->pending = alone ? NULL : &found;
-    run_group(machine, launch->group);
+    const struct kiln__group *group = &machine->fusion->groups.items[launch->group];
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        const struct memory *memory = &machine->memory[group->accesses.items[i].node];
+        size_t cells = memory->count * memory->step;
+        double **seen = &pending->seen[i];
+        if (!memory->cells || !names(machine, plan, launch, memory))
+            continue;
+        if (*seen && memcmp(*seen, memory->cells, cells * sizeof **seen))
+            complain(machine, "group %u: its launches do not read the same", launch->group);
+        *seen = *seen ? *seen : room(cells);
+        memcpy(*seen, memory->cells, cells * sizeof **seen);
+    }
+}
+
+/* The group computes with what its launches have read, each what it names. */
+static void run_seen(struct machine *machine, uint32_t number, struct pending *pending)
+{
+    const struct kiln__group *group = &machine->fusion->groups.items[number];
+    for (size_t i = 0; i < group->accesses.count; i++)
+        machine->memory[group->accesses.items[i].node].seen = pending->seen[i];
+    machine->pending = pending;
+    run_group(machine, number);
     machine->pending = NULL;
-    if (of_group->begun && !same(of_group, &found))
-        complain(machine, "group %u: its launches do not read the same", launch->group);
-    kiln__vector_free(&of_group->writes);
-    *of_group = found;
-    of_group->begun = true;
-    if (!of_group->launches)
-        commit_all(of_group);
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        machine->memory[group->accesses.items[i].node].seen = NULL;
+        free(pending->seen[i]);
+        pending->seen[i] = NULL;
+    }
+    commit_all(pending);
+}
+
+/* Of several launches of a group each may read what it names, and the last one stores; where there
+ * is one alone it stores as it goes. */
+static void run_launch(struct machine *machine, const struct kiln__plan *plan,
+                       const struct kiln__launch *launch, struct pending *pending, double *arena)
+{
+    bool alone = pending->launches == 1 && !pending->begun;
+    pending->begun = true;
+    pending->launches--;
+    spoil_scratch(plan, launch, arena);
+    if (!alone)
+        look(machine, plan, launch, pending);
+    if (alone)
+        run_group(machine, launch->group);
+    else if (!pending->launches)
+        run_seen(machine, launch->group, pending);
 }
 
 static void run_step(struct machine *machine, const struct kiln__plan *plan, size_t number,
@@ -811,8 +849,8 @@ bool interpret_taken_over(const kiln_batch *batch)
     struct kiln__graph graph;
     bool right = true, replaced = false;
     cr_assert(kiln__graph_copy(&batch->graph, &graph));
-    for (size_t i = 0; i < graph.requests.count && !replaced; i++)
-        replaced = replace_input(&graph, &graph.requests.items[i]);
+    for (size_t i = 0; i < graph.requests.count; i++)
+        replaced |= replace_input(&graph, &graph.requests.items[i]);
     if (replaced)
         right = interpret_uploads(batch, &graph);
     kiln__graph_free(&graph);

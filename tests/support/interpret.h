@@ -21,7 +21,7 @@ bool interpret_graph(const struct kiln__graph *graph, const void *const *inputs,
 /* The same of a batch whose inputs are all uploads. */
 bool interpret_batch(const kiln_batch *batch);
 
-/* The same where a result replaces an input: the first of an input's type and shape goes to the
+/* The same where results replace inputs: each that is of an input's type and shape goes to the
  * buffer that this input is then imported from. True if there is none. */
 bool interpret_taken_over(const kiln_batch *batch);
 
