@@ -2,6 +2,8 @@
 /* Two streams of one context: what one of them does with a buffer waits for what the other one has
  * begun, and for nothing else. An event of our own holds a stream back until it is let go. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "runtime/commands.h"
 #include "session/context.h"
@@ -155,7 +157,7 @@ Test(streams, wait_for_the_last_of_each_other_one)
     static float read[N];
     struct world world = open_world();
     kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
-    cr_expect_eq(waits(&world, world.second, true), 0);
+    cr_expect_eq(waits(&world, world.second, true), 1); /* who wrote the ones */
     for (int i = 0; i < 3; i++)
         finish(run_in(world.first, doubling));
     cr_expect_eq(waits(&world, world.first, true), 0);
@@ -210,5 +212,81 @@ Test(streams, share_no_pool)
     cr_expect_eq(stats_of(world.context).pool_bytes, before.pool_bytes + (2 << 20));
     expect_ok(kiln_context_trim(world.context));
     cr_expect_eq(stats_of(world.context).pool_bytes, 0);
+    close_world(&world);
+}
+
+/* ---- threads that submit at the same moment ---- */
+
+enum { THREADS = 4, ROUNDS = 60, WIDE = 64 };
+
+struct adder {
+    struct world *world;
+    struct kiln__stream *stream;
+    kiln_batch *batch;
+};
+
+static pthread_barrier_t together;
+static atomic_int failed; /* Criterion's assertions are for the test's own thread */
+
+static void *add_again_and_again(void *argument)
+{
+    struct adder *adder = argument;
+    struct kiln__run *run;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&together);
+        if (kiln__commands_run(adder->batch->lease.executable, adder->stream,
+                               &adder->batch->bindings, &run, NULL)) {
+            atomic_fetch_add(&failed, 1);
+            continue;
+        }
+        atomic_fetch_add(&failed, kiln__run_await(run, "test", NULL) != KILN_OK);
+        kiln__run_release(run);
+    }
+    return NULL;
+}
+
+/* buffer = buffer @ 1 + 1: the product is in the pool's memory before it is copied to the buffer.
+ */
+static kiln_batch *record_adding(struct world *world, kiln_buffer *buffer, const float *identity)
+{
+    kiln_batch *batch = kiln_batch_create(world->context);
+    kiln_tensor x = kiln_import(batch, buffer);
+    kiln_tensor one = kiln_upload(batch, KILN_F32, 2, (size_t[]){WIDE, WIDE}, identity);
+    kiln_tensor sum =
+        kiln_add(batch, kiln_matmul(batch, x, one), kiln_constant(batch, KILN_F32, 1));
+    expect_ok(kiln_export(batch, sum, buffer));
+    cost_of(batch); /* leases an executable */
+    return batch;
+}
+
+/* Each adds to what another has left, none overlooks another: in two streams, and in one, where the
+ * commands of two runs must not mix. */
+Test(streams, take_turns_where_threads_write_the_same_buffer)
+{
+    static float identity[WIDE * WIDE], content[WIDE * WIDE];
+    struct world world = open_world();
+    struct adder adders[THREADS];
+    pthread_t threads[THREADS];
+    kiln_buffer *buffer;
+    expect_ok(kiln_buffer_create(world.context, KILN_F32, 2, (size_t[]){WIDE, WIDE}, &buffer));
+    expect_ok(kiln_buffer_write(buffer, 0, content, sizeof content));
+    for (int i = 0; i < WIDE; i++)
+        identity[i * WIDE + i] = 1;
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        adders[i] = (struct adder){&world, i % 2 ? world.first : world.second,
+                                   record_adding(&world, buffer, identity)};
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, add_again_and_again, &adders[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(failed, 0);
+    expect_ok(kiln_buffer_read(buffer, 0, content, sizeof content));
+    for (int i = 0; i < WIDE * WIDE; i++)
+        cr_assert_eq(content[i], (float)(THREADS * ROUNDS), "%g", (double)content[i]);
+    for (int i = 0; i < THREADS; i++)
+        kiln_batch_release(adders[i].batch);
+    pthread_barrier_destroy(&together);
+    kiln_buffer_release(buffer);
     close_world(&world);
 }

@@ -22,6 +22,7 @@ void kiln__bindings_free(struct kiln__bindings *bindings)
         drop_wrapper(&bindings->results.items[i]);
     kiln__vector_free(&bindings->inputs);
     kiln__vector_free(&bindings->results);
+    kiln__vector_free(&bindings->buffers);
     bindings->checked = false;
 }
 
@@ -153,6 +154,39 @@ static bool find_overlaps(struct kiln__bindings *bindings, struct spans *spans,
     return true;
 }
 
+/* ---- buffers ---- */
+
+static int by_address(const void *a, const void *b)
+{
+    const struct kiln__use_of_buffer *x = a, *y = b;
+    uintptr_t left = (uintptr_t)x->buffer, right = (uintptr_t)y->buffer;
+    return left < right ? -1 : left > right;
+}
+
+static bool list_buffers(struct kiln__bindings *bindings)
+{
+    size_t all = bindings->inputs.count + bindings->results.count, kept = 0;
+    bindings->buffers.count = 0;
+    for (size_t i = 0; i < all; i++) {
+        struct kiln_buffer *buffer = binding_at(bindings, i)->buffer;
+        struct kiln__use_of_buffer *use = buffer ? kiln__vector_push(&bindings->buffers) : NULL;
+        if (buffer && !use)
+            return false;
+        if (use)
+            *use = (struct kiln__use_of_buffer){buffer, i >= bindings->inputs.count};
+    }
+    struct kiln__use_of_buffer *uses = bindings->buffers.items;
+    if (uses)
+        qsort(uses, bindings->buffers.count, sizeof *uses, by_address);
+    for (size_t i = 0; i < bindings->buffers.count; i++)
+        if (kept && uses[kept - 1].buffer == uses[i].buffer)
+            uses[kept - 1].writes |= uses[i].writes;
+        else
+            uses[kept++] = uses[i];
+    bindings->buffers.count = kept;
+    return true;
+}
+
 bool kiln__bindings_check(struct kiln__bindings *bindings)
 {
     struct spans spans = {0};
@@ -160,7 +194,8 @@ bool kiln__bindings_check(struct kiln__bindings *bindings)
     size_t all = bindings->inputs.count + bindings->results.count;
     if (bindings->checked)
         return true;
-    bool done = make_spans(bindings, &spans) && find_overlaps(bindings, &spans, &buffers);
+    bool done = make_spans(bindings, &spans) && find_overlaps(bindings, &spans, &buffers) &&
+                list_buffers(bindings);
     for (size_t i = 0; i < all && done; i++) {
         struct kiln__binding *binding = binding_at(bindings, i);
         binding->needs_bounce = binding->overlaps || misaligned(binding);

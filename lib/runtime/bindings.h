@@ -20,10 +20,17 @@ struct kiln__binding {
     bool overlaps;     /* a result whose memory others use too: written after everything else */
 };
 
+/* A buffer that inputs or results stand for. */
+struct kiln__use_of_buffer {
+    struct kiln_buffer *buffer;
+    bool writes;
+};
+
 struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) inputs;
     KILN__VECTOR(struct kiln__binding) results;
-    bool checked; /* `needs_bounce` is settled; false after any change */
+    KILN__VECTOR(struct kiln__use_of_buffer) buffers; /* each once, by address */
+    bool checked; /* what kiln__bindings_check() settles is; false after any change */
 };
 
 void kiln__bindings_free(struct kiln__bindings *bindings);
@@ -36,7 +43,7 @@ void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *
 bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b);
 
 /* Settle which bindings are needs_bounce: host memory that is not aligned for its type, results
- * that overlap an input or an earlier result. False without memory. */
+ * that overlap an input or an earlier result; and list the buffers. False without memory. */
 bool kiln__bindings_check(struct kiln__bindings *bindings);
 
 #endif

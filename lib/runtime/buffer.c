@@ -7,6 +7,31 @@
 
 /* ---- who uses it ---- */
 
+void kiln__buffer_begin(kiln_buffer *buffer)
+{
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+#ifdef __GLIBC__ /* else readers that keep coming would keep a writer out */
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+    pthread_rwlock_init(&buffer->order, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+    pthread_mutex_init(&buffer->lock, NULL);
+}
+
+void kiln__buffer_enter(kiln_buffer *buffer, bool writes)
+{
+    if (writes)
+        pthread_rwlock_wrlock(&buffer->order);
+    else
+        pthread_rwlock_rdlock(&buffer->order);
+}
+
+void kiln__buffer_leave(kiln_buffer *buffer)
+{
+    pthread_rwlock_unlock(&buffer->order);
+}
+
 static void replace(struct kiln__run **place, struct kiln__run *run)
 {
     kiln__run_retain(run);
@@ -71,23 +96,22 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     kiln__run_release(buffer->writer);
     drop_readers(buffer);
     kiln__vector_free(&buffer->readers);
+    pthread_mutex_destroy(&buffer->lock);
+    pthread_rwlock_destroy(&buffer->order);
     if (buffer->memory)
         clReleaseMemObject(buffer->memory);
 }
 
 /* ---- content ---- */
 
-/* The events are released. */
-static kiln_status begin(kiln_buffer *buffer, bool writes)
-{
-    struct kiln__events events = {0};
-    struct kiln__error error = {0};
-    kiln_status status = kiln__buffer_waits(buffer, buffer->stream, writes, &events, &error);
-    if (!status)
-        return kiln__stream_wait(buffer->stream, &events, NULL);
-    kiln__events_free(&events);
-    return kiln__fail(NULL, status, "%s", error.text);
-}
+/* Commands that belong to no batch are runs of their own. */
+struct action {
+    kiln_buffer *buffer;
+    const char *call; /* for sentences */
+    const char *name; /* of the command */
+    bool writes;
+    struct kiln__run *run; /* once it is enqueued */
+};
 
 static kiln_status answer(const char *call, const char *function, cl_int code)
 {
@@ -96,16 +120,70 @@ static kiln_status answer(const char *call, const char *function, cl_int code)
                 : KILN_OK;
 }
 
+/* Others that use the buffer wait outside from here to finish(). */
+static kiln_status begin(const struct action *action)
+{
+    kiln_buffer *buffer = action->buffer;
+    struct kiln__events events = {0};
+    struct kiln__error error = {0};
+    kiln__buffer_enter(buffer, action->writes);
+    kiln_status status =
+        kiln__buffer_waits(buffer, buffer->stream, action->writes, &events, &error);
+    if (!status)
+        return kiln__stream_wait(buffer->stream, &events, NULL);
+    kiln__events_free(&events);
+    return kiln__fail(NULL, status, "%s", error.text);
+}
+
+/* `status` of what came before, or the command is enqueued; its event becomes the run's. */
+static kiln_status finish(struct action *action, kiln_status status, size_t bytes, cl_event event)
+{
+    kiln_buffer *buffer = action->buffer;
+    if (!status) {
+        action->run = kiln__run_create(buffer->stream);
+        status = action->run
+                     ? kiln__run_keep(action->run, action->name, bytes, event, NULL)
+                     : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
+        if (!action->run)
+            clReleaseEvent(event);
+        if (status)
+            kiln__cl_finish(buffer->stream->queue);
+        else
+            kiln__buffer_note(buffer, action->run, action->writes);
+    }
+    kiln__buffer_leave(buffer);
+    return status;
+}
+
+static kiln_status await(struct action *action, kiln_status status)
+{
+    if (!status)
+        status = kiln__run_await(action->run, action->call, NULL);
+    kiln__run_release(action->run);
+    return status;
+}
+
+/* A failure is told by a later call that waits. */
+static kiln_status leave_be(struct action *action, kiln_status status)
+{
+    if (!status)
+        kiln__runs_add(action->run);
+    kiln__run_release(action->run);
+    return status;
+}
+
 kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes,
                                const char *call)
 {
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    kiln_status status = begin(buffer, true);
-    if (status)
-        return status;
-    status = answer(call, "clEnqueueWriteBuffer",
-                    clEnqueueWriteBuffer(buffer->stream->queue, buffer->memory, CL_TRUE, offset,
-                                         bytes, data, 0, NULL, NULL));
+    struct action action = {buffer, call, "write of a buffer", true, NULL};
+    cl_event event = NULL;
+    kiln_status status = begin(&action);
+    if (!status)
+        status = answer(call, "clEnqueueWriteBuffer",
+                        clEnqueueWriteBuffer(buffer->stream->queue, buffer->memory, CL_FALSE,
+                                             offset, bytes, data, 0, NULL, &event));
+    status = await(&action, finish(&action, status, bytes, event));
     atomic_fetch_add(&counters->uploads, !status);
     atomic_fetch_add(&counters->upload_bytes, status ? 0 : bytes);
     return status;
@@ -115,68 +193,65 @@ kiln_status kiln__buffer_read(kiln_buffer *buffer, size_t offset, void *data, si
                               const char *call)
 {
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    kiln_status status = begin(buffer, false);
-    if (status)
-        return status;
-    status = answer(call, "clEnqueueReadBuffer",
-                    clEnqueueReadBuffer(buffer->stream->queue, buffer->memory, CL_TRUE, offset,
-                                        bytes, data, 0, NULL, NULL));
+    struct action action = {buffer, call, "read of a buffer", false, NULL};
+    cl_event event = NULL;
+    kiln_status status = begin(&action);
+    if (!status)
+        status = answer(call, "clEnqueueReadBuffer",
+                        clEnqueueReadBuffer(buffer->stream->queue, buffer->memory, CL_FALSE, offset,
+                                            bytes, data, 0, NULL, &event));
+    status = await(&action, finish(&action, status, bytes, event));
     atomic_fetch_add(&counters->downloads, !status);
     atomic_fetch_add(&counters->download_bytes, status ? 0 : bytes);
     return status;
 }
 
-/* A command that belongs to no batch: a run of its own. The event becomes the run's. */
-static kiln_status note_command(kiln_buffer *buffer, const char *name, cl_event event)
-{
-    struct kiln__run *run = kiln__run_create(buffer->stream);
-    kiln_status status = run ? kiln__run_keep(run, name, buffer->bytes, event, NULL)
-                             : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory");
-    if (!run)
-        clReleaseEvent(event);
-    if (status) {
-        kiln__cl_finish(buffer->stream->queue);
-    } else {
-        kiln__buffer_note(buffer, run, true);
-        kiln__runs_add(run);
-    }
-    kiln__run_release(run);
-    return status;
-}
-
 kiln_status kiln__buffer_clear(kiln_buffer *buffer)
 {
+    static const char call[] = "clEnqueueFillBuffer";
     const cl_ulong zero = 0; /* as wide as the widest type */
+    struct action action = {buffer, call, "fill of a buffer", true, NULL};
     cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
-    kiln_status status = begin(buffer, true);
-    if (status)
-        return status;
-    cl_int code =
-        clEnqueueFillBuffer(buffer->stream->queue, buffer->memory, &zero,
-                            kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, &event);
-    return code ? kiln__cl_fail(NULL, "clEnqueueFillBuffer", code)
-                : note_command(buffer, "fill of a buffer", event);
+    kiln_status status = begin(&action);
+    cl_int code = status ? CL_SUCCESS
+                         : clEnqueueFillBuffer(buffer->stream->queue, buffer->memory, &zero,
+                                               kiln_type_size(buffer->type), 0, buffer->bytes, 0,
+                                               NULL, &event);
+    if (code)
+        status = kiln__cl_fail(NULL, call, code);
+    return leave_be(&action, finish(&action, status, buffer->bytes, event));
 }
 
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
 {
-    cl_int code;
-    kiln_status status = begin(buffer, true);
-    if (status)
-        return status;
-    buffer->mapping =
-        clEnqueueMapBuffer(buffer->stream->queue, buffer->memory, CL_TRUE,
-                           CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL, NULL, &code);
-    return answer(call, "clEnqueueMapBuffer", code);
+    struct action action = {buffer, call, "map of a buffer", true, NULL};
+    cl_event event = NULL;
+    cl_int code = CL_SUCCESS;
+    kiln_status status = begin(&action);
+    if (!status)
+        buffer->mapping = clEnqueueMapBuffer(buffer->stream->queue, buffer->memory, CL_FALSE,
+                                             CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
+                                             &event, &code);
+    if (code)
+        status = answer(call, "clEnqueueMapBuffer", code);
+    bool mapped = !status;
+    status = await(&action, finish(&action, status, buffer->bytes, event));
+    if (status && mapped)
+        clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory, buffer->mapping, 0, NULL,
+                                NULL);
+    return status;
 }
 
 kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call)
 {
+    struct action action = {buffer, call, "unmap of a buffer", true, NULL};
     cl_event event = NULL;
-    cl_int code = clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory, buffer->mapping, 0,
-                                          NULL, &event);
-    return code ? answer(call, "clEnqueueUnmapMemObject", code)
-                : note_command(buffer, "unmap of a buffer", event);
+    kiln_status status = begin(&action);
+    if (!status)
+        status = answer(call, "clEnqueueUnmapMemObject",
+                        clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory,
+                                                buffer->mapping, 0, NULL, &event));
+    return leave_be(&action, finish(&action, status, buffer->bytes, event));
 }

@@ -23,11 +23,22 @@ struct kiln_buffer {
     cl_mem memory;               /* NULL if it has no elements */
     atomic_bool mapped;
     void *mapping;
-    pthread_mutex_t lock; /* guards what follows; nothing waits under it */
+    pthread_rwlock_t order; /* held while a command that uses the buffer is enqueued, and until that
+                               is noted; of several buffers that of the lowest address first */
+    pthread_mutex_t lock;   /* guards what follows; nothing waits under it */
     struct kiln__run
         *writer; /* the last that was enqueued, retained; NULL: none, or it has ended */
     KILN__VECTOR(struct kiln__run *) readers; /* since then; of each stream the last */
 };
+
+/* A buffer without memory that nobody has used. */
+void kiln__buffer_begin(kiln_buffer *buffer);
+
+/* Around finding what to wait for, enqueuing and noting. Commands of two threads then follow each
+ * other as a whole, in one stream or in two: neither overlooks the other, and no command of the one
+ * comes between two of the other. Threads that only read do not exclude each other. */
+void kiln__buffer_enter(kiln_buffer *buffer, bool writes);
+void kiln__buffer_leave(kiln_buffer *buffer);
 
 /* `run`, which uses the buffer, was enqueued. Where that cannot be kept, it is waited for. */
 void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes);

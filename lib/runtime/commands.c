@@ -23,6 +23,7 @@ struct commands {
     wrappers;         /* around host memory, for this run only */
     size_t maps_back; /* wrappers of results */
     size_t left;      /* steps still to come: the last has an event in any case */
+    size_t entered;   /* buffers */
 };
 
 static struct kiln__runtime *runtime_of(const struct commands *commands)
@@ -323,35 +324,32 @@ static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
 
 /* ---- a run ---- */
 
-/* Commands of other streams that use the same buffers come first. */
-static kiln_status await_others(struct commands *commands, struct kiln__error *error)
+/* Commands of other streams that use the same buffers come first. Threads that use them wait
+ * outside until leave_buffers(). */
+static kiln_status enter_buffers(struct commands *commands, struct kiln__error *error)
 {
     const struct kiln__bindings *bindings = commands->bindings;
     struct kiln__events events = {0};
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < bindings->inputs.count && !status; i++)
-        if (bindings->inputs.items[i].buffer)
-            status = kiln__buffer_waits(bindings->inputs.items[i].buffer, commands->stream, false,
-                                        &events, error);
-    for (size_t i = 0; i < bindings->results.count && !status; i++)
-        if (bindings->results.items[i].buffer)
-            status = kiln__buffer_waits(bindings->results.items[i].buffer, commands->stream, true,
-                                        &events, error);
+    for (; commands->entered < bindings->buffers.count && !status; commands->entered++) {
+        const struct kiln__use_of_buffer *use = &bindings->buffers.items[commands->entered];
+        kiln__buffer_enter(use->buffer, use->writes);
+        status = kiln__buffer_waits(use->buffer, commands->stream, use->writes, &events, error);
+    }
     if (!status)
         return kiln__stream_wait(commands->stream, &events, error);
     kiln__events_free(&events);
     return status;
 }
 
-static void note_buffers(const struct commands *commands)
+static void leave_buffers(const struct commands *commands, bool enqueued)
 {
-    const struct kiln__bindings *bindings = commands->bindings;
-    for (size_t i = 0; i < bindings->inputs.count; i++)
-        if (bindings->inputs.items[i].buffer)
-            kiln__buffer_note(bindings->inputs.items[i].buffer, commands->run, false);
-    for (size_t i = 0; i < bindings->results.count; i++)
-        if (bindings->results.items[i].buffer)
-            kiln__buffer_note(bindings->results.items[i].buffer, commands->run, true);
+    for (size_t i = 0; i < commands->entered; i++) {
+        const struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
+        if (enqueued)
+            kiln__buffer_note(use->buffer, commands->run, use->writes);
+        kiln__buffer_leave(use->buffer);
+    }
 }
 
 static kiln_status submit(struct commands *commands, struct kiln__error *error)
@@ -364,7 +362,7 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
     if (!status)
         status = kiln__executable_bind(commands->executable, error);
     if (!status)
-        status = await_others(commands, error);
+        status = enter_buffers(commands, error);
     if (!status)
         status = enqueue(commands, error);
     return status;
@@ -384,11 +382,12 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     kiln__stream_enter(stream);
     status = submit(&commands, error);
-    if (status) {
+    if (status)
         kiln__cl_finish(stream->queue);
+    leave_buffers(&commands, !status);
+    if (status) {
         kiln__run_release(commands.run);
     } else {
-        note_buffers(&commands);
         kiln__executable_launched(executable);
         atomic_fetch_add(&executable->runtime->counters.batches, 1);
         *run = commands.run;

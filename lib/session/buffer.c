@@ -45,7 +45,7 @@ static kiln_status make(const char *call, kiln_context *context, kiln_type type,
 /* From here on the buffer counts, and holds its context. */
 static void count_in(kiln_buffer *buffer)
 {
-    pthread_mutex_init(&buffer->lock, NULL);
+    kiln__buffer_begin(buffer);
     kiln_context_retain(buffer->context);
     atomic_fetch_add(&buffer->context->runtime.counters.buffers_live, 1);
     atomic_fetch_add(&buffer->context->runtime.counters.buffer_bytes, buffer->bytes);
@@ -145,7 +145,6 @@ void kiln_buffer_release(kiln_buffer *buffer)
         kiln__buffer_drop(buffer);
     atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
     atomic_fetch_sub(&context->runtime.counters.buffer_bytes, buffer->bytes);
-    pthread_mutex_destroy(&buffer->lock);
     free(buffer);
     kiln_context_release(context);
 }
