@@ -114,7 +114,7 @@ static void finding(int *count, bool found, const char *what, const struct work 
 
 static void run_case(const struct work *work, const char *folder, unsigned long number)
 {
-    struct trial trial = {.work = work, .folder = folder};
+    struct trial trial = {.work = work, .folder = folder, .once = !for_good};
     long before = held;
     work_begin(&trial);
     if (trial.failed || trial.wrong)

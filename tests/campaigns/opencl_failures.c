@@ -7,6 +7,7 @@
  *
  *     opencl_failures        a sample of the calls, in each place with one code
  *     opencl_failures long   with all codes, once and for good; also through CLBlast
+ *     opencl_failures long PART
  *     opencl_failures CASE   one case as findings name it, such as shared/call/once/-5/17 */
 #include <signal.h>
 #include <stdio.h>
@@ -78,6 +79,7 @@ static struct shared {
 static struct way ways[32];
 static int way_count;
 static bool is_long, is_single;
+static const char *only; /* this part; NULL: all */
 
 /* ---- ways to fail ---- */
 
@@ -155,7 +157,7 @@ static void finding(int *count, bool found, const char *what, const char *call)
 
 static void judge(const struct trial *trial, const char *call)
 {
-    bool quiet = !trial->failed && !trial->work->silent;
+    bool quiet = !trial->failed && !trial->work->silent && !trial->work->reruns;
     shared->errors += trial->failed;
     shared->results += !trial->failed && !trial->wrong;
     finding(&shared->wrong, trial->wrong, "wrong result", call);
@@ -222,8 +224,10 @@ static void run_way(const struct work *work, const char *folder)
     unsigned long count = is_single ? 1 : budget_share(&shared->budget, calls, shared->each);
     for (; shared->sample < count && !budget_is_spent(&shared->budget, shared->sample);
          shared->sample++) {
-        struct trial trial = {
-            .work = work, .folder = folder, .returns = way->where == KILN_LAYER_AFTER};
+        struct trial trial = {.work = work,
+                              .folder = folder,
+                              .once = way->mode == KILN_LAYER_ONCE,
+                              .returns = way->where == KILN_LAYER_AFTER};
         if (!is_single)
             shared->call =
                 budget_sample(shared->sample, count, calls, shared->way / (double)way_count);
@@ -259,7 +263,7 @@ static void run_all(void)
         bool warm = false;
         snprintf(folder, sizeof folder, "%s/%s", fake_folder(), work->cold ? "cold" : "warm");
         for (; shared->way < way_count; shared->way++) {
-            if (!is_due(work))
+            if (!is_due(work) || (only && strcmp(only, work->name)))
                 continue;
             if (!warm)
                 warm_up(work, folder);
@@ -346,6 +350,7 @@ int main(int argc, char **argv)
 {
     int status = 0;
     is_long = campaign_is_long(argc, argv);
+    only = is_long ? argv[2] : NULL; /* or NULL */
     prepare();
     if (argc < 2 || is_long || !read_case(argv[1]))
         list_ways();

@@ -393,9 +393,19 @@ static void prepare_store(struct trial *trial)
 
 /* ---- beginning and end ---- */
 
-void work_begin(struct trial *trial)
+kiln_status work_open(const struct trial *trial, kiln_context **context)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.cache_dir = trial->folder;
+    options.profile = trial->work->profile;
+    options.validate = trial->work->validate;
+    options.matmul = trial->work->slow ? "clblast" : NULL;
+    setenv("KILN_HOST_MEMORY", trial->work->host_memory, 1);
+    return kiln_context_create(&options, context);
+}
+
+void work_begin(struct trial *trial)
+{
     size_t dims[] = {K, N};
     kiln__verifies = true;
     fill(x, M * K, 1);
@@ -406,12 +416,7 @@ void work_begin(struct trial *trial)
         trial_good(trial, kiln_cache_prune(trial->folder, 0, NULL));
     if (trial->work->no_device)
         return;
-    options.cache_dir = trial->folder;
-    options.profile = trial->work->profile;
-    options.validate = trial->work->validate;
-    options.matmul = trial->work->slow ? "clblast" : NULL;
-    setenv("KILN_HOST_MEMORY", trial->work->host_memory, 1);
-    if (!trial_good(trial, kiln_context_create(&options, &trial->context)))
+    if (!trial_good(trial, work_open(trial, &trial->context)))
         return;
     for (int i = 0; i < 2; i++)
         trial_good(trial,
@@ -484,6 +489,12 @@ const struct work works[] = {
      .act = training_act_moves, .inspect = training_inspect},
     {.name = "executor", .host_memory = "shared", .act = executor_act},
     {.name = "executor-separate", .host_memory = "separate", .act = executor_act},
+    {"serve", "shared", .prepare = executor_prepare_serve, .act = executor_act_serve,
+     .inspect = executor_inspect},
+    {"serve-separate", "separate", .prepare = executor_prepare_serve, .act = executor_act_serve,
+     .inspect = executor_inspect},
+    {"serve-two", "separate", .reruns = true, .prepare = executor_prepare_two,
+     .act = executor_act_serve, .inspect = executor_inspect},
     {.name = "clblast", .host_memory = "separate", .slow = true, .act = act_mixed},
 };
 const int work_count = sizeof works / sizeof *works;

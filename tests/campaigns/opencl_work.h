@@ -16,6 +16,7 @@ struct trial {
     kiln_batch *batch;     /* NULL, or one that is kept */
     kiln_buffer *buffers[2];
     kiln_event *event;
+    bool once;    /* one call fails, and none after it */
     bool returns; /* a call that fails is made first: what it did stays done */
     bool failed;  /* a call answered an error, the first one this: */
     kiln_status status;
@@ -32,6 +33,7 @@ struct work {
     bool cold;      /* nothing is in the kernel cache; otherwise everything is */
     bool no_device; /* the part makes and releases its own context */
     bool silent;    /* the part is releases, which report nothing */
+    bool reruns;    /* what fails is done again elsewhere: an error may stay unseen */
     bool slow;      /* only in the long form */
     void (*prepare)(struct trial *trial); /* before calls fail; may be NULL */
     void (*act)(struct trial *trial);     /* while calls fail */
@@ -74,6 +76,9 @@ double budget_note(struct budget *budget);
 /* Number `i` of a sample of `count` among `failures`, from 1; `phase` from 0 to 1 shifts it. */
 unsigned long budget_sample(unsigned long i, unsigned long count, unsigned long failures,
                             double phase);
+
+/* A context as the part's. */
+kiln_status work_open(const struct trial *trial, kiln_context **context);
 
 /* Make the context and whatever else the part starts from. */
 void work_begin(struct trial *trial);
