@@ -20,6 +20,7 @@ criterion_tests = \
 	tests/test_errors_calls \
 	tests/test_events \
 	tests/test_executor \
+	tests/test_executor_alike \
 	tests/test_executor_contexts \
 	tests/test_executor_errors \
 	tests/test_executor_parts \

@@ -68,7 +68,7 @@ Test(executor, gives_each_request_its_own_rows)
     cr_expect_eq(stats.completed, 4u);
     cr_expect_eq(stats.rows, 16u);
     cr_expect_eq(stats.batches, 2u);
-    cr_expect_eq(stats.padding, 1u); /* 15 rows in a batch of 16 */
+    cr_expect_eq(stats.padding, 2u); /* 1 row in a batch of 2, 15 in one of 16 */
     cr_expect_eq(stats.wait.count, 4u);
     cr_expect_eq(stats.run.count, 2u);
     cr_expect_gt(stats.total.most, 0);

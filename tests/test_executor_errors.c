@@ -41,17 +41,17 @@ Test(executor_errors, of_models_are_told_in_words)
         const char *sentence;
     } rows[] = {
         {"s", KILN_SHAPE_MISMATCH,
-         "kiln_executor_create: output 0 of the model for 1 rows has 0 rows"},
+         "kiln_executor_create: output 0 of the model for 2 rows has 0 rows"},
         {"b", KILN_INVALID_HANDLE,
-         "kiln_executor_create: the model for 1 rows: kiln_exp: operand a is the empty tensor"},
-        {"o", KILN_UNSUPPORTED, "kiln_executor_create: the model for 1 rows answered UNSUPPORTED"},
+         "kiln_executor_create: the model for 2 rows: kiln_exp: operand a is the empty tensor"},
+        {"o", KILN_UNSUPPORTED, "kiln_executor_create: the model for 2 rows answered UNSUPPORTED"},
         {"r", KILN_INVALID_ARGUMENT,
-         "kiln_executor_create: the model for 1 rows answered NOT_READY"},
+         "kiln_executor_create: the model for 2 rows answered NOT_READY"},
         {"f", KILN_INVALID_HANDLE,
          "kiln_executor_create: output 0 of the model is no tensor of its batch"},
         {"n", KILN_INVALID_ARGUMENT, "kiln_executor_create: the model left no output 0"},
         {"t", KILN_SHAPE_MISMATCH,
-         "kiln_executor_create: output 0 of the model for 1 rows has 8 rows"},
+         "kiln_executor_create: output 0 of the model for 2 rows has 8 rows"},
         {"g", KILN_SHAPE_MISMATCH,
          "kiln_executor_create: output 0 of the model for 4 rows has 4 bytes of f32 a row, which "
          "is not what it had for fewer rows"},

@@ -7,6 +7,7 @@
 
 #include "session/context.h"
 #include "support/check.h"
+#include "support/context.h"
 
 /* ---- known answers ---- */
 
@@ -167,6 +168,36 @@ static void batches(void)
                                              kiln_transpose(b, y, NULL), 1));
         check_run(b);
         check_end(b);
+    }
+}
+
+/* Sums of more than two blocks, by what is wished for or takes its place. */
+static void multiply_alike(const char *name, float *y)
+{
+    float a[4 * 600], b[600 * 64];
+    fill(a, 4 * 600, 1);
+    fill(b, 600 * 64, 2);
+    for (size_t i = 0; i < 600; i++)
+        a[i] /= 3;
+    prefer(name);
+    kiln_batch *batch = check_begin();
+    expect_ok(kiln_batch_sum_alike(batch));
+    kiln_tensor few = kiln_upload(batch, KILN_F32, DIMS(4, 600), a);
+    kiln_tensor product = kiln_matmul(batch, few, kiln_upload(batch, KILN_F32, DIMS(600, 64), b));
+    expect_ok(kiln_read(batch, product, y, 4 * 64 * sizeof *y));
+    run_batch(batch);
+    check_end(batch);
+    check_close();
+}
+
+Test(matmul, adds_up_alike_by_each_implementation_that_may)
+{
+    static const char *const names[] = {"dots", "small", "packed", "clblast"};
+    float wanted[4 * 64], found[4 * 64];
+    multiply_alike("skinny", wanted);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        multiply_alike(names[i], found);
+        cr_expect_arr_eq(found, wanted, sizeof found, "%s", names[i]);
     }
 }
 

@@ -30,6 +30,15 @@ KILN_API void kiln_batch_release(kiln_batch *batch);
  *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, DEVICE_ERROR. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_reset(kiln_batch *batch);
 
+/** Have this batch, until it is reset, add up in orders that do not depend on how large its tensors
+ *  are otherwise: where batches of different numbers of rows are recorded alike, a row's result has
+ *  the same bits in all that have two rows or more, on one device. The kernel of a product is then
+ *  chosen among those that add up each element alone, the same way. That costs time where rows are
+ *  few, and the product's other operand is transposed or has a few columns. What itself adds up
+ *  rows, and random numbers, depend on how many there are.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_sum_alike(kiln_batch *batch);
+
 /** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
 KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
 

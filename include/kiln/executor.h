@@ -3,11 +3,13 @@
  *  Many callers, one busy device: an executor gathers small requests into full batches.
  *
  *  A model says what is computed from rows: it records the operations of a batch of so many rows,
- *  once for each size that batches may have (1, 2, 4, ... rows, up to the largest). Threads submit
+ *  once for each size that batches may have (2, 4, ... rows, up to the largest). Threads submit
  *  requests of some rows each; the executor copies requests that meet into one batch, runs it, and
  *  copies each its own results. A batch goes out when it is full, when its oldest request has waited
  *  long enough, and at once when the device is idle. With several contexts each batch goes to the one
- *  that will have it done first. Rows must not depend on each other: which of them meet is chance.
+ *  that will have it done first. Rows must not depend on each other: which of them meet is chance. A
+ *  row's results have the same bits alone and in whatever company, on one device: batches of all
+ *  sizes add up in the same orders (kiln_batch_sum_alike()), and none has fewer than two rows.
  *
  *  @code
  *  kiln_executor_create(&context, 1, &model, NULL, &executor);

@@ -47,11 +47,12 @@ static kiln_status check_count(const char *what, size_t count)
                       count, what, KILN_MODEL_MOST);
 }
 
-/* 1, 2, 4, ..., the largest. */
+/* 2, 4, ..., the largest. A dimension of 1 is one that no stride and no order says anything of: a
+ * single row could be added up in another order than two. */
 static void list_sizes(struct kiln__model *model, size_t most_rows)
 {
     model->size_count = 0;
-    for (size_t rows = 1; rows < most_rows; rows *= 2)
+    for (size_t rows = 2; rows < most_rows; rows *= 2)
         model->sizes[model->size_count++] = rows;
     model->sizes[model->size_count++] = most_rows;
 }
@@ -194,7 +195,9 @@ static kiln_status record(struct kiln__slot *slot, struct kiln__model *model, ki
     slot->batch = kiln_batch_create(context);
     if (!slot->batch)
         return KILN_OUT_OF_HOST_MEMORY;
-    kiln_status status = record_inputs(slot, model, rows, inputs);
+    kiln_status status = kiln_batch_sum_alike(slot->batch);
+    if (!status)
+        status = record_inputs(slot, model, rows, inputs);
     if (status)
         return status;
     status = model->record(slot->batch, number, rows, inputs, outputs, model->user);

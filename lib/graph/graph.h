@@ -98,6 +98,7 @@ struct kiln__request {
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
+    bool alike; /* products add up in the same order whatever their size */
 };
 
 void kiln__graph_free(struct kiln__graph *graph);

@@ -102,7 +102,8 @@ static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan 
                     const struct kiln__group *group, const struct kiln__product *product)
 {
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
-    return row->fits(plan, product) && (row->takes_steps || plain);
+    return row->fits(plan, product) && (row->takes_steps || plain) &&
+           (row->alike || !plan->fusion.graph.alike);
 }
 
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,

@@ -30,6 +30,8 @@ struct kiln__matmul_row {
     /* Whether the implementation is right for this product on this device. */
     bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
     bool takes_steps; /* of the group, before the product and after it */
+    bool alike;       /* an element's order of additions depends on k alone, and is that of all
+                         others of which this is so and that suit on the device */
     /* Whether it is the one to take, where it fits and no earlier row suits. */
     bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
     /* Append its launches. False without memory. */

@@ -152,8 +152,8 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, true, always,
-                                                     lower_packed};
+const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, true,
+                                                     true,     always,     lower_packed};
 
 /* ---- small: one launch ---- */
 
@@ -207,8 +207,8 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked, true, small_suits,
-                                                    lower_small};
+const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked,  true,
+                                                    true,    small_suits, lower_small};
 
 /* ---- skinny: few rows, b read once where it is ---- */
 
@@ -299,6 +299,15 @@ static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
     return kiln__plan_launch(plan, &launch, done);
 }
 
+/* Enough items for all units, none with less than 64 lines of b; or as the others' blocks are. */
+static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__product *product,
+                            int64_t strips)
+{
+    int64_t splits = divide_up(units_of(plan) * 4, strips * product->batch);
+    splits = most(1, least(splits, product->k / 64));
+    return plan->fusion.graph.alike ? BLOCK_DEPTH : most(1, divide_up(product->k, splits));
+}
+
 static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
 {
     const bool is_swapped = !is_skinny(plan, given);
@@ -307,11 +316,8 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
     int64_t strips = divide_up(n, strip_of(plan, few_rows(m)));
     int64_t columns = round_up(divide_up(n, strips), vector);
     strips = divide_up(n, columns);
-    /* Enough items for all units, none with less than 64 lines of b. */
-    int64_t splits = divide_up(units_of(plan) * 4, strips * product.batch);
-    splits = most(1, least(splits, product.k / 64));
-    int64_t depth = most(1, divide_up(product.k, splits));
-    splits = most(1, divide_up(product.k, depth));
+    int64_t depth = choose_depth(plan, &product, strips);
+    int64_t splits = most(1, divide_up(product.k, depth));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
     skinny_options(plan, few_rows(m), &launch);
@@ -338,8 +344,8 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
            (splits == 1 || sum_splits(plan, group, &product, given, out, splits));
 }
 
-const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits, true, skinny_suits,
-                                                     lower_skinny};
+const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits,  true,
+                                                     true,     skinny_suits, lower_skinny};
 
 /* ---- dots: both operands contiguous along k ---- */
 
@@ -378,4 +384,5 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, true, always, lower_dots};
+const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, true,
+                                                   false,  always,    lower_dots};

@@ -78,7 +78,8 @@ static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", tiled_fits, true, always, lower_tiled};
+const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", tiled_fits, true,
+                                                    true,    always,     lower_tiled};
 
 /* ---- CLBlast ---- */
 
@@ -119,5 +120,5 @@ static bool lower_clblast(struct kiln__plan *plan, uint32_t group,
     return kiln__plan_launch(plan, &launch, done);
 }
 
-const struct kiln__matmul_row kiln__matmul_clblast = {"clblast", clblast_fits, false, clblast_suits,
-                                                      lower_clblast};
+const struct kiln__matmul_row kiln__matmul_clblast = {"clblast", clblast_fits,  false,
+                                                      false,     clblast_suits, lower_clblast};

@@ -26,6 +26,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__index_clear(&batch->exports);
     kiln__index_clear(&batch->reads);
     batch->graph.nodes.count = batch->graph.requests.count = 0;
+    batch->graph.alike = false;
     batch->operations = 0;
     batch->error = (struct kiln__error){0};
     batch->changed = true;

@@ -93,7 +93,7 @@ static bool copy_requests(struct kiln__rewrite *rewrite)
 
 bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
 {
-    struct kiln__graph to = {0};
+    struct kiln__graph to = {.alike = graph->alike};
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
     struct kiln__rewrite rewrite = {.from = graph, .to = &to, .log = log};
     rewrite.map = calloc(count, sizeof *rewrite.map);

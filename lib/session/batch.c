@@ -68,6 +68,16 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
     return status;
 }
 
+kiln_status kiln_batch_sum_alike(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_sum_alike: batch is NULL");
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    batch->graph.alike = batch->changed = true;
+    return KILN_OK;
+}
+
 /* ---- running ---- */
 
 /* 1 + the one input in the memory of result `index`; 0: none such. */

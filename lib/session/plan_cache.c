@@ -18,7 +18,7 @@
 
 struct kiln__plan_entry {
     uint64_t hash;
-    struct kiln__text key; /* nodes and requests, as bytes */
+    struct kiln__text key; /* the graph, as bytes */
     struct kiln__plan plan;
     unsigned leases;
     uint64_t used;
@@ -73,6 +73,7 @@ static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
 {
     uint64_t count = graph->nodes.count;
     kiln__text_add_bytes(key, &count, sizeof count);
+    kiln__text_add_bytes(key, &graph->alike, sizeof graph->alike);
     kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
     kiln__text_add_bytes(key, graph->requests.items,
                          graph->requests.count * sizeof *graph->requests.items);
