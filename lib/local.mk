@@ -103,7 +103,6 @@ plan_sources = \
 	lib/plan/lower_attention.c \
 	lib/plan/lower_matmul.c \
 	lib/plan/lower_nest.c \
-	lib/plan/lower_scan.c \
 	lib/plan/lower_scatter.c \
 	lib/plan/matmul.h \
 	lib/plan/matmul_cpu.c \
@@ -129,6 +128,7 @@ codegen_sources = \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue.c \
 	lib/codegen/gather.c \
+	lib/codegen/scan.c \
 	lib/codegen/indent.c \
 	lib/codegen/indent.h \
 	lib/codegen/nest.c \
@@ -290,7 +290,6 @@ kernels = \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
 	kernels/narrow.cl \
-	kernels/scan.cl \
 	kernels/scatter_add.cl
 
 # What they include.

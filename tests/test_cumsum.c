@@ -6,7 +6,10 @@
 #include <kiln/gradient.h>
 
 #include "support/check.h"
+#include "support/context.h"
 #include "support/graph.h"
+
+#define DIMS_OF(...) ((const size_t[]){__VA_ARGS__})
 
 static void expect_floats(size_t n, const float *found, const float *wanted)
 {
@@ -97,6 +100,135 @@ Test(cumsum, among_other_operations)
     check_read(b, kiln_cumsum(b, kiln_iota(b, DIMS(70), 0), 0, 0));
     check_run(b);
     check_end(b);
+    check_close();
+}
+
+/* How many launches what `record` asks for takes on a CPU or a GPU that exist only here. */
+static size_t count_launches(bool gpu, kiln_tensor (*record)(kiln_batch *))
+{
+    kiln_batch *batch = kiln_batch_create(gpu ? imagined_gpu() : imagined_cpu());
+    ask(batch, record(batch));
+    struct kiln__plan plan = plan_of(batch, false);
+    size_t count = plan.launches.count;
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return count;
+}
+
+static kiln_tensor between(kiln_batch *b, kiln_tensor x, int axis)
+{
+    kiln_tensor sums = kiln_cumsum(b, kiln_scale(b, x, 2), axis, 0);
+    return kiln_add(b, sums, kiln_constant(b, KILN_F32, 1));
+}
+
+static kiln_tensor along_last(kiln_batch *b)
+{
+    return between(b, imagine(b, 3, DIMS_OF(5, 60, 70)), 2);
+}
+
+static kiln_tensor along_first(kiln_batch *b)
+{
+    return between(b, imagine(b, 3, DIMS_OF(5, 60, 70)), 0);
+}
+
+static kiln_tensor along_middle(kiln_batch *b)
+{
+    return between(b, imagine(b, 3, DIMS_OF(5, 60, 70)), 1);
+}
+
+static kiln_tensor long_line(kiln_batch *b)
+{
+    return between(b, imagine_vector(b, 1000003), 0);
+}
+
+static kiln_tensor of_softmax(kiln_batch *b)
+{
+    kiln_tensor x = kiln_softmax(b, imagine_matrix(b, 60, 70), 1, (int[]){1});
+    return kiln_less(b, kiln_cumsum(b, x, 1, 0), kiln_constant(b, KILN_F32, 0.9));
+}
+
+static kiln_tensor twice(kiln_batch *b)
+{
+    return kiln_cumsum(b, kiln_cumsum(b, imagine_matrix(b, 60, 70), 0, 1), 0, 1);
+}
+
+static kiln_tensor reduced(kiln_batch *b)
+{
+    kiln_tensor x = imagine_matrix(b, 60, 70), sums = kiln_cumsum(b, x, 1, 0);
+    return kiln_sum(b, kiln_mul(b, sums, x), 1, (int[]){1}, 0);
+}
+
+static kiln_tensor both_ways(kiln_batch *b)
+{
+    kiln_tensor x = imagine_matrix(b, 60, 70);
+    return kiln_add(b, kiln_cumsum(b, x, 1, 0), kiln_cumsum(b, x, 1, 1));
+}
+
+static kiln_tensor costly_long(kiln_batch *b)
+{
+    return kiln_cumsum(b, kiln_exp(b, imagine_vector(b, 1000003)), 0, 0);
+}
+
+static kiln_tensor turned(kiln_batch *b)
+{
+    return kiln_cumsum(b, kiln_transpose(b, imagine_matrix(b, 60, 70), NULL), 1, 0);
+}
+
+static kiln_tensor gradient(kiln_batch *b)
+{
+    kiln_tensor x = imagine_matrix(b, 60, 70), w = imagine_matrix(b, 60, 70), g;
+    kiln_tensor sums = kiln_cumsum(b, kiln_scale(b, x, 2), 1, 0);
+    expect_ok(kiln_grad(b, kiln_sum(b, kiln_mul(b, sums, w), 0, NULL, 0), &x, 1, &g));
+    return g;
+}
+
+/* Nothing goes to memory between running sums and what is around them, along any axis. What would
+ * keep one work-item busy, reads across the sums, or goes the other way has a kernel of its own. */
+Test(cumsum, fuses_with_what_is_before_and_behind)
+{
+    static const struct {
+        const char *name;
+        kiln_tensor (*record)(kiln_batch *);
+        size_t launches;
+    } rows[] = {
+        {"along the last axis", along_last, 1},     {"along the first axis", along_first, 1},
+        {"along the middle axis", along_middle, 1}, {"a long line", long_line, 1},
+        {"sums of a softmax", of_softmax, 1},       {"sums of sums", twice, 1},
+        {"a reduction of sums", reduced, 1},        {"a gradient", gradient, 1},
+        {"sums both ways", both_ways, 2},           {"functions of a long line", costly_long, 2},
+        {"sums of a transpose", turned, 2}};
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            cr_expect_eq(count_launches(gpu, rows[i].record), rows[i].launches, "%s: %zu launches",
+                         rows[i].name, count_launches(gpu, rows[i].record));
+}
+
+/* Values before and behind them, over either axis, of floats and of integers; a row's value
+ * repeated; sums that a later phase needs again; more than one in a kernel. */
+static void check_neighbours(kiln_type type, size_t rows, size_t columns, int axis)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, type, 2, DIMS_OF(rows, columns), CHECK_PLAIN);
+    kiln_tensor v =
+        check_input(b, type, 2, axis ? DIMS_OF(rows, 1) : DIMS_OF(1, columns), CHECK_PLAIN);
+    kiln_tensor sums = kiln_cumsum(b, kiln_add(b, kiln_add(b, x, x), v), axis, rows % 2 == 1);
+    check_read(b, kiln_mul(b, kiln_add(b, sums, v), kiln_constant(b, type, 3)));
+    check_read(b, kiln_cumsum(b, kiln_broadcast(b, v, DIMS(rows, columns)), axis, rows % 2 == 1));
+    if (rows && columns && type == KILN_F32)
+        check_read(b, kiln_sub(b, sums, kiln_max(b, sums, 1, &axis, 1)));
+    check_run(b);
+    check_end(b);
+}
+
+Test(cumsum, neighbours_of_every_length)
+{
+    static const size_t shapes[][2] = {{0, 5}, {5, 0}, {1, 1}, {3, 1}, {1, 37}, {31, 97}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int axis = 0; axis < 2; axis++)
+            check_neighbours(i % 2 ? KILN_I32 : KILN_F32, shapes[i][0], shapes[i][1], axis);
+    check_neighbours(KILN_F32, 31, 97, 0);
+    check_neighbours(KILN_F32, 2, 100003, 1);
+    check_neighbours(KILN_I32, 100003, 2, 0);
     check_close();
 }
 

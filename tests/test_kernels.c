@@ -203,6 +203,17 @@ KERNELS(rows_apart, share(batch));
 KERNELS(rows_columns, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}));
 KERNELS(rows_around,
         kiln_softmax(batch, imagine(batch, 3, (size_t[]){5, 64, 96}), 2, (int[]){0, 2}));
+/* Running sums and what is around them: along rows, from the last element on, in rows of no whole
+ * vectors, along columns; with values of the same rows. */
+KERNELS(scan,
+        kiln_add(batch,
+                 kiln_cumsum(batch, kiln_scale(batch, imagine_matrix(batch, 64, 96), 2), 1, 0),
+                 imagine_vector(batch, 96)));
+KERNELS(scan_back, kiln_cumsum(batch, imagine_matrix(batch, 64, 97), 1, 1));
+KERNELS(scan_columns, kiln_relu(batch, kiln_cumsum(batch, imagine_matrix(batch, 64, 96), 0, 1)));
+KERNELS(scan_softmax,
+        kiln_cumsum(batch, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}), 1,
+                    0));
 KERNELS(product_epilogue,
         kiln_relu(batch, kiln_add(batch,
                                   kiln_matmul(batch, imagine_matrix(batch, 64, 96),

@@ -9,7 +9,7 @@
 
 /* Groups of every kind:
  *   0 map of indices; 1 map that gathers; 2 reduction of columns and what follows it; 3 rows;
- *   4 product of a tensor with itself, and what follows; 5 attention; 6, 7 running sums;
+ *   4 product of a tensor with itself, and what follows; 5 attention; 6, 7 rows of running sums;
  *   8 reduction of them; 9 map, not stored: the part of 10 takes over what 7 has made;
  *   10 a part put over it; 11, 12 a scatter over a copy of an input. */
 static struct kiln__fusion sound_fusion(void)
@@ -143,8 +143,20 @@ Test(verify_fusion, knows_each_kind_of_group)
                   STEP(4).args[0] = 1);
     EXPECT_BROKEN(5, "group 5 (attention): not one access for each input",
                   group->accesses.count = group->steps.count = 2);
-    EXPECT_BROKEN(6, "group 6 (cumsum), access 0: not of memory",
+    EXPECT_BROKEN(5, "group 5 (attention), access 0: not of memory",
                   ACCESS(0).kind = KILN__ACCESS_GATHER);
+    EXPECT_BROKEN(
+        6, "group 6 (rows), step 1: running sums in a group that has no rows of one dimension",
+        group->kept = 0;
+        group->reduced = 64);
+    EXPECT_BROKEN(2,
+                  "group 2 (reduce), step 2: running sums in a group that has no rows of one "
+                  "dimension",
+                  STEP(2).kind = KILN__STEP_SCANNED);
+    EXPECT_BROKEN(6, "group 6 (rows), step 1: wrong types", STEP(1).type = KILN_I32);
+    EXPECT_BROKEN(3, "group 3 (rows), step 4: running sums that go another way than others",
+                  STEP(1).kind = STEP(4).kind = KILN__STEP_SCANNED;
+                  STEP(1).op = KILN__SCAN_FORWARD; STEP(4).op = KILN__SCAN_BACKWARD);
     EXPECT_BROKEN(2, "group 2 (reduce): not one reduction, where it says", group->reduced_step = 1);
     EXPECT_BROKEN(2, "group 2 (reduce): its reduction is another one",
                   STEP(group->reduced_step).op = KILN__REDUCE_max);

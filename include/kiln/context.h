@@ -60,7 +60,7 @@ typedef struct kiln_context_options {
  *  environment. A run that is compared waits for its end, also when it is submitted. First the batch
  *  runs on copies of its operands, with kernels that check every index into memory: one that is
  *  outside is told with its kernel and the element, and the batch itself does not run then. (That
- *  is so of generated kernels; those of matrix products, attention, running sums and scatters are
+ *  is so of generated kernels; those of matrix products, attention and scatters are
  *  not checked.) Then the batch runs as it is, and its requested results are compared with the
  *  host's evaluation of the batch in double precision, within the errors that the tables of
  *  operations allow. Then it runs once more with every value kept, and each operation is compared

@@ -10,10 +10,11 @@ static const struct kiln__step *step_at(const struct kiln__body *body, unsigned 
 
 static const struct kiln__reduce_row *row_at(const struct kiln__body *body, unsigned i)
 {
-    return &kiln__reduce_rows[step_at(body, i)->op];
+    bool scanned = step_at(body, i)->kind == KILN__STEP_SCANNED;
+    return &kiln__reduce_rows[scanned ? KILN__REDUCE_sum : step_at(body, i)->op];
 }
 
-/* The type of a reduction's accumulators. */
+/* The type of the accumulators of a reduction or a running sum. */
 static kiln_type sums_type(const struct kiln__body *body, unsigned i)
 {
     const struct kiln__step *value = step_at(body, step_at(body, i)->args[0]);
@@ -40,7 +41,9 @@ void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
 {
     *body = (struct kiln__body){
         .emit = emit, .group = emit->group, .form = emit->form, .text = emit->text};
-    kiln__nest_of(emit->group, !emit->form->native_math, &body->nest);
+    /* Lanes that carry sums have other elements in other phases. */
+    bool keeps = !emit->form->native_math && !emit->form->carried;
+    kiln__nest_of(emit->group, keeps, &body->nest);
     if (emit->form->reduced_walk == KILN__WALK_BLOCKS)
         for (unsigned i = 0; i < emit->group->reduced_step; i++)
             body->nest.full[i] = true;
@@ -57,7 +60,10 @@ unsigned kiln__body_unroll(const struct kiln__body *body)
         reductions++;
         indexed = indexed || row_at(body, i)->indexed;
     }
-    return indexed ? 1 : steps <= 6 && reductions == 1 ? 4 : steps <= 12 && reductions <= 2 ? 2 : 1;
+    return indexed || kiln__body_carries(body) ? 1
+           : steps <= 6 && reductions == 1     ? 4
+           : steps <= 12 && reductions <= 2    ? 2
+                                               : 1;
 }
 
 /* ---- positions ---- */
@@ -236,6 +242,15 @@ void kiln__body_totals(const struct kiln__body *body, unsigned width, const char
         }
 }
 
+void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *pattern)
+{
+    for (unsigned i = kiln__body_scan(body, 0); i < body->group->steps.count;
+         i = kiln__body_scan(body, i + 1)) {
+        struct total total = total_of(body, i, false);
+        kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+    }
+}
+
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
 {
     for (unsigned u = 0; u < count; u++)
@@ -298,9 +313,12 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
     if (visit->into != KILN__TOTALS)
         number = kiln__phrase("_%u", visit->into);
     struct kiln__phrase into = kiln__phrase("t%u%s", i, number.text);
-    struct kiln__phrase value = kiln__phrase("v%u", from);
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    struct kiln__phrase value = kiln__phrase("%s", kiln__emit_value(&own, from).text);
     if (type != (kiln_type)step_at(body, from)->type)
-        value = kiln__phrase("convert_%s(v%u)", kiln__emit_type(type, visit->width).text, from);
+        value = kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
+                             kiln__emit_value(&own, from).text);
     if (row_at(body, i)->indexed)
         choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text, value.text);
     else
@@ -379,10 +397,10 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
     const struct kiln__form *form = body->form;
     bool scattered = form->placed == KILN__STRIDED;
     struct kiln__phrase pointer = kiln__phrase("y%zu", k);
-    struct kiln__phrase stride = kiln__phrase("u%zu_%u", k, form->rank - 1u);
-    struct kiln__phrase offset = scattered ? kiln__phrase("z%zu", k)
-                                 : form->reduced_walk != KILN__WALK_NONE
-                                     ? kiln__phrase("g%zu + %s", k, visit->at)
+    const bool rows = form->reduced_walk != KILN__WALK_NONE;
+    struct kiln__phrase stride = kiln__phrase("u0_%u", form->rank - 1u);
+    struct kiln__phrase offset = scattered      ? kiln__phrase(rows ? "g%zu" : "z%zu", k)
+                                 : rows         ? kiln__phrase("g%zu + %s", k, visit->at)
                                  : form->placed ? kiln__phrase("z%zu + %s", k, visit->at)
                                                 : kiln__phrase("q%zu + p + %s", k, visit->at);
     struct kiln__elements elements = kiln__emit_run(
@@ -405,10 +423,12 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, visit->width);
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
+    struct kiln__value_name name = kiln__emit_value(&own, i);
     bool held = step->kind == KILN__STEP_LOAD && body->access[step->index].held;
     bool again = held && body->access[step->index].from < body->phase;
     if (!body->nest.full[i]) {
-        kiln__text_add(body->text, "const %s v%u = (%s)(r%u);\n", type.text, i, type.text, i);
+        kiln__text_add(body->text, "const %s %s = (%s)(r%u);\n", type.text, name.text, type.text,
+                       i);
     } else if (is_kept(body, i)) {
         kiln__text_add(body->text, "const %s v%u = ", type.text, i);
         visit_store(body, body->nest.keeper[i] - 1u, visit, NULL);
@@ -444,13 +464,22 @@ static void emit_stores(const struct kiln__body *body, const struct kiln__visit 
 void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
                          unsigned count)
 {
-    for (unsigned i = 0; i < body->group->steps.count; i++)
+    for (unsigned i = 0; i < body->group->steps.count; i++) {
+        if (i == kiln__body_scan(body, i)) {
+            kiln__body_scanned(body, i, visits, count);
+            continue;
+        }
         for (unsigned u = 0; body->needed[i] && u < count; u++)
             emit_value(body, i, &visits[u]);
+    }
     for (unsigned u = 0; u < count; u++) {
+        if (visits[u].only)
+            kiln__text_add(body->text, "if (%s) {\n", visits[u].only);
         for (KILN__EACH_REDUCTION(i, body))
             take(body, i, &visits[u]);
         emit_stores(body, &visits[u]);
+        if (visits[u].only)
+            kiln__text_add(body->text, "}\n");
     }
 }
 

@@ -35,6 +35,7 @@ struct kiln__visit {
     const char *number; /* the first one's number along the reduced axis */
     unsigned into;      /* number of the accumulators */
     char letter;        /* of values; 0: v */
+    const char *only;   /* NULL, or what must hold for it to count; its place is there anyway */
 };
 
 /* In place of accumulators: the totals. */
@@ -76,6 +77,8 @@ void kiln__body_values(const struct kiln__body *body, unsigned width, const char
 /* A line for each total of the phase, made from a pattern: `@` is its name, t<i> or j<i>, `$` its
  * type, `width` wide, and `!` what it starts at. */
 void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern);
+/* The same for the running sums that it carries. */
+void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *pattern);
 #define KILN__START "$ @ = ($)(!);\n"
 
 /* Declare t<i>_0 to t<i>_<count - 1>, and j, at their start. */
@@ -98,6 +101,26 @@ void kiln__body_merge(const struct kiln__body *body, const char *into, const cha
 /* Declare r<i> of the phase's reductions from the totals, which are `width` wide; those of a
  * segment are only made whole. */
 void kiln__body_finish(const struct kiln__body *body, unsigned width);
+
+/* ---- running sums (scan.c) ---- */
+
+/* Step i, if it is a running sum that the phase carries along, or the next one that is; and whether
+ * there is any. */
+unsigned kiln__body_scan(const struct kiln__body *body, unsigned i);
+bool kiln__body_carries(const struct kiln__body *body);
+
+/* Where the phase's `width` elements `at` of `count` are: sums may go from the last one on. */
+struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const char *at,
+                                        unsigned width, const char *count);
+
+/* Declare the values of SCANNED step i at the visits, which lie side by side. */
+void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
+                        unsigned count);
+
+/* A row that lanes share: pieces one after the other, of which each lane has a few neighbours. And
+ * the local memory that these take. */
+void kiln__body_pieces(const struct kiln__body *body);
+void kiln__body_lanes_memory(const struct kiln__body *body);
 
 /* Store what there is one of per row, from row `p` on: totals of a segment, or values. */
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at);

@@ -176,7 +176,8 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
     if (emit->along)
         return emit->along - 1u;
     uint8_t walk = emit->form->kept_walk;
-    bool kept = walk == KILN__WALK_VECTORS || walk == KILN__WALK_ITEM || walk == KILN__WALK_COLUMNS;
+    bool kept = walk == KILN__WALK_VECTORS || walk == KILN__WALK_ITEM ||
+                (walk == KILN__WALK_COLUMNS && !emit->form->carried);
     return kept ? emit->form->kept - 1u : emit->form->rank - 1u;
 }
 
@@ -248,7 +249,8 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
         kiln__emit_convert(emit->text, (kiln_type)emit->group->steps.items[step->args[0]].type,
                            (kiln_type)step->type, width, operand[0].text);
         break;
-    case KILN__STEP_REDUCED: break; /* declared by the reduction itself */
+    case KILN__STEP_REDUCED: /* declared by the reduction itself */
+    case KILN__STEP_SCANNED: break;
     case KILN__STEP_PRODUCT: kiln__text_add(emit->text, "value"); break;
     }
     kiln__text_add(emit->text, ";\n");

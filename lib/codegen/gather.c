@@ -11,6 +11,7 @@ static bool is_uniform(const struct kiln__emit *emit, unsigned index)
     for (unsigned i = 0; i <= index; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
         uniform[i] = step->kind != KILN__STEP_REDUCED && step->kind != KILN__STEP_PRODUCT &&
+                     step->kind != KILN__STEP_SCANNED &&
                      (!kiln__step_reads(step) || emit->form->along[step->index] == KILN__REPEATED);
         for (unsigned k = 0; k < step->n_args; k++)
             uniform[i] = uniform[i] && uniform[step->args[k]];

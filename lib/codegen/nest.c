@@ -76,10 +76,11 @@ static void reduce_each(struct kiln__body *body)
 static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const char *apart)
 {
     for (unsigned u = 0; u < unroll; u++) {
-        struct kiln__phrase at = kiln__phrase(u ? "(i + %s * %u)" : "i", apart, u);
+        unsigned width = body->form->vector;
+        struct kiln__phrase i = kiln__phrase(u ? "(i + %s * %u)" : "i", apart, u);
+        struct kiln__phrase at = kiln__body_in_order(body, i.text, width, "count");
         kiln__text_add(body->text, "{\n");
-        kiln__body_element(body, body->form->vector, at.text, kiln__phrase("r + %s", at.text).text,
-                           u);
+        kiln__body_element(body, width, at.text, kiln__phrase("r + %s", at.text).text, u);
         close(body);
     }
 }
@@ -111,6 +112,7 @@ static void reduce_vectors(struct kiln__body *body)
     struct kiln__phrase apart = kiln__phrase("%u", width);
     uint32_t inner = body->form->rank - 1u;
     kiln__text_add(body->text, "{\n");
+    kiln__body_sums(body, 1, KILN__START);
     kiln__body_accumulators(body, unroll);
     kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
     emit_count(body, inner, inner > body->form->kept, "r", "to");
@@ -127,7 +129,8 @@ static void reduce_vectors(struct kiln__body *body)
     emit_unrolled(body, 1, "");
     close(body);
     kiln__text_add(body->text, "for (; i < count; i++) {\n");
-    kiln__body_element(body, 1, "i", "r + i", KILN__TOTALS);
+    struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
+    kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
     kiln__text_add(body->text, "}\nr += count;\n}\n");
     kiln__body_fold(body, unroll);
     close(body);
@@ -149,10 +152,30 @@ static void emit_lanes(const struct kiln__body *body, unsigned unroll, unsigned 
     close(body);
 }
 
+/* Every lane has part in each piece, for the barriers' sake. */
+static void carry_lanes(struct kiln__body *body)
+{
+    bool vectors = body->form->vector > 1;
+    kiln__text_add(body->text, "{\n");
+    kiln__body_sums(body, 1, KILN__START);
+    kiln__body_reduced_bases(body, "0");
+    if (vectors)
+        kiln__body_accumulators(body, 1);
+    kiln__text_add(body->text, "int side = 0;\n");
+    kiln__body_pieces(body);
+    if (vectors)
+        kiln__body_fold(body, 1);
+    close(body);
+}
+
 /* Single elements one at a time: four took an H200 longer. */
 static void reduce_lanes(struct kiln__body *body)
 {
     unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    if (kiln__body_carries(body)) {
+        carry_lanes(body);
+        return;
+    }
     kiln__text_add(body->text, "if (live) {\nidx r = from + lane * %u;\n", width);
     if (width > 1) {
         kiln__body_accumulators(body, unroll);
@@ -304,6 +327,7 @@ static void keep_lanes(struct kiln__body *body)
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }
+    kiln__body_lanes_memory(body);
     if (body->form->kept_walk == KILN__WALK_COLUMNS)
         kiln__text_add(body->text,
                        "const int item = get_local_id(0), beside = %u / (int)lanes;\n"

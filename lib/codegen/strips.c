@@ -88,26 +88,28 @@ static void fetch(const struct kiln__body *body, unsigned width, const bool *wan
     }
 }
 
-static void load_totals(const struct kiln__body *body, unsigned width)
+static const char *loading(unsigned width)
 {
-    kiln__body_totals(body, width,
-                      width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i);\n" : "$ @ = strip_@[i];\n");
+    return width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i);\n" : "$ @ = strip_@[i];\n";
 }
 
 static void keep_totals(const struct kiln__body *body, unsigned width)
 {
-    kiln__body_totals(body, width,
-                      width > 1 ? "*(loose_$ *)(strip_@ + i) = @;\n" : "strip_@[i] = @;\n");
+    const char *keep = width > 1 ? "*(loose_$ *)(strip_@ + i) = @;\n" : "strip_@[i] = @;\n";
+    kiln__body_totals(body, width, keep);
+    kiln__body_sums(body, width, keep);
 }
 
 /* Rows `r` to `r + rows - 1`, `width` elements of each at a time. */
 static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned width)
 {
     open_vectors(body, width);
-    load_totals(body, width);
+    kiln__body_totals(body, width, loading(width));
+    kiln__body_sums(body, width, loading(width));
     fetch(body, width, body->needed, false);
     for (unsigned u = 0; u < rows; u++) {
-        struct kiln__phrase row = kiln__phrase("(r + %u)", u);
+        struct kiln__phrase at = kiln__phrase("(r + %u)", u);
+        struct kiln__phrase row = kiln__body_in_order(body, at.text, 1, "to");
         kiln__text_add(body->text, "{\n");
         kiln__body_reduced_bases(body, row.text);
         kiln__body_element(body, width, "(t + i)", row.text, KILN__TOTALS);
@@ -138,7 +140,7 @@ static void emit_ends(struct kiln__body *body, unsigned width)
 {
     open_vectors(body, width);
     kiln__body_turn(body, 0);
-    load_totals(body, width);
+    kiln__body_totals(body, width, loading(width));
     kiln__body_values(body, width, "(t + i)");
     kiln__body_finish(body, width);
     kiln__body_store(body, width, "p + t + i", "(t + i)");
@@ -192,7 +194,7 @@ static void emit_values(struct kiln__body *body, unsigned width)
 static void emit_reduced(struct kiln__body *body, unsigned width)
 {
     open_vectors(body, width);
-    load_totals(body, width);
+    kiln__body_totals(body, width, loading(width));
     kiln__body_finish(body, width);
     leave(body, width, true);
     kiln__text_add(body->text, "}\n");
@@ -211,6 +213,7 @@ static void emit_start(const struct kiln__body *body)
 {
     kiln__text_add(body->text, "for (int i = 0; i < strip; i++) {\n");
     kiln__body_totals(body, 1, KILN__START);
+    kiln__body_sums(body, 1, KILN__START);
     keep_totals(body, 1);
     kiln__text_add(body->text, "}\n");
 }
@@ -224,9 +227,10 @@ static void emit_phases(struct kiln__body *body)
         if (phase == body->nest.phases)
             break;
         bool reduces = kiln__body_reduction(body, 0) < body->group->steps.count;
-        if (reduces)
-            emit_start(body);
         kiln__text_add(body->text, "{\n");
+        kiln__body_sums(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
+        if (reduces || kiln__body_carries(body))
+            emit_start(body);
         emit_reduced_axis(body);
         kiln__text_add(body->text, "}\n");
         if (reduces)

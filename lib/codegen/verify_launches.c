@@ -129,7 +129,7 @@ static bool is_apart(const struct verifier *verifier, size_t i)
 static const struct {
     const char *name;
     size_t access;
-} inputs[] = {{"q", 0}, {"k", 1}, {"v", 2}, {"mask", 3}, {"values", 0}, {"indices", 1}, {"x", 0}};
+} inputs[] = {{"q", 0}, {"k", 1}, {"v", 2}, {"mask", 3}, {"values", 0}, {"indices", 1}};
 
 static size_t find_parameter(const struct verifier *verifier, const char *name)
 {
@@ -167,12 +167,7 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
 {
     const struct kiln__graph *graph = &verifier->plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[verifier->group->nodes.items[0]];
-    if (node->kind == KILN__SCAN) {
-        size_t n = node->shape.dims[kiln__scan_axis(node)];
-        sizes[0] = (struct size){"n", n};
-        sizes[1] = (struct size){"lines", n ? kiln__node_count(node) / n : 0};
-        sizes[2] = (struct size){"inner", kiln__scan_stride(node)};
-    } else if (node->kind == KILN__SCATTER_ADD) {
+    if (node->kind == KILN__SCATTER_ADD) {
         size_t inner = 1;
         for (size_t d = node->axis + 1; d < node->shape.rank; d++)
             inner *= node->shape.dims[d];

@@ -30,13 +30,13 @@ void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
         aim_store(&builder->group->stores.items[0], node, &builder->group->shape);
 }
 
-/* Kept dimensions first, then reduced ones; `at` says where the input's dimensions went. */
+/* Kept dimensions first, then those of rows; `at` says where the input's dimensions went. */
 static void order_dimensions(struct kiln__group *group, const struct kiln__node *node,
                              const struct kiln__node *input, uint32_t at[KILN_MAX_RANK])
 {
     group->shape.rank = input->shape.rank;
     group->axes = node->axes;
-    group->kept = node->shape.rank;
+    group->kept = input->shape.rank - (uint32_t)__builtin_popcountll(node->axes);
     kiln__group_order(group, at);
     for (uint32_t d = 0; d < input->shape.rank; d++) {
         group->shape.dims[at[d]] = input->shape.dims[d];
@@ -44,13 +44,27 @@ static void order_dimensions(struct kiln__group *group, const struct kiln__node 
     }
 }
 
-void kiln__group_begin_reduce(struct kiln__builder *builder, uint32_t index)
+/* The step that goes over the rows of the root's input, and its store. */
+static uint16_t begin_rows(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t at[KILN_MAX_RANK] = {0};
     order_dimensions(builder->group, node, kiln__fuse_node(builder->fuser, node->input[0]), at);
-    builder->group->reduced_step = kiln__fuse_reduce(builder, index, at);
-    kiln__fuse_add_store(builder, index, builder->group->reduced_step);
+    uint16_t step = kiln__fuse_reduce(builder, index, at);
+    kiln__fuse_add_store(builder, index, step);
+    return step;
+}
+
+void kiln__group_begin_reduce(struct kiln__builder *builder, uint32_t index)
+{
+    builder->group->reduced_step = begin_rows(builder, index);
+}
+
+void kiln__group_begin_scan(struct kiln__builder *builder, uint32_t index)
+{
+    begin_rows(builder, index);
+    if (!builder->failed)
+        builder->group->stores.items[0].full = true;
 }
 
 void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)

@@ -28,7 +28,7 @@ static void count_saved(struct kiln__fusion *fusion)
 {
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
         const struct kiln__node *node = &fusion->graph.nodes.items[i];
-        bool value = kiln__node_is_pointwise(node) || node->kind == KILN__REDUCE ||
+        bool value = kiln__node_is_pointwise(node) || kiln__node_goes_over_rows(node) ||
                      node->kind == KILN__MATMUL;
         if (value && !fusion->stored[i])
             fusion->saved_bytes += 2 * kiln__node_bytes(node);

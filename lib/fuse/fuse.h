@@ -52,6 +52,10 @@ bool kiln__fuse_in_registers(const struct kiln__fuser *fuser, uint32_t index);
  * it: its layout is then the one that it would have in memory (prologue.c). */
 bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index);
 
+/* Whether the pointwise node `index` may be computed in a kernel that carries sums along rows of
+ * `length` elements, before or after them (materialise.c). */
+bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index, size_t length);
+
 /* Whether operand `k` of the product `index`, which such a node and movements of it make, can be.
  */
 bool kiln__fuse_prologue_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
@@ -105,7 +109,7 @@ uint16_t kiln__fuse_compute(struct kiln__builder *builder, uint32_t index, bool 
  */
 uint16_t kiln__fuse_operand(struct kiln__builder *builder, uint32_t index);
 
-/* The step that reduces the input of the REDUCE node `index`. */
+/* The step of the REDUCE or SCAN node `index`, which goes over the rows of its input. */
 uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const uint32_t *at);
 
 /* Say that the group computes `node`. */

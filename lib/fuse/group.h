@@ -5,13 +5,15 @@
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
  * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
- * several REDUCED steps and stores of whole rows (nest.h). Rows may well be columns in memory.
+ * several REDUCED steps and stores of whole rows (nest.h). Rows may well be columns in memory. With
+ * SCANNED steps a row is one dimension, and its elements are visited in order: sums are carried
+ * from one to the next.
  * A matmul group has steps for each element of its first operand, then for each of the second: of
  * both, the first loads the element itself, and the last is what the PRODUCT behind them
  * multiplies. Their accesses walk the operands' own dimensions. Further steps run once for each
  * element of the product, before the stores. An attention group has an access for each input of its
- * one node. A scan group adds up along its one access, which is dense. A scatter group adds its
- * first access, at the rows that its second says, to what its base group stores. */
+ * one node. A scatter group adds its first access, at the rows that its second says, to what its
+ * base group stores. */
 #ifndef KILN_FUSE_GROUP_H
 #define KILN_FUSE_GROUP_H
 
@@ -25,7 +27,6 @@ enum kiln__group_kind {
     KILN__GROUP_ROWS,
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
-    KILN__GROUP_SCAN,
     KILN__GROUP_SCATTER,
     KILN__GROUP_KINDS
 };
@@ -56,6 +57,7 @@ enum kiln__step_kind {
     KILN__STEP_NUMBER,  /* position of access `index` */
     KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; NaN or 0 if none */
     KILN__STEP_REDUCED, /* args[0] reduced by the reduction `op` */
+    KILN__STEP_SCANNED, /* the sum of args[0] along the row up to here; `op`: enum kiln__scan */
     KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */
 };
 
@@ -180,6 +182,9 @@ bool kiln__group_is_of_columns(const struct kiln__group *group);
 
 /* Whether each result is complete once the step `reduced_step` is, and nothing is read again. */
 bool kiln__group_reads_once(const struct kiln__group *group);
+
+/* The first SCANNED step; NULL: nothing is carried along the rows. All go the same way. */
+const struct kiln__step *kiln__group_scan(const struct kiln__group *group);
 
 /* Inputs, from the first, of the node that began the group that are walked over shapes of their
  * own: of products, and of kernels for a single node, which have an access for each. */

@@ -18,6 +18,9 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
         kiln__text_add(text, "gather %%%u at", group->accesses.items[step->index].node);
         break;
     case KILN__STEP_REDUCED: kiln__text_add(text, "%s", kiln__reduce_rows[step->op].name); break;
+    case KILN__STEP_SCANNED:
+        kiln__text_add(text, "cumsum%s", step->op == KILN__SCAN_BACKWARD ? " back" : "");
+        break;
     case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;
     }
     for (unsigned k = 0; k < step->n_args; k++)

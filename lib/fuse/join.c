@@ -30,25 +30,27 @@ bool kiln__fuse_join_results(struct kiln__join *join)
 
 /* ---- room ---- */
 
-static unsigned count_reductions(const struct kiln__group *group)
+/* Of reductions and running sums. */
+static unsigned count_totals(const struct kiln__group *group)
 {
     unsigned count = 0;
     for (size_t i = 0; i < group->steps.count; i++)
-        count += group->steps.items[i].kind == KILN__STEP_REDUCED;
+        count += group->steps.items[i].kind == KILN__STEP_REDUCED ||
+                 group->steps.items[i].kind == KILN__STEP_SCANNED;
     return count;
 }
 
 static bool has_room(const struct kiln__join *join)
 {
     const struct kiln__group *group = join->group;
-    bool reduces = root_of(join)->kind == KILN__REDUCE;
+    bool rows = kiln__node_goes_over_rows(root_of(join));
     const struct kiln__size *size =
-        &join->fuser->sizes[reduces ? root_of(join)->input[0] : join->index];
+        &join->fuser->sizes[rows ? root_of(join)->input[0] : join->index];
     unsigned buffers = kiln__group_traits[group->kind].operands ? KILN__MOST_PRODUCT_BUFFERS
                                                                 : KILN__MOST_GROUP_BUFFERS;
-    return (group->steps.count + size->steps + reduces <= KILN__MOST_GROUP_STEPS &&
+    return (group->steps.count + size->steps + rows <= KILN__MOST_GROUP_STEPS &&
             group->accesses.count + group->stores.count + size->loads < buffers &&
-            count_reductions(group) + reduces <= KILN__MOST_GROUP_REDUCTIONS);
+            count_totals(group) + rows <= KILN__MOST_GROUP_REDUCTIONS);
 }
 
 /* ---- what the root reads ---- */
@@ -117,25 +119,25 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
     join->shares = join->shares || loads_too(join, index, &access);
 }
 
-/* Both reduce, or neither. For single elements a launch is all that counts. */
+/* Both go over rows, or neither. For single elements a launch is all that counts. */
 static bool is_sibling(const struct kiln__join *join)
 {
     const struct kiln__group_traits *traits = &kiln__group_traits[join->group->kind];
-    return traits->reduces == (root_of(join)->kind == KILN__REDUCE) && !traits->operands &&
+    return traits->reduces == kiln__node_goes_over_rows(root_of(join)) && !traits->operands &&
            (join->shares || kiln__shape_count(&join->group->shape) == 1);
 }
 
 static bool can_join(struct kiln__join *join, kiln__join_way *way)
 {
     const struct kiln__node *root = root_of(join);
-    bool reduces = root->kind == KILN__REDUCE;
+    bool rows = kiln__node_goes_over_rows(root);
     if (!way(join) || !has_room(join))
         return false;
-    uint32_t visited = reduces ? root->input[0] : join->index;
+    uint32_t visited = rows ? root->input[0] : join->index;
     uint32_t rank = kiln__fuse_node(join->fuser, visited)->shape.rank;
     kiln__fuse_stand(join->group, rank, join->at);
     join->possible = true;
-    inspect(join, visited, rank, !reduces);
+    inspect(join, visited, rank, !rows);
     return join->possible && (join->direct || is_sibling(join));
 }
 
@@ -160,7 +162,7 @@ static bool add_root(const struct kiln__join *join)
     struct kiln__builder builder = kiln__fuse_resume(join->fuser, join->group);
     kiln__fuse_add_store(
         &builder, join->index,
-        root_of(join)->kind == KILN__REDUCE
+        kiln__node_goes_over_rows(root_of(join))
             ? kiln__fuse_reduce(&builder, join->index, join->at)
             : kiln__fuse_compute(&builder, join->index, true, join->at, root_of(join)->shape.rank));
     if (join->rows && !builder.failed)

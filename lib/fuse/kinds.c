@@ -12,10 +12,13 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
                             .result = KILN__BECAUSE_REDUCTION,
                             .joins = {kiln__fuse_join_results, kiln__fuse_join_rows},
                             .check = kiln__group_check_reduce},
-    /* A map or a reduction becomes one when a root joins it. */
+    /* A scan begins one; a map or a reduction becomes one when a root joins it. */
     [KILN__GROUP_ROWS] = {.name = "rows",
                           .reduces = true,
                           .phased = true,
+                          .root = KILN__SCAN,
+                          .begin = kiln__group_begin_scan,
+                          .result = KILN__BECAUSE_SCAN,
                           .joins = {kiln__fuse_join_rows},
                           .check = kiln__group_check_rows},
     [KILN__GROUP_MATMUL] = {.name = "matmul",
@@ -34,14 +37,6 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
                                .result = KILN__BECAUSE_ATTENTION,
                                .operand = KILN__BECAUSE_ATTENTION,
                                .check = kiln__group_check_whole},
-    [KILN__GROUP_SCAN] = {.name = "cumsum",
-                          .operands = 1,
-                          .root = KILN__SCAN,
-                          .begin = kiln__group_begin_whole,
-                          .suits = kiln__layout_is_dense,
-                          .result = KILN__BECAUSE_SCAN,
-                          .operand = KILN__BECAUSE_SCAN,
-                          .check = kiln__group_check_whole},
     [KILN__GROUP_SCATTER] = {.name = "scatter",
                              .operands = KILN__SCATTER_BASE,
                              .root = KILN__SCATTER_ADD,
@@ -109,6 +104,14 @@ bool kiln__group_is_of_columns(const struct kiln__group *group)
 bool kiln__group_reads_once(const struct kiln__group *group)
 {
     return kiln__group_is_of_steps(group) && !traits_of(group)->phased;
+}
+
+const struct kiln__step *kiln__group_scan(const struct kiln__group *group)
+{
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (group->steps.items[i].kind == KILN__STEP_SCANNED)
+            return &group->steps.items[i];
+    return NULL;
 }
 
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began)

@@ -41,6 +41,7 @@ enum kiln__group_kind kiln__group_kind_of(const struct kiln__node *root);
 /* How one begins (begin.c). */
 void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index);
 void kiln__group_begin_reduce(struct kiln__builder *builder, uint32_t index);
+void kiln__group_begin_scan(struct kiln__builder *builder, uint32_t index);
 void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index);
 void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index);
 

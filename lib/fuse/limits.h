@@ -79,6 +79,9 @@
 #define KILN__SHORTEST_MAPPED_ROW 16
 #define KILN__LONGEST_MAPPED_ROW (1 << 13)
 
+/* Of longer rows whose sums are carried from element to element, only what is cheaper than
+ * KILN__COSTLY is computed in the same kernel: functions are rather computed side by side. */
+
 /* ---- what later stages have room for, above the limits before ---- */
 
 /* Arrays by access: of launches, their forms and iteration domains. */

@@ -166,6 +166,43 @@ static void decide_own(struct kiln__fuser *fuser, uint32_t index)
     materialise(fuser, index, traits->result);
 }
 
+bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index, size_t length)
+{
+    return length <= KILN__LONGEST_MAPPED_ROW || fuser->sizes[index].cost < KILN__COSTLY;
+}
+
+/* Whether all that is loaded to compute `index` has neighbours, or one value for all, along the
+ * dimension that has `behind` others behind it. */
+static bool loads_run_along(const struct kiln__fuser *fuser, uint32_t index, uint32_t behind)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    const struct kiln__layout *layout = &fuser->layouts[index];
+    bool run = node->kind != KILN__GATHER || layout->known;
+    if (kiln__node_is_computed(node) && !layout->known) {
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            run = run && loads_run_along(fuser, node->input[k], behind);
+    } else if (layout->known && node->shape.rank > behind) {
+        uint32_t d = node->shape.rank - 1 - behind;
+        run = node->shape.dims[d] == 1 || layout->stride[d] == 0 || layout->stride[d] == 1;
+    }
+    return run;
+}
+
+/* What a scan adds up is computed where it does, unless that takes too long for a row that one
+ * work-item may have alone, or reads memory in another direction than the sums go to it. */
+static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    const struct kiln__shape *shape = &node->shape;
+    uint32_t behind = 0, input = node->input[0];
+    while (behind + 1 < shape->rank && shape->dims[shape->rank - 1 - behind] == 1)
+        behind++;
+    if (!loads_run_along(fuser, input, behind) ||
+        !kiln__fuse_suits_scan(fuser, input, shape->dims[kiln__scan_axis(node)]))
+        materialise(fuser, input, KILN__BECAUSE_SCAN);
+    decide_own(fuser, index);
+}
+
 static void decide(struct kiln__fuser *fuser, uint32_t index)
 {
     switch (kiln__fuse_node(fuser, index)->kind) {
@@ -184,8 +221,8 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
-    case KILN__SCAN:
     case KILN__SCATTER_ADD: decide_own(fuser, index); break;
+    case KILN__SCAN: decide_scan(fuser, index); break;
     }
     if (fuser->fusion->why[index])
         materialise(fuser, index, fuser->fusion->why[index]);

@@ -33,7 +33,8 @@ static void place_step(const struct kiln__group *group, struct kiln__nest *nest,
     }
     if (kiln__step_reads(step))
         full = full || moves_along_row(group, &group->accesses.items[step->index]);
-    nest->full[i] = !kiln__group_reduces(group) || (full && step->kind != KILN__STEP_REDUCED);
+    full = (full || step->kind == KILN__STEP_SCANNED) && step->kind != KILN__STEP_REDUCED;
+    nest->full[i] = full || !kiln__group_reduces(group);
     nest->phase[i] = after;
 }
 

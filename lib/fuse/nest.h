@@ -6,6 +6,8 @@
  * The reduced elements of a kept one are a row. They are visited once per phase. A phase computes
  * what its reductions and stores need, element by element, and ends in the values of its
  * reductions, which later phases use; what depends on such values alone is computed once per row.
+ * A phase that needs running sums carries them along: it visits the elements of a row in order. One
+ * that needs them again carries them again.
  * A map has no reduced axis: one phase, whose body is visited once. A reduce group has one phase
  * with one reduction. */
 #ifndef KILN_FUSE_NEST_H

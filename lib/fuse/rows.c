@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roots and groups over the same rows: dimensions that a reduction drops. A group starts as a
- * reduction, or as a map whose last dimensions the root reduces; the first further reduction, or
- * map over whole rows, makes it a rows group. */
+/* Roots and groups over the same rows: dimensions that a reduction drops, or the one that a scan
+ * goes along. A group starts with either, or as a map over whose last dimensions the root goes; the
+ * first further such root, or map over whole rows, makes it a rows group. */
 #include "fuse/kinds.h"
 
 bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln__access *access)
@@ -20,14 +20,15 @@ static bool is_of_one_run(const struct kiln__join *join)
     return join->axes >> join->kept << join->kept == join->axes;
 }
 
-/* Say what the group's rows are, or would be if the root reduced them. */
+/* Say what the group's rows are, or would be if the root made them. */
 static bool find_rows(struct kiln__join *join, const struct kiln__node *root)
 {
     bool reduces = kiln__group_reduces(join->group);
-    if (!reduces && root->kind != KILN__REDUCE)
+    if (!reduces && !kiln__node_goes_over_rows(root))
         return false;
     join->axes = reduces ? join->group->axes : root->axes;
-    join->kept = reduces ? join->group->kept : root->shape.rank;
+    join->kept = reduces ? join->group->kept
+                         : join->group->shape.rank - (uint32_t)__builtin_popcountll(root->axes);
     join->length = 1;
     for (uint32_t d = join->kept; d < join->group->shape.rank; d++)
         join->length *= join->group->shape.dims[d];
@@ -39,16 +40,21 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
 {
     const struct kiln__group *group = join->group;
     const struct kiln__shape visited = kiln__group_visited(group);
-    if (root->kind == KILN__REDUCE)
-        return !kiln__reduce_rows[root->op].indexed && root->axes == join->axes &&
-               kiln__shape_equal(&kiln__fuse_node(join->fuser, root->input[0])->shape, &visited);
+    const struct kiln__step *scan = kiln__group_scan(group);
+    bool scans = root->kind == KILN__SCAN;
     join->full = kiln__shape_equal(&root->shape, &visited);
+    if (kiln__node_goes_over_rows(root))
+        return (scans ? !scan || scan->op == root->op : !kiln__reduce_rows[root->op].indexed) &&
+               root->axes == join->axes &&
+               kiln__shape_equal(&kiln__fuse_node(join->fuser, root->input[0])->shape, &visited);
     return kiln__node_is_pointwise(root) &&
            (join->full || kiln__fuse_is_per_result(group, join->kept, &root->shape));
 }
 
-static bool has_good_length(const struct kiln__join *join)
+static bool has_good_length(const struct kiln__join *join, const struct kiln__node *root)
 {
+    if (kiln__group_scan(join->group) && kiln__node_is_pointwise(root))
+        return kiln__fuse_suits_scan(join->fuser, join->index, join->length);
     size_t longest = join->columns         ? KILN__LONGEST_COLUMN
                      : is_of_one_run(join) ? KILN__LONGEST_ROW
                                            : KILN__LONGEST_SCATTERED_ROW;
@@ -75,6 +81,6 @@ bool kiln__fuse_join_rows(struct kiln__join *join)
 {
     const struct kiln__node *root = kiln__fuse_node(join->fuser, join->index);
     join->rows = true;
-    return find_rows(join, root) && is_over_rows(join, root) && has_good_length(join) &&
+    return find_rows(join, root) && is_over_rows(join, root) && has_good_length(join, root) &&
            suits(join);
 }

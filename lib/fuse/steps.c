@@ -275,7 +275,8 @@ uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const 
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t rank = kiln__fuse_node(builder->fuser, node->input[0])->shape.rank;
-    struct kiln__step reduced = {.kind = KILN__STEP_REDUCED, .op = node->op, .n_args = 1};
+    struct kiln__step reduced = {.op = node->op, .n_args = 1};
+    reduced.kind = node->kind == KILN__SCAN ? KILN__STEP_SCANNED : KILN__STEP_REDUCED;
     reduced.type = node->type;
     reduced.args[0] = kiln__fuse_compute(builder, node->input[0], false, at, rank);
     kiln__fuse_note(builder, index);

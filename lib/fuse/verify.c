@@ -100,6 +100,20 @@ static const char *check_reduced(const struct kiln__group_verifier *verifier,
     return step->type == type ? NULL : "wrong types";
 }
 
+/* Rows that are one dimension have an order. */
+static const char *check_scanned(const struct kiln__group_verifier *verifier,
+                                 const struct kiln__step *step)
+{
+    const struct kiln__group *group = verifier->group;
+    if (!kiln__group_traits[group->kind].phased || group->kept + 1 != group->shape.rank)
+        return "running sums in a group that has no rows of one dimension";
+    if (step->n_args != 1 || step->op != kiln__group_scan(group)->op)
+        return "running sums that go another way than others";
+    kiln_type type =
+        kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], operand_type(verifier, step, 0));
+    return step->type == type ? NULL : "wrong types";
+}
+
 static const char *check_own(const struct kiln__group_verifier *verifier,
                              const struct kiln__step *step)
 {
@@ -112,6 +126,7 @@ static const char *check_own(const struct kiln__group_verifier *verifier,
     case KILN__STEP_APPLY: return check_apply(verifier, step);
     case KILN__STEP_CONVERT: return step->n_args == 1 ? NULL : "wrong number of operands";
     case KILN__STEP_REDUCED: return check_reduced(verifier, step);
+    case KILN__STEP_SCANNED: return check_scanned(verifier, step);
     case KILN__STEP_PRODUCT:
         if (verifier->group->kind != KILN__GROUP_MATMUL)
             return "a product in another group";
@@ -467,7 +482,8 @@ static const char *check_limits(const struct kiln__group_verifier *verifier)
     for (size_t i = 0; i < group->nodes.count; i++)
         if (group->nodes.items[i] >= verifier->fusion->graph.nodes.count)
             return say(verifier, "node", i, "not in the graph");
-    if (kiln__group_traits[group->kind].root && !began(verifier))
+    bool becomes = kiln__group_traits[group->kind].phased; /* without a node of its own */
+    if (kiln__group_traits[group->kind].root && !becomes && !began(verifier))
         return say_whole(verifier, "no node that it computes");
     return NULL;
 }

@@ -127,6 +127,11 @@ bool kiln__node_is_pointwise(const struct kiln__node *node)
     return node->kind == KILN__ELEMENTWISE || node->kind == KILN__CAST;
 }
 
+bool kiln__node_goes_over_rows(const struct kiln__node *node)
+{
+    return node->kind == KILN__REDUCE || node->kind == KILN__SCAN;
+}
+
 bool kiln__node_is_computed(const struct kiln__node *node)
 {
     return kiln__node_is_pointwise(node) || node->kind == KILN__GATHER;

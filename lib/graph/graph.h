@@ -131,6 +131,9 @@ bool kiln__node_is_pointwise(const struct kiln__node *node);
 /* Those and gathers: what kernels compute in registers where it is used. */
 bool kiln__node_is_computed(const struct kiln__node *node);
 
+/* Reductions and scans: what goes over the rows of its input, along its axes. */
+bool kiln__node_goes_over_rows(const struct kiln__node *node);
+
 /* Operations that only say where elements are: views and reshapes. */
 bool kiln__node_is_movement(const struct kiln__node *node);
 

@@ -184,7 +184,8 @@ bool kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
     struct lowering lowering = {.plan = plan, .group = &plan->fusion.groups.items[index]};
     const struct kiln__group *group = lowering.group;
     kiln__space_of(group, &lowering.space);
-    if (lowering.space.kept_count == 0 || group->stores.count == 0)
+    bool empty = lowering.space.kept_count == 0 || group->stores.count == 0;
+    if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
         return true;
     lowering.cut = kiln__schedule_cut(plan, group, &lowering.space);
     if (lowering.cut.segments == 1)

@@ -193,7 +193,6 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_ROWS] = kiln__lower_nest,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
-        [KILN__GROUP_SCAN] = kiln__lower_scan,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");

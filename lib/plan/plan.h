@@ -113,7 +113,6 @@ bool kiln__plan_find_dependencies(struct kiln__plan *plan);
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...).
  * Errors: OUT_OF_HOST_MEMORY. */
 typedef bool kiln__lower(struct kiln__plan *plan, uint32_t group);
-kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scan,
-    kiln__lower_scatter;
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scatter;
 
 #endif

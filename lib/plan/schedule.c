@@ -132,6 +132,9 @@ static uint8_t choose_rows(const struct kiln__group *group)
 /* Columns that a work-group has beside each other at least: 64 bytes of f32, a cache line. */
 #define BESIDE 16
 
+/* Neighbours of which a lane makes running sums by itself. */
+#define CARRIED 4
+
 size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
                             size_t reduced, const struct kiln__form *form)
 {
@@ -142,8 +145,9 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
     while (lanes < most) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
          * lanes have two, so that neighbours read neighbours. */
-        size_t share = held ? form->vector * (lanes < 8 ? 2u : MOST_HELD)
-                            : form->vector * (form->vector > 1 ? 4u : 1u);
+        size_t share = form->carried ? form->carried
+                       : held        ? form->vector * (lanes < 8 ? 2u : MOST_HELD)
+                                     : form->vector * (form->vector > 1 ? 4u : 1u);
         if (lanes * share >= reduced)
             break;
         lanes *= 2;
@@ -230,7 +234,9 @@ static void choose_details(const struct kiln__traits *traits, const struct kiln_
                     group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
     form->rows = form->reduced_walk == KILN__WALK_BLOCKS ? choose_rows(group) : 0;
     form->apart = form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE;
-    if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
+    if (kiln__walk_shares(form->kept_walk) && kiln__group_scan(group))
+        form->carried = form->vector > 1 ? form->vector : CARRIED;
+    else if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
         form->held = choose_held(traits, group, space->reduced_count, form);
     if (form->held)
         form->reduced_walk = KILN__WALK_HELD;
@@ -247,7 +253,8 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
     bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
     if (!kiln__group_reduces(group) && !updates)
         form->across = choose_across(traits, group, space);
-    uint32_t along = runs_along_kept(group, space) ? space->kept - 1 : space->rank - 1;
+    bool lanes = !traits->chunked && kiln__group_scan(group); /* of which each has neighbours */
+    uint32_t along = runs_along_kept(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
     form->placed = choose_placed(group, space, along);
     choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)

@@ -185,6 +185,7 @@ static double evaluate(struct machine *machine, const struct kiln__group *group,
     case KILN__STEP_NUMBER: return (double)at;
     case KILN__STEP_GATHER: return gather(machine, access, at, operand[0], type);
     case KILN__STEP_REDUCED:
+    case KILN__STEP_SCANNED:
     case KILN__STEP_PRODUCT: complain(machine, "step v%zu where it cannot be", i);
     }
     return NAN;
@@ -282,6 +283,17 @@ static void run_reduce(struct machine *machine, const struct kiln__group *group)
     free(reducing);
 }
 
+/* The sums of a row of values, from its first element on or from its last. */
+static void scan(const struct kiln__step *step, const double *values, size_t length, double *sums)
+{
+    double sum = 0;
+    for (size_t i = 0; i < length; i++) {
+        size_t at = step->op == KILN__SCAN_BACKWARD ? length - 1 - i : i;
+        sum = wrap((kiln_type)step->type, sum + values[at]);
+        sums[at] = sum;
+    }
+}
+
 /* All elements of a row of one step after the other: phases only say when they are computed. */
 static void compute_row(struct machine *machine, const struct kiln__group *group, size_t row,
                         size_t length, double *values)
@@ -289,6 +301,10 @@ static void compute_row(struct machine *machine, const struct kiln__group *group
     size_t index[KILN_MAX_RANK];
     for (size_t s = 0; s < group->steps.count; s++) {
         const struct kiln__step *step = &group->steps.items[s];
+        if (step->kind == KILN__STEP_SCANNED) {
+            scan(step, values + step->args[0] * length, length, values + s * length);
+            continue;
+        }
         for (size_t e = 0; e < length; e++) {
             double *value = &values[s * length + e];
             if (step->kind == KILN__STEP_REDUCED) {
@@ -425,8 +441,7 @@ static void run_group(struct machine *machine, size_t number)
     static void (*const run[])(struct machine *, const struct kiln__group *) = {
         [KILN__GROUP_MAP] = run_map,         [KILN__GROUP_REDUCE] = run_reduce,
         [KILN__GROUP_ROWS] = run_rows,       [KILN__GROUP_MATMUL] = run_matmul,
-        [KILN__GROUP_ATTENTION] = run_whole, [KILN__GROUP_SCAN] = run_whole,
-        [KILN__GROUP_SCATTER] = run_whole,
+        [KILN__GROUP_ATTENTION] = run_whole, [KILN__GROUP_SCATTER] = run_whole,
     };
     const struct kiln__group *group = &machine->fusion->groups.items[number];
     if (group->stores.count)

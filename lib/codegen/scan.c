@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running sums: t<i> is what the elements before have come to, and goes on with each element. Of
+ * several elements at once, in a vector or side by side in a lane, t<i>_<u> are first the sums of
+ * each visit alone. */
+#include "codegen/body.h"
+
+static kiln_type type_of(const struct kiln__body *body, unsigned i)
+{
+    return (kiln_type)body->group->steps.items[i].type;
+}
+
+bool kiln__body_carries(const struct kiln__body *body)
+{
+    return kiln__body_scan(body, 0) < body->group->steps.count;
+}
+
+unsigned kiln__body_scan(const struct kiln__body *body, unsigned i)
+{
+    while (i < body->group->steps.count &&
+           (body->group->steps.items[i].kind != KILN__STEP_SCANNED || !body->needed[i]))
+        i++;
+    return i;
+}
+
+static bool is_backward(const struct kiln__body *body)
+{
+    return kiln__body_carries(body) && kiln__group_scan(body->group)->op == KILN__SCAN_BACKWARD;
+}
+
+struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const char *at,
+                                        unsigned width, const char *count)
+{
+    return is_backward(body) ? kiln__phrase("(%s - %u - %s)", count, width, at)
+                             : kiln__phrase("%s", at);
+}
+
+/* "into = a + b;" */
+static void add(const struct kiln__body *body, unsigned i, unsigned width, const char *into,
+                const char *a, const char *b)
+{
+    kiln__text_add(body->text, "%s = ", into);
+    kiln__emit_expression(body->emit, kiln__reduce_rows[KILN__REDUCE_sum].combine, a, b, NULL,
+                          type_of(body, i), width);
+    kiln__text_add(body->text, ";\n");
+}
+
+static struct kiln__phrase total_of(unsigned i)
+{
+    return kiln__phrase("t%u", i);
+}
+
+/* t3_0: the sums of visit 0 alone. */
+static struct kiln__phrase sums_of(unsigned i, unsigned visit)
+{
+    return kiln__phrase("t%u_%u", i, visit);
+}
+
+/* "const float4 w3": the step's value at a visit. */
+static struct kiln__phrase declare(const struct kiln__body *body, unsigned i,
+                                   const struct kiln__visit *visit)
+{
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    return kiln__phrase("const %s %s", kiln__emit_type(type_of(body, i), visit->width).text,
+                        kiln__emit_value(&own, i).text);
+}
+
+/* What a visit adds. */
+static struct kiln__phrase added(const struct kiln__body *body, unsigned i,
+                                 const struct kiln__visit *visit)
+{
+    uint16_t from = body->group->steps.items[i].args[0];
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    struct kiln__value_name value = kiln__emit_value(&own, from);
+    return type_of(body, from) == type_of(body, i)
+               ? kiln__phrase("%s", value.text)
+               : kiln__phrase("convert_%s(%s)",
+                              kiln__emit_type(type_of(body, i), visit->width).text, value.text);
+}
+
+/* Component `at` of a vector of `width` in the order of the sums. */
+static unsigned component(const struct kiln__body *body, unsigned at, unsigned width)
+{
+    return is_backward(body) ? width - 1 - at : at;
+}
+
+static struct kiln__phrase last_of(const struct kiln__body *body, const char *vector,
+                                   unsigned width)
+{
+    return width == 1 ? kiln__phrase("%s", vector)
+                      : kiln__phrase("%s.s%x", vector, component(body, width - 1, width));
+}
+
+/* One element after the other: of one row, or of rows side by side. */
+static void scan_each(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+{
+    struct kiln__phrase total = total_of(i);
+    add(body, i, visit->width, total.text, total.text, added(body, i, visit).text);
+    kiln__text_add(body->text, "%s = %s;\n", declare(body, i, visit).text, total.text);
+}
+
+/* Halves of ever larger blocks: what comes to the first one is added to all of the second
+ * (J. Sklansky, "Conditional-Sum Addition Logic", 1960). */
+static void scan_blocks(const struct kiln__body *body, unsigned i, unsigned width,
+                        const char *vector)
+{
+    for (unsigned half = 1; half < width; half *= 2) {
+        struct kiln__phrase to = kiln__phrase("%s.s", vector), from = to;
+        for (unsigned at = 0; at < width; at++) {
+            if (!(at & half))
+                continue;
+            to = kiln__phrase("%s%x", to.text, component(body, at, width));
+            unsigned before = (at & ~(2 * half - 1)) | (half - 1);
+            from = kiln__phrase("%s%x", from.text, component(body, before, width));
+        }
+        add(body, i, width / 2, to.text, from.text, to.text);
+    }
+}
+
+/* A vector along the row. */
+static void scan_vector(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+{
+    struct kiln__phrase total = total_of(i), sums = sums_of(i, 0);
+    struct kiln__type_name type = kiln__emit_type(type_of(body, i), visit->width);
+    kiln__text_add(body->text, "%s %s = %s;\n", type.text, sums.text, added(body, i, visit).text);
+    scan_blocks(body, i, visit->width, sums.text);
+    add(body, i, visit->width, declare(body, i, visit).text,
+        kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
+    kiln__text_add(body->text, "%s = %s;\n", total.text,
+                   last_of(body, kiln__phrase("v%u", i).text, visit->width).text);
+}
+
+/* The visits of a lane, one behind the other, as if they were single elements: elements that are
+ * not there add nothing. */
+static void scan_lane(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
+                      unsigned count)
+{
+    struct kiln__phrase before = {""};
+    for (unsigned u = 0; u < count; u++) {
+        unsigned width = visits[u].width;
+        struct kiln__phrase sums = sums_of(i, u);
+        struct kiln__type_name type = kiln__emit_type(type_of(body, i), width);
+        kiln__text_add(body->text, "%s %s = %s ? %s : (%s)(0);\n", type.text, sums.text,
+                       visits[u].only, added(body, i, &visits[u]).text, type.text);
+        for (unsigned at = 0; at < width; at++) {
+            struct kiln__phrase own =
+                width == 1 ? sums : kiln__phrase("%s.s%x", sums.text, component(body, at, width));
+            if (*before.text)
+                add(body, i, 1, own.text, before.text, own.text);
+            before = own;
+        }
+    }
+    kiln__text_add(body->text, "%s t%u_all = %s;\n", kiln__emit_type(type_of(body, i), 1).text, i,
+                   before.text);
+}
+
+/* What the lanes before this one have come to is added, and the total goes on behind the last. Two
+ * halves of local memory take turns, so that each step has one barrier. */
+static void scan_lanes(const struct kiln__body *body, unsigned i)
+{
+    const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
+    const char *apart = columns ? " * beside" : "";
+    struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
+    struct kiln__phrase before = kiln__phrase("lanes_t%u[side + item - back%s]", i, apart);
+    kiln__text_add(body->text,
+                   "side ^= %u;\n"
+                   "lanes_t%u[side + item] = %s;\n"
+                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "for (int back = 1; back < lanes; back *= 2) {\n"
+                   "if (lane >= back)\n",
+                   1u << body->form->work_group, i, all.text);
+    add(body, i, 1, all.text, before.text, all.text);
+    kiln__text_add(body->text,
+                   "side ^= %u;\n"
+                   "lanes_t%u[side + item] = %s;\n"
+                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "}\n",
+                   1u << body->form->work_group, i, all.text);
+    before = kiln__phrase("(lane ? lanes_t%u[side + item - 1%s] : 0)", i, apart);
+    add(body, i, 1,
+        kiln__phrase("const %s t%u_before", kiln__emit_type(type_of(body, i), 1).text, i).text,
+        total.text, before.text);
+    add(body, i, 1, total.text, total.text,
+        kiln__phrase("lanes_t%u[side + item + ((int)lanes - 1 - lane)%s]", i, apart).text);
+}
+
+static void scan_piece(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
+                       unsigned count)
+{
+    scan_lane(body, i, visits, count);
+    scan_lanes(body, i);
+    for (unsigned u = 0; u < count; u++) {
+        struct kiln__type_name type = kiln__emit_type(type_of(body, i), visits[u].width);
+        add(body, i, visits[u].width, declare(body, i, &visits[u]).text,
+            kiln__phrase("(%s)(t%u_before)", type.text, i).text, sums_of(i, u).text);
+    }
+}
+
+void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
+                        unsigned count)
+{
+    if (body->form->carried)
+        scan_piece(body, i, visits, count);
+    else if (visits->width > 1 && body->form->reduced_walk == KILN__WALK_VECTORS)
+        scan_vector(body, i, visits);
+    else
+        scan_each(body, i, visits);
+}
+
+void kiln__body_lanes_memory(const struct kiln__body *body)
+{
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        if (body->group->steps.items[i].kind == KILN__STEP_SCANNED)
+            kiln__text_add(body->text, "local %s lanes_t%u[%u];\n",
+                           kiln__emit_type(type_of(body, i), 1).text, i,
+                           2u << body->form->work_group);
+}
+
+/* ---- pieces ---- */
+
+void kiln__body_pieces(const struct kiln__body *body)
+{
+    static const char letters[] = {0, 'w', 'k', 'l'};
+    unsigned width = body->form->vector, share = body->form->carried, count = share / width;
+    struct kiln__phrase at[sizeof letters], only[sizeof letters];
+    struct kiln__visit visits[sizeof letters];
+    kiln__text_add(body->text,
+                   "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
+                   "const idx r = piece + lane * %u;\n",
+                   share, share);
+    for (unsigned u = 0; u < count; u++) {
+        struct kiln__phrase place = kiln__phrase("min(r + %u, to - %u)", u * width, width);
+        at[u] = kiln__phrase("at%u", u);
+        only[u] = kiln__phrase("in%u", u);
+        visits[u] = (struct kiln__visit){.width = width,
+                                         .at = at[u].text,
+                                         .number = at[u].text,
+                                         .into = width > 1 ? 0 : KILN__TOTALS,
+                                         .letter = letters[u],
+                                         .only = only[u].text};
+        kiln__text_add(body->text, "const bool in%u = live && r + %u < to;\nconst idx at%u = %s;\n",
+                       u, u * width, u, kiln__body_in_order(body, place.text, width, "to").text);
+    }
+    kiln__body_elements(body, visits, count);
+    kiln__text_add(body->text, "}\n");
+}
