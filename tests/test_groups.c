@@ -172,6 +172,19 @@ Test(groups, of_a_product_in_two_launches_are_right_whenever_the_bias_comes)
     }
 }
 
+/* The first result is written while exp(x) is needed once more. */
+Test(groups, that_keep_a_value_from_phase_to_phase_are_right)
+{
+    struct small small = begin(imagined_cpu());
+    kiln_batch *batch = small.batch;
+    kiln_tensor powers = kiln_exp(batch, small.x);
+    kiln_tensor apart = kiln_sub(batch, powers, kiln_sum(batch, powers, 1, (int[]){1}, 1));
+    kiln_tensor squares = kiln_sum(batch, kiln_square(batch, apart), 1, (int[]){1}, 1);
+    check_read(batch, apart);
+    check_read(batch, kiln_div(batch, powers, squares));
+    expect_right(&small, "exp", "what its sums leave", "what their squares leave");
+}
+
 Test(groups, of_no_elements_are_right)
 {
     struct small small = begin(imagined_cpu());

@@ -2,7 +2,9 @@
 /* What becomes of a group's axes, for a CPU and for a GPU that exist only here: every word of a
  * schedule, where it is used and where it is not. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
+#include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
 
@@ -50,6 +52,31 @@ STRUCTURE(rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
 STRUCTURE(columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
 STRUCTURE(softmax, kiln_softmax(batch, x, 1, (int[]){1}));
 STRUCTURE(softmax_columns, kiln_softmax(batch, x, 1, (int[]){0}));
+
+/* Small products keep a panel of one operand there, and lines of the other that they compute. */
+Test(schedule, of_a_product_takes_no_more_local_memory_than_there_is)
+{
+    kiln_context *cpu = imagined_cpu();
+    for (uint64_t room = 48 << 10; room >= 24 << 10; room -= 4 << 10) {
+        kiln_batch *batch = kiln_batch_create(cpu);
+        cpu->runtime.device.info.local_memory = room;
+        kiln_tensor x = imagine_matrix(batch, 40, 300), w = imagine_matrix(batch, 300, 64);
+        ask(batch, kiln_matmul(batch, kiln_add(batch, x, kiln_constant(batch, KILN_F32, 1)), w));
+        struct kiln__plan plan = plan_of(batch, false);
+        const struct kiln__launch *launch = &plan.launches.items[0];
+        unsigned vector, rows, vectors, depth;
+        cr_assert_eq(sscanf(launch->options,
+                            "-DVECTOR=%u -DTILE_ROWS=%u -DTILE_VECTORS=%u -DBLOCK_DEPTH=%u",
+                            &vector, &rows, &vectors, &depth),
+                     4, "%s", launch->options);
+        cr_expect_str_eq(launch->matmul, "small");
+        cr_expect(launch->form.operands & KILN__READS_A, "computes x + 1 as it reads it");
+        cr_expect_leq((vector * vectors + rows) * depth * sizeof(float), room);
+        cr_expect_eq(depth, 256u, "the order of additions is that of other sizes");
+        kiln__plan_free(&plan);
+        kiln_batch_release(batch);
+    }
+}
 
 #define WALKS(kept, reduced) ((struct walks){KILN__WALK_##kept, KILN__WALK_##reduced})
 

@@ -296,6 +296,21 @@ static kiln_status say(const struct verifier *verifier, const char *wrong, char 
     return KILN_WRONG_STATE;
 }
 
+/* OpenCL promises room for so many bytes of arguments, with pointers of 64 bits. */
+#define PARAMETER_BYTES 1024
+
+static bool has_room(const struct kiln__launch *launch)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < launch->arguments.count; i++) {
+        uint8_t kind = launch->arguments.items[i].kind;
+        bool wide =
+            kind == KILN__ARGUMENT_MEMORY || (kind == KILN__ARGUMENT_INDEX && launch->form.wide);
+        bytes += wide ? sizeof(int64_t) : sizeof(int32_t);
+    }
+    return bytes <= PARAMETER_BYTES;
+}
+
 static kiln_status check_all(const struct verifier *verifier, char *text)
 {
     const struct kiln__parameters *parameters = verifier->parameters;
@@ -309,6 +324,8 @@ static kiln_status check_all(const struct verifier *verifier, char *text)
                  parameters->list.count);
         return KILN_WRONG_STATE;
     }
+    if (!has_room(verifier->launch))
+        return say(verifier, "more bytes of arguments than OpenCL promises room for", text);
     for (size_t i = 0; i < parameters->list.count; i++) {
         const char *wrong = check_argument(verifier, i);
         if (wrong) {

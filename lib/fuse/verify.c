@@ -371,6 +371,25 @@ const char *kiln__group_check_reduce(const struct kiln__group_verifier *verifier
     return check_late_reads(verifier);
 }
 
+/* What is kept from phase to phase is used before the result is written that it lies in. */
+static const char *check_kept(const struct kiln__group_verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    struct kiln__nest nest;
+    bool needed[KILN__MOST_STEPS];
+    kiln__nest_of(group, true, &nest);
+    for (unsigned phase = 1; phase < nest.phases; phase++) {
+        kiln__nest_needs(group, &nest, phase, needed);
+        for (size_t i = 0; i < group->steps.count; i++) {
+            size_t k = nest.keeper[i] - (size_t)1;
+            if (needed[i] && nest.keeper[i] && group->stores.items[k].step != i &&
+                kiln__nest_store_phase(group, &nest, k) < phase)
+                return say(verifier, "step", i, "kept where another result is written");
+        }
+    }
+    return NULL;
+}
+
 const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
@@ -391,7 +410,7 @@ const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
         if (store->step < group->steps.count && !store->full && nest.full[store->step])
             return say(verifier, "store", i, "one for each row of what each element has");
     }
-    return NULL;
+    return check_kept(verifier);
 }
 
 /* Kernels read elements, and matrices that are one stride apart. */

@@ -38,13 +38,13 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
 
 bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
 {
-    assert(slot != UINT32_MAX); /* KILN__NO_SLOT */
+    launch->failed = launch->failed || slot == UINT32_MAX; /* KILN__NO_SLOT: without memory */
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
 }
 
 bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item)
 {
-    assert(slot != UINT32_MAX && item > 0 && item <= UINT8_MAX);
+    assert(item > 0 && item <= UINT8_MAX);
     return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
                                                .slot = slot,
                                                .integer = elements,

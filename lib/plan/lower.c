@@ -202,14 +202,16 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
 
 bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete)
 {
-    struct kiln__launch *place =
-        complete && !launch->failed ? kiln__vector_push(&plan->launches) : NULL;
+    plan->failed = plan->failed || launch->failed || !complete;
+    struct kiln__launch *place = plan->failed ? NULL : kiln__vector_push(&plan->launches);
+    plan->failed = !place;
     if (!place) {
         kiln__vector_free(&launch->arguments);
         return false;
     }
     *place = *launch;
     struct kiln__plan_step *step = kiln__vector_push(&plan->steps);
+    plan->failed = !step;
     if (!step)
         return false;
     *step = (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,

@@ -7,14 +7,14 @@
 #include "fuse/layout.h"
 #include "util/log.h"
 
-static const struct kiln__matmul_row *const rows[] = {
-    &kiln__matmul_dots,   &kiln__matmul_skinny,  &kiln__matmul_small,
-    &kiln__matmul_packed, &kiln__matmul_clblast, &kiln__matmul_tiled,
-};
+#define ROW(name) &kiln__matmul_##name,
+static const struct kiln__matmul_row *const rows[] = {KILN__MATMULS(ROW)};
+#undef ROW
+static const size_t row_count = sizeof rows / sizeof *rows;
 
 const char *kiln__matmul_name(size_t number)
 {
-    return number < sizeof rows / sizeof *rows ? rows[number]->name : NULL;
+    return number < row_count ? rows[number]->name : NULL;
 }
 
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
@@ -82,7 +82,7 @@ static bool holds_sums(const struct kiln__plan *plan, const struct kiln__group *
 }
 
 /* Where kernels add up: the first store that can hold sums, or else working memory. */
-static bool place_result(struct kiln__plan *plan, const struct kiln__group *group,
+static void place_result(struct kiln__plan *plan, const struct kiln__group *group,
                          struct kiln__product *product)
 {
     for (size_t i = 0; i < group->stores.count; i++) {
@@ -91,19 +91,19 @@ static bool place_result(struct kiln__plan *plan, const struct kiln__group *grou
             continue;
         product->c.slot = plan->slot_of[store->node];
         product->result = (uint8_t)(i + 1);
-        return true;
+        return;
     }
     product->c.slot = kiln__plan_scratch(plan, (size_t)(product->batch * product->m * product->n) *
                                                    sizeof(float));
-    return product->c.slot != KILN__NO_SLOT;
 }
 
 static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
                     const struct kiln__group *group, const struct kiln__product *product)
 {
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
-    return row->fits(plan, product) && (row->takes_steps || plain) &&
-           (row->alike || !plan->fusion.graph.alike);
+    return (!row->chunked || plan->options.device->traits->chunked) &&
+           (row->takes_steps || plain) && (row->alike || !plan->fusion.graph.alike) &&
+           (!row->fits || row->fits(plan, product));
 }
 
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
@@ -111,13 +111,14 @@ static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
                                              const struct kiln__product *product)
 {
     const char *wanted = plan->options.matmul;
-    for (size_t i = 0; wanted && i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; wanted && i < row_count; i++)
         if (!strcmp(rows[i]->name, wanted) && is_able(rows[i], plan, group, product))
             return rows[i];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (is_able(rows[i], plan, group, product) && rows[i]->suits(plan, product))
+    for (size_t i = 0; i < row_count; i++)
+        if (is_able(rows[i], plan, group, product) &&
+            (!rows[i]->suits || rows[i]->suits(plan, product)))
             return rows[i];
-    return &kiln__matmul_tiled;
+    return rows[row_count - 1];
 }
 
 bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
@@ -129,19 +130,18 @@ bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     struct kiln__product product = product_of(plan, group);
     if (product.m == 0 || product.n == 0 || product.batch == 0)
         return true;
-    if (!place_result(plan, group, &product))
-        return false;
+    place_result(plan, group, &product);
     const struct kiln__matmul_row *row = choose(plan, group, &product);
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
               (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
     size_t first = plan->launches.count;
-    bool done = row->lower(plan, index, &product);
+    row->lower(plan, index, &product);
     for (size_t i = first; i < plan->launches.count; i++) {
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
-    return done;
+    return !plan->failed;
 }
 
 /* ---- for implementations ---- */
@@ -187,11 +187,13 @@ static bool is_aligned(const struct kiln__group *group, const struct kiln__space
     return aligned || space->stride[i][along] != 1;
 }
 
-/* How the accesses of an operand lie along its vectors. Of its own elements the product knows
- * whether they are aligned. */
-static void form_operand(const struct kiln__group *group, const struct kiln__matrix *matrix,
-                         struct kiln__form *form)
+/* How the accesses of an operand lie along its vectors, and, beside its own elements, what they
+ * take; of these the product knows whether they are aligned. */
+static void add_operand(const struct kiln__plan *plan, const struct kiln__matrix *matrix,
+                        enum kiln__part part, struct kiln__launch *launch)
 {
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    struct kiln__form *form = &launch->form;
     struct kiln__operand operand = kiln__group_operand(group, matrix->operand);
     struct kiln__space space = operand_space(group, operand);
     uint32_t along = matrix->across ? KILN__BY_LINE : KILN__BY_DEPTH;
@@ -200,25 +202,15 @@ static void form_operand(const struct kiln__group *group, const struct kiln__mat
         form->along[i] = (uint8_t)kiln__space_along(&space, i, along);
         form->aligned = form->aligned && is_aligned(group, &space, i, along, form->vector);
     }
-}
-
-/* What an operand reads beside its own elements, and its scalars. */
-static bool launch_operand(const struct kiln__plan *plan, const struct kiln__matrix *matrix,
-                           enum kiln__part part, struct kiln__launch *launch)
-{
-    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    struct kiln__operand operand = kiln__group_operand(group, matrix->operand);
-    struct kiln__space space = operand_space(group, operand);
     launch->part = (uint8_t)part;
     kiln__launch_accesses(plan, group, &space, launch, operand.access + 1u, operand.end);
     kiln__launch_scalars(group, launch, operand.first, operand.value + 1u);
     launch->part = KILN__PART_GROUP;
-    return !launch->failed;
 }
 
 /* The group's steps walk lines, which are rows of all matrices of the batch, and their columns. */
-static bool launch_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
-                            const struct kiln__space *space, struct kiln__launch *launch)
+static void add_epilogue(const struct kiln__plan *plan, const struct kiln__product *product,
+                         const struct kiln__space *space, struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m");
@@ -228,7 +220,7 @@ static bool launch_epilogue(const struct kiln__plan *plan, const struct kiln__pr
     kiln__launch_accesses(plan, group, space, launch, kiln__group_operand_accesses(group),
                           group->accesses.count);
     kiln__launch_stores(plan, group, space, launch);
-    return kiln__launch_scalars(group, launch, group->reduced_step, group->steps.count);
+    kiln__launch_scalars(group, launch, group->reduced_step, group->steps.count);
 }
 
 static uint8_t reads_of(const struct kiln__matrix *a, const struct kiln__matrix *b)
@@ -245,8 +237,8 @@ static const struct kiln__matrix *if_computed(const struct kiln__matrix *matrix)
     return matrix && matrix->computed ? matrix : NULL;
 }
 
-bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extras *extras,
-                         struct kiln__launch *launch)
+static void add_extras(const struct kiln__plan *plan, const struct kiln__extras *extras,
+                       struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     const struct kiln__matrix *a = if_computed(extras->a), *b = if_computed(extras->b);
@@ -254,7 +246,7 @@ bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extra
     struct kiln__space space;
     bool epilogue = extras->product && kiln__group_has_epilogue(group);
     if (!a && !b && !epilogue)
-        return true;
+        return;
     kiln__space_of(group, &space);
     kiln__form_start(plan, group, &space, form);
     form->wide = true;
@@ -268,14 +260,20 @@ bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extra
             form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
     }
     form->aligned = extras->aligned && kiln__form_is_aligned(plan, group, form);
-    if (a)
-        form_operand(group, a, form);
-    if (b)
-        form_operand(group, b, form);
     launch->bytes = kiln__group_bytes(plan, group);
-    return (!a || launch_operand(plan, a, KILN__PART_OPERAND_A, launch)) &&
-           (!b || launch_operand(plan, b, KILN__PART_OPERAND_B, launch)) &&
-           (!epilogue || launch_epilogue(plan, extras->product, &space, launch));
+    if (a)
+        add_operand(plan, a, KILN__PART_OPERAND_A, launch);
+    if (b)
+        add_operand(plan, b, KILN__PART_OPERAND_B, launch);
+    if (epilogue)
+        add_epilogue(plan, extras->product, &space, launch);
+}
+
+void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
+                        struct kiln__launch *launch)
+{
+    add_extras(plan, extras, launch);
+    kiln__plan_launch(plan, launch, true);
 }
 
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)

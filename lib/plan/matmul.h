@@ -27,20 +27,23 @@ struct kiln__product {
 
 struct kiln__matmul_row {
     const char *name;
-    /* Whether the implementation is right for this product on this device. */
-    bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    bool chunked;     /* for chunked devices alone */
     bool takes_steps; /* of the group, before the product and after it */
     bool alike;       /* an element's order of additions depends on k alone, and is that of all
                          others of which this is so and that suit on the device */
-    /* Whether it is the one to take, where it fits and no earlier row suits. */
+    /* Whether it is right for this product on this device, and whether it is then the one to take,
+     * where no earlier row is; NULL: always. */
+    bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
     bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
-    /* Append its launches. False without memory. */
-    bool (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
+    /* Append its launches. */
+    void (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
 };
 
-/* In the order in which the heuristic asks them; the last ones suit all. */
-extern const struct kiln__matmul_row kiln__matmul_dots, kiln__matmul_skinny, kiln__matmul_small,
-    kiln__matmul_packed, kiln__matmul_clblast, kiln__matmul_tiled;
+/* In the order in which the heuristic asks them; the last one is the last resort. */
+#define KILN__MATMULS(ROW) ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(tiled)
+#define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
+KILN__MATMULS(KILN__MATMUL)
+#undef KILN__MATMUL
 
 /* Their names in that order: NULL after the last. */
 const char *kiln__matmul_name(size_t number);
@@ -91,11 +94,11 @@ struct kiln__extras {
     bool aligned;   /* rows of all matrices and their memory start at multiples of that */
 };
 
-/* Put the steps of operands and the group's epilogue, if there are any, into a launch that has all
- * its arguments but those of OPERAND_A_, OPERAND_B_ and EPILOGUE_PARAMETERS. False without memory.
- */
-bool kiln__launch_extras(const struct kiln__plan *plan, const struct kiln__extras *extras,
-                         struct kiln__launch *launch);
+/* Append a launch that has all its arguments but those of OPERAND_A_, OPERAND_B_ and
+ * EPILOGUE_PARAMETERS: it gets these, and the steps of operands and the group's epilogue, if there
+ * are any. */
+void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
+                        struct kiln__launch *launch);
 
 /* Append `count` integers. */
 bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);

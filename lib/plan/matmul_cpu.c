@@ -45,36 +45,33 @@ static int64_t units_of(const struct kiln__plan *plan)
     return most(1, plan->options.device->info.compute_units);
 }
 
-static bool is_chunked(const struct kiln__plan *plan, const struct kiln__product *product)
+static void add_memory(struct kiln__launch *launch, uint32_t x, uint32_t y, uint32_t z)
 {
-    (void)product;
-    return plan->options.device->traits->chunked;
-}
-
-static bool always(const struct kiln__plan *plan, const struct kiln__product *product)
-{
-    (void)plan, (void)product;
-    return true;
-}
-
-static bool add_memory(struct kiln__launch *launch, uint32_t x, uint32_t y, uint32_t z)
-{
-    return kiln__launch_memory(launch, x) && kiln__launch_memory(launch, y) &&
-           kiln__launch_memory(launch, z);
+    kiln__launch_memory(launch, x);
+    kiln__launch_memory(launch, y);
+    kiln__launch_memory(launch, z);
 }
 
 /* Offset and all strides, as most kernels take an operand. */
-static bool add_matrix(struct kiln__launch *launch, const struct kiln__matrix *x)
+static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *x)
 {
-    return kiln__launch_offset(launch, x->slot, x->offset, x->item) &&
-           KILN__LAUNCH_INDICES(launch, x->row, x->column, x->batch);
+    kiln__launch_offset(launch, x->slot, x->offset, x->item);
+    KILN__LAUNCH_INDICES(launch, x->row, x->column, x->batch);
 }
 
-/* Offset, row and batch stride of the result. */
-static bool add_result(struct kiln__launch *launch, const struct kiln__matrix *c)
+/* Offset, and the two strides that a kernel takes. */
+static void add_strides(struct kiln__launch *launch, const struct kiln__matrix *x, int64_t first,
+                        int64_t second)
 {
-    return kiln__launch_offset(launch, c->slot, c->offset, sizeof(float)) &&
-           KILN__LAUNCH_INDICES(launch, c->row, c->batch);
+    kiln__launch_offset(launch, x->slot, x->offset, x->item);
+    KILN__LAUNCH_INDICES(launch, first, second);
+}
+
+/* The scratch of a launch as a matrix at its start. */
+static struct kiln__matrix scratch_of(struct kiln__plan *plan, int64_t floats)
+{
+    return (struct kiln__matrix){.slot = kiln__plan_scratch(plan, (size_t)floats * sizeof(float)),
+                                 .item = sizeof(float)};
 }
 
 /* ---- packed: both operands copied into the order in which they are used ---- */
@@ -97,26 +94,26 @@ static void share_packed(const struct kiln__product *product, int64_t panels, in
     *item_panels = most(1, divide_up(panels, parts));
 }
 
-static bool pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                 const char *options, uint32_t scratch, int64_t panels)
+static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                 const char *options, const struct kiln__matrix *packed, int64_t panels)
 {
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b", product);
     struct kiln__extras extras = {.b = &product->b, .vector = tiles_of(plan)->vector};
     if (product->k == 0)
-        return true;
+        return;
     snprintf(launch.options, sizeof launch.options, "%s", options);
     kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
                         product->b.batch ? product->batch : 1);
-    bool done = kiln__launch_memory(&launch, product->b.slot) &&
-                kiln__launch_memory(&launch, scratch) &&
-                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, product->n, product->k) &&
-                add_matrix(&launch, &product->b) && kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    kiln__launch_memory(&launch, product->b.slot);
+    kiln__launch_memory(&launch, packed->slot);
+    kiln__launch_offset(&launch, packed->slot, 0, packed->item);
+    KILN__LAUNCH_INDICES(&launch, product->n, product->k);
+    add_matrix(&launch, &product->b);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
-static bool lower_packed(struct kiln__plan *plan, uint32_t group,
+static void lower_packed(struct kiln__plan *plan, uint32_t group,
                          const struct kiln__product *product)
 {
     const struct tiles *tiles = tiles_of(plan);
@@ -124,7 +121,10 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
     int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
     int64_t block = most(tile, least(BLOCK_TILES * tile, room / tile * tile));
     int64_t panels = divide_up(product->n, columns), rows, item_panels;
-    int64_t packed = panels * product->k * columns;
+    int64_t size = panels * product->k * columns;
+    struct kiln__matrix packed =
+        scratch_of(plan, size * (product->b.batch ? product->batch : 1) + 1);
+    packed.batch = product->b.batch ? size : 0;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
     snprintf(launch.options, sizeof launch.options,
@@ -135,25 +135,21 @@ static bool lower_packed(struct kiln__plan *plan, uint32_t group,
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
     share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
                  &item_panels);
-    uint32_t scratch = kiln__plan_scratch(
-        plan, (size_t)(packed * (product->b.batch ? product->batch : 1)) * sizeof(float) + 4);
-    if (scratch == KILN__NO_SLOT || !pack(plan, group, product, launch.options, scratch, panels))
-        return false;
+    pack(plan, group, product, launch.options, &packed, panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
-    bool done = add_memory(&launch, product->a.slot, scratch, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
-                add_matrix(&launch, &product->a) &&
-                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-                KILN__LAUNCH_INDICES(&launch, product->b.batch ? packed : 0) &&
-                add_result(&launch, &product->c) &&
-                KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
-                kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    add_memory(&launch, product->a.slot, packed.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    add_matrix(&launch, &product->a);
+    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
+    KILN__LAUNCH_INDICES(&launch, packed.batch);
+    add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_packed = {"packed", is_chunked, true,
-                                                     true,     always,     lower_packed};
+const struct kiln__matmul_row kiln__matmul_packed = {"packed", .chunked = true, .takes_steps = true,
+                                                     .alike = true, .lower = lower_packed};
 
 /* ---- small: one launch ---- */
 
@@ -180,13 +176,25 @@ static void share_small(const struct kiln__product *product, int64_t panels, int
     *rows = round_up(most(1, divide_up(product->m, blocks)), tile);
 }
 
-static bool lower_small(struct kiln__plan *plan, uint32_t group,
+/* Whether local memory has room for a panel, and for lines of a if something is made of it. Blocks
+ * are as deep for all products: that decides in which order they add up. */
+static bool has_room(const struct kiln__plan *plan, const struct kiln__product *product,
+                     int64_t columns, int64_t rows)
+{
+    uint64_t lines = (uint64_t)(columns + (product->a.computed ? rows : 0));
+    return lines * BLOCK_DEPTH * sizeof(float) <= plan->options.device->info.local_memory;
+}
+
+static void lower_small(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__product *product)
 {
     const struct tiles *tiles = tiles_of(plan);
-    bool narrow = product->n <= tiles->vector;
+    bool narrow = product->n <= tiles->vector ||
+                  !has_room(plan, product, tiles->small_vectors * tiles->vector, tiles->small_rows);
     int64_t vectors = narrow ? 1 : tiles->small_vectors;
     int64_t tile = narrow ? tiles->narrow_rows : tiles->small_rows;
+    while (tile > 1 && !has_room(plan, product, vectors * tiles->vector, tile))
+        tile /= 2;
     int64_t panels = divide_up(product->n, vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
@@ -198,17 +206,18 @@ static bool lower_small(struct kiln__plan *plan, uint32_t group,
     share_small(product, panels, tile, units_of(plan), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
-    bool done = add_memory(&launch, product->a.slot, product->b.slot, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
-                add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
-                add_result(&launch, &product->c) &&
-                KILN__LAUNCH_INDICES(&launch, rows, item_panels) &&
-                kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    add_memory(&launch, product->a.slot, product->b.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    add_matrix(&launch, &product->a);
+    add_matrix(&launch, &product->b);
+    add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_small = {"small", is_chunked,  true,
-                                                    true,    small_suits, lower_small};
+const struct kiln__matmul_row kiln__matmul_small = {
+    "small",       .chunked = true,      .takes_steps = true,
+    .alike = true, .suits = small_suits, .lower = lower_small};
 
 /* ---- skinny: few rows, b read once where it is ---- */
 
@@ -247,8 +256,7 @@ static bool is_skinny_swapped(const struct kiln__plan *plan, const struct kiln__
 
 static bool skinny_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
-    return is_chunked(plan, product) &&
-           (is_skinny(plan, product) || is_skinny_swapped(plan, product));
+    return is_skinny(plan, product) || is_skinny_swapped(plan, product);
 }
 
 static bool skinny_suits(const struct kiln__plan *plan, const struct kiln__product *product)
@@ -278,8 +286,8 @@ static struct kiln__product swapped(const struct kiln__product *product)
 }
 
 /* `given` is the product as it was before it was swapped. */
-static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                       const struct kiln__product *given, uint32_t scratch, int64_t splits)
+static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                       const struct kiln__product *given, uint32_t sums, int64_t splits)
 {
     int64_t vector = tiles_of(plan)->vector;
     int64_t share = divide_up(product->n, most(1, units_of(plan) / product->m));
@@ -289,14 +297,13 @@ static bool sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
     skinny_options(plan, few_rows(product->m), &launch);
     kiln__product_range(&launch, divide_up(product->n, columns), product->m, product->batch);
     struct kiln__extras extras = {.product = given, .vector = vector};
-    bool done = kiln__launch_memory(&launch, scratch) &&
-                kiln__launch_memory(&launch, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits) &&
-                kiln__launch_offset(&launch, scratch, 0, sizeof(float)) &&
-                add_result(&launch, &product->c) &&
-                KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given)) &&
-                kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    kiln__launch_memory(&launch, sums);
+    kiln__launch_memory(&launch, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
+    kiln__launch_offset(&launch, sums, 0, sizeof(float));
+    add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given));
+    kiln__plan_product(plan, &extras, &launch);
 }
 
 /* Enough items for all units, none with less than 64 lines of b; or as the others' blocks are. */
@@ -308,7 +315,7 @@ static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__pr
     return plan->fusion.graph.alike ? BLOCK_DEPTH : most(1, divide_up(product->k, splits));
 }
 
-static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
+static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
 {
     const bool is_swapped = !is_skinny(plan, given);
     const struct kiln__product product = is_swapped ? swapped(given) : *given;
@@ -321,41 +328,44 @@ static bool lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
     skinny_options(plan, few_rows(m), &launch);
-    uint32_t out = product.c.slot;
-    if (splits > 1)
-        out = kiln__plan_scratch(plan, (size_t)(product.batch * splits * m * n) * sizeof(float));
-    if (out == KILN__NO_SLOT)
-        return false;
+    struct kiln__matrix out = product.c;
+    if (splits > 1) {
+        out = scratch_of(plan, product.batch * splits * m * n);
+        out.row = n;
+        out.batch = splits * m * n;
+    }
     kiln__product_range(&launch, strips, splits, product.batch);
-    bool done = add_memory(&launch, product.a.slot, product.b.slot, out) &&
-                KILN__LAUNCH_INDICES(&launch, m, n, product.k) && add_matrix(&launch, &product.a) &&
-                kiln__launch_offset(&launch, product.b.slot, product.b.offset, product.b.item) &&
-                KILN__LAUNCH_INDICES(&launch, product.b.row, product.b.batch) &&
-                kiln__launch_offset(&launch, out, splits > 1 ? 0 : product.c.offset, sizeof(float));
-    if (splits == 1)
-        done = done && KILN__LAUNCH_INDICES(&launch, product.c.row, 0, product.c.batch);
-    else
-        done = done && KILN__LAUNCH_INDICES(&launch, n, m * n, splits * m * n);
+    add_memory(&launch, product.a.slot, product.b.slot, out.slot);
+    KILN__LAUNCH_INDICES(&launch, m, n, product.k);
+    add_matrix(&launch, &product.a);
+    add_strides(&launch, &product.b, product.b.row, product.b.batch);
+    add_strides(&launch, &out, out.row, splits > 1 ? m * n : 0);
+    KILN__LAUNCH_INDICES(&launch, out.batch, columns, depth, is_swapped);
     struct kiln__extras extras = {.a = &product.a, .b = &product.b, .vector = vector};
     extras.product = splits == 1 ? given : NULL;
-    done = done && KILN__LAUNCH_INDICES(&launch, columns, depth, is_swapped) &&
-           kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done) &&
-           (splits == 1 || sum_splits(plan, group, &product, given, out, splits));
+    kiln__plan_product(plan, &extras, &launch);
+    if (splits > 1)
+        sum_splits(plan, group, &product, given, out.slot, splits);
 }
 
-const struct kiln__matmul_row kiln__matmul_skinny = {"skinny", skinny_fits,  true,
-                                                     true,     skinny_suits, lower_skinny};
+const struct kiln__matmul_row kiln__matmul_skinny = {"skinny",
+                                                     .chunked = true,
+                                                     .takes_steps = true,
+                                                     .alike = true,
+                                                     .fits = skinny_fits,
+                                                     .suits = skinny_suits,
+                                                     .lower = lower_skinny};
 
 /* ---- dots: both operands contiguous along k ---- */
 
 static bool dots_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
-    return is_chunked(plan, product) && (product->a.column == 1 || product->k <= 1) &&
+    (void)plan;
+    return (product->a.column == 1 || product->k <= 1) &&
            (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
 }
 
-static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
 {
     bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
     int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
@@ -370,19 +380,14 @@ static bool lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
     skinny_options(plan, few_rows(few), &launch);
     kiln__product_range(&launch, divide_up(many, item), product->batch, 1);
-    bool done =
-        add_memory(&launch, f.slot, g.slot, product->c.slot) &&
-        KILN__LAUNCH_INDICES(&launch, few, many, product->k) &&
-        kiln__launch_offset(&launch, f.slot, f.offset, f.item) &&
-        KILN__LAUNCH_INDICES(&launch, columns ? f.column : f.row, f.batch) &&
-        kiln__launch_offset(&launch, g.slot, g.offset, g.item) &&
-        KILN__LAUNCH_INDICES(&launch, columns ? g.row : g.column, g.batch) &&
-        kiln__launch_offset(&launch, product->c.slot, product->c.offset, sizeof(float)) &&
-        KILN__LAUNCH_INDICES(&launch, columns ? 1 : product->c.row, columns ? product->c.row : 1,
-                             product->c.batch, item, columns) &&
-        kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    add_memory(&launch, f.slot, g.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, few, many, product->k);
+    add_strides(&launch, &f, columns ? f.column : f.row, f.batch);
+    add_strides(&launch, &g, columns ? g.row : g.column, g.batch);
+    add_strides(&launch, &product->c, columns ? 1 : product->c.row, columns ? product->c.row : 1);
+    KILN__LAUNCH_INDICES(&launch, product->c.batch, item, columns);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_dots = {"dots", dots_fits, true,
-                                                   false,  always,    lower_dots};
+const struct kiln__matmul_row kiln__matmul_dots = {"dots", .chunked = true, .takes_steps = true,
+                                                   .fits = dots_fits, .lower = lower_dots};

@@ -23,12 +23,6 @@ static bool tiled_fits(const struct kiln__plan *plan, const struct kiln__product
     return plan->options.device->info.max_work_group >= 64;
 }
 
-static bool always(const struct kiln__plan *plan, const struct kiln__product *product)
-{
-    (void)plan, (void)product;
-    return true;
-}
-
 /* Large tiles read less, small ones keep more cores busy. */
 static struct tile choose_tile(const struct kiln_device_info *device,
                                const struct kiln__product *product)
@@ -46,13 +40,13 @@ static bool by_fours(const struct kiln__matrix *matrix)
     return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
 }
 
-static bool add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
+static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
 {
-    return kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item) &&
-           KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
+    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
+    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
 }
 
-static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
+static void lower_tiled(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__product *product)
 {
     struct tile tile = choose_tile(&plan->options.device->info, product);
@@ -69,17 +63,18 @@ static bool lower_tiled(struct kiln__plan *plan, uint32_t group,
                         product->batch);
     launch.local[0] = (size_t)items;
     struct kiln__extras extras = {&product->a, &product->b, product, 4, aligned};
-    bool done = kiln__launch_memory(&launch, product->a.slot) &&
-                kiln__launch_memory(&launch, product->b.slot) &&
-                kiln__launch_memory(&launch, product->c.slot) &&
-                KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k) &&
-                add_matrix(&launch, &product->a) && add_matrix(&launch, &product->b) &&
-                add_matrix(&launch, &product->c) && kiln__launch_extras(plan, &extras, &launch);
-    return kiln__plan_launch(plan, &launch, done);
+    kiln__launch_memory(&launch, product->a.slot);
+    kiln__launch_memory(&launch, product->b.slot);
+    kiln__launch_memory(&launch, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    add_matrix(&launch, &product->a);
+    add_matrix(&launch, &product->b);
+    add_matrix(&launch, &product->c);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", tiled_fits, true,
-                                                    true,    always,     lower_tiled};
+const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
+                                                    .fits = tiled_fits, .lower = lower_tiled};
 
 /* ---- CLBlast ---- */
 
@@ -102,23 +97,22 @@ static bool clblast_suits(const struct kiln__plan *plan, const struct kiln__prod
            product->n >= KILN__LIBRARY_EDGE && product->k >= KILN__LIBRARY_DEPTH;
 }
 
-static bool lower_clblast(struct kiln__plan *plan, uint32_t group,
+static void lower_clblast(struct kiln__plan *plan, uint32_t group,
                           const struct kiln__product *product)
 {
     const struct kiln__matrix *matrices[3] = {&product->a, &product->b, &product->c};
     struct kiln__launch launch = kiln__product_launch(group, "", "CLBlastSgemm", product);
     launch.source = KILN__SOURCE_CLBLAST;
-    bool done = true;
-    for (int i = 0; i < 3; i++)
-        done = done && kiln__launch_memory(&launch, matrices[i]->slot) &&
-               kiln__launch_offset(&launch, matrices[i]->slot, matrices[i]->offset, sizeof(float));
-    done =
-        done && KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch,
-                                     kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
-                                     product->c.row, product->a.column != 1, product->b.column != 1,
-                                     product->a.batch, product->b.batch, product->c.batch);
-    return kiln__plan_launch(plan, &launch, done);
+    for (int i = 0; i < 3; i++) {
+        kiln__launch_memory(&launch, matrices[i]->slot);
+        kiln__launch_offset(&launch, matrices[i]->slot, matrices[i]->offset, sizeof(float));
+    }
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch,
+                         kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
+                         product->c.row, product->a.column != 1, product->b.column != 1,
+                         product->a.batch, product->b.batch, product->c.batch);
+    kiln__plan_launch(plan, &launch, true);
 }
 
-const struct kiln__matmul_row kiln__matmul_clblast = {"clblast", clblast_fits,  false,
-                                                      false,     clblast_suits, lower_clblast};
+const struct kiln__matmul_row kiln__matmul_clblast = {
+    "clblast", .fits = clblast_fits, .suits = clblast_suits, .lower = lower_clblast};

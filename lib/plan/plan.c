@@ -19,6 +19,7 @@ static bool add_step(struct kiln__plan *plan, struct kiln__plan_step step)
 static uint32_t add_slot(struct kiln__plan *plan, struct kiln__slot slot)
 {
     struct kiln__slot *place = kiln__vector_push(&plan->slots);
+    plan->failed = plan->failed || !place;
     if (!place)
         return KILN__NO_SLOT;
     *place = slot;

@@ -65,6 +65,7 @@ struct kiln__plan {
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
     size_t inputs;           /* so many */
     size_t arena_bytes;
+    bool failed; /* without memory while it is made: what is added then makes no difference */
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
