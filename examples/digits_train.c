@@ -341,7 +341,10 @@ void digits_train(kiln_context *context, const struct digits *digits, const stru
     outcome->seconds = now() - start;
     print_outcome(outcome);
     for (size_t i = 0; i < network->n; i++) {
-        kiln_buffer_release(trainer.parameters[i]);
+        if (training->trained)
+            training->trained[i] = trainer.parameters[i];
+        else
+            kiln_buffer_release(trainer.parameters[i]);
         kiln_buffer_release(trainer.scales[i]);
     }
 }

@@ -38,6 +38,7 @@ struct training {
     /* Of weights and activations in memory; all are computed with in f32. I8: of weights after
      * training in f32. */
     kiln_type type;
+    kiln_buffer **trained; /* where the parameters are left, the caller's then; NULL: released */
 };
 
 struct outcome {

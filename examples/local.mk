@@ -5,6 +5,7 @@ examples = \
 	examples/digits \
 	examples/executor \
 	examples/hello \
+	examples/serve_digits \
 	examples/train_digits \
 	examples/train_digits_conv
 noinst_PROGRAMS = $(examples)
@@ -33,5 +34,19 @@ examples_train_digits_conv_CPPFLAGS = $(examples_digits_CPPFLAGS)
 examples_train_digits_conv_LDADD = libkiln.la $(ZLIB_LIBS) -lm
 examples_train_digits_CPPFLAGS = $(examples_digits_CPPFLAGS)
 examples_train_digits_LDADD = libkiln.la $(ZLIB_LIBS) -lm
+examples_serve_digits_SOURCES = \
+	examples/digits_data.c \
+	examples/digits_data.h \
+	examples/digits_train.c \
+	examples/digits_train.h \
+	examples/serve_digits.c \
+	examples/serve_load.c \
+	examples/serve_load.h \
+	examples/serve_metrics.c \
+	examples/serve_metrics.h \
+	examples/serve_server.c \
+	examples/serve_server.h
+examples_serve_digits_CPPFLAGS = $(examples_digits_CPPFLAGS) $(MICROHTTPD_CFLAGS)
+examples_serve_digits_LDADD = libkiln.la $(ZLIB_LIBS) $(MICROHTTPD_LIBS) -lm -lpthread
 examples_executor_LDADD = libkiln.la -lm -lpthread
 examples_hello_LDADD = libkiln.la

@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    struct training training = {60, 0.01, 0.01, KILN_F32};
+    struct training training = {60, 0.01, 0.01, KILN_F32, NULL};
     struct digits digits;
     struct outcome outcome;
     kiln_context *context = digits_begin("train_digits", argc, argv, &digits, &training);

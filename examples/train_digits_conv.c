@@ -47,7 +47,7 @@ static const struct network convolutions = {
 
 int main(int argc, char **argv)
 {
-    struct training training = {60, 0.01, 0.01, KILN_F32};
+    struct training training = {60, 0.01, 0.01, KILN_F32, NULL};
     struct digits digits;
     struct outcome plain, better;
     kiln_context *context = digits_begin("train_digits_conv", argc, argv, &digits, &training);

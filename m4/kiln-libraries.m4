@@ -16,6 +16,7 @@ AC_DEFUN([KILN_LIBRARIES], [
   AC_SEARCH_LIBS([exp], [m])
 
   KILN_CLBLAST
+  KILN_MICROHTTPD
 
   dnl Only `make check` and `make bench` need these.
   PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
@@ -46,4 +47,18 @@ AC_DEFUN([KILN_CLBLAST], [
     KILN_DEFINES="$KILN_DEFINES -DHAVE_CLBLAST=1"
     CLBLAST_LIBS=-lclblast])
   AC_SUBST([CLBLAST_LIBS])
+])
+
+# What examples/serve_digits answers HTTP with.
+AC_DEFUN([KILN_MICROHTTPD], [
+  AC_ARG_WITH([microhttpd],
+    [AS_HELP_STRING([--without-microhttpd], [examples/serve_digits has no metrics over HTTP])],
+    [], [with_microhttpd=check])
+  AS_IF([test "$with_microhttpd" != no], [
+    PKG_CHECK_MODULES([MICROHTTPD], [libmicrohttpd >= 0.9.71], [
+      MICROHTTPD_CFLAGS="$MICROHTTPD_CFLAGS -DHAVE_MICROHTTPD=1"
+      with_microhttpd=yes], [
+      AS_IF([test "$with_microhttpd" = yes],
+        [AC_MSG_ERROR([no libmicrohttpd; on Debian and Ubuntu: apt-get install libmicrohttpd-dev])])
+      with_microhttpd=no])])
 ])

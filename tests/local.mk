@@ -70,6 +70,7 @@ criterion_tests = \
 	tests/test_reference \
 	tests/test_reuse \
 	tests/test_schedule \
+	tests/test_serve \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_types \
@@ -135,6 +136,7 @@ thread_tests = \
 	tests/test_events \
 	tests/test_executor \
 	tests/test_executor_threads \
+	tests/test_serve \
 	tests/test_threads
 
 # Those whose kernels run under Oclgrind (no host threads there).
@@ -154,6 +156,13 @@ tests_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
 # It has threads that cannot be made.
 tests_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
+
+# The server of an example.
+tests_test_serve_SOURCES = \
+	tests/test_serve.c \
+	examples/serve_server.c \
+	examples/serve_server.h
+tests_test_serve_LDFLAGS = -Wl,--wrap=eventfd
 
 # Operands of products are spoilt there.
 tests_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What `make check` does not see of the examples by running each as it is: training in narrow types,
-# and the command line. The folder of the examples is $EXAMPLES, else ./examples.
+# a server that is interrupted, and the command line. The folder of the examples is $EXAMPLES, else ./examples.
 examples=${EXAMPLES:-./examples}
 folder=$(mktemp -d) || exit 99
 trap 'rm -rf "$folder"' EXIT
@@ -31,6 +31,35 @@ check "weights in i8 read as f32 ones do" 0 ' in i8, 60 epochs' "$examples/train
 check "training's help" 0 '^usage: train_digits .*--precision' "$examples/train_digits" --help
 check "training in no such type" 2 '^usage: train_digits ' "$examples/train_digits" --precision u8
 check "training on too many devices" 2 '^usage: train_digits ' "$examples/train_digits" 0 1
+
+# serve_until SIGNAL: a server, a load of clients, the signal; says what the server and the load say.
+serve_until() {
+    "$examples/serve_digits" --socket "$folder/socket" >"$folder/served" 2>&1 &
+    server=$!
+    # As long as it trains, and has not ended.
+    until grep -q '^serving at ' "$folder/served"; do
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.1
+    done
+    "$examples/serve_digits" --load "$folder/socket" --clients 3 --rounds 2 || return 99
+    kill -s "$1" "$server"
+    wait "$server"
+    ended=$?
+    cat "$folder/served"
+    [ ! -e "$folder/socket" ] || echo "the socket is still there"
+    return "$ended"
+}
+
+check "a server ends when it is interrupted" 0 '^3 clients, 720 questions, 0 refused, 0 cut off' \
+    serve_until INT
+check "a server ends when it is asked to" 0 '^3 clients, 720 questions, 0 refused, 0 cut off' \
+    serve_until TERM
+check "nobody answers where no server is" 1 '^0 answers to 2 clients, 360 failed' \
+    "$examples/serve_digits" --load "$folder/socket" --clients 2 --rounds 1
+check "serving's help" 0 '^usage: serve_digits ' "$examples/serve_digits" --help
+check "serving and asking at once" 2 '^usage: serve_digits ' "$examples/serve_digits" \
+    --socket "$folder/socket" --load "$folder/socket"
+check "no clients" 2 '^usage: serve_digits ' "$examples/serve_digits" --load x --clients 0
 
 echo "1..$number"
 [ "$failures" -eq 0 ]
