@@ -333,6 +333,32 @@ Test(batch, shares_memory_between_values_that_live_at_different_times)
     close_context(context);
 }
 
+/* Runs of two sizes for which there is room one after the other only, and one without room. */
+Test(batch, keeps_to_the_limit_of_the_pool_and_trims_before_it_refuses)
+{
+    enum { SMALL = 1 << 18, LARGE = 3 << 18 };
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.memory_limit = (uint64_t)LARGE * 9;
+    kiln_context *context = open_context_with(&options);
+    static float ones[2 * LARGE], sums[2];
+    kiln_status status[3];
+    static const size_t counts[] = {SMALL, LARGE, 2 * LARGE};
+    for (int i = 0; i < 3; i++) {
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor x = kiln_upload(batch, KILN_F32, 1, &counts[i], ones);
+        kiln_tensor y = kiln_cumsum(batch, kiln_exp(batch, x), 0, 0); /* both are in memory */
+        expect_ok(kiln_read(batch, kiln_sum(batch, y, 0, NULL, 0), sums, sizeof *sums));
+        cr_expect(i == 2 || cost_of(batch).peak_bytes <= options.memory_limit);
+        status[i] = kiln_batch_execute(batch);
+        cr_expect_leq(stats_of(context).pool_bytes, options.memory_limit);
+        kiln_batch_release(batch);
+    }
+    expect_ok(status[0]);
+    expect_ok(status[1]);
+    expect_error_part(status[2], KILN_OUT_OF_DEVICE_MEMORY, "; the pool's limit has 7077888");
+    close_context(context);
+}
+
 Test(batch, finds_the_plan_of_an_equal_one)
 {
     kiln_context *context = open_context();

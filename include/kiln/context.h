@@ -46,13 +46,17 @@ typedef struct kiln_context_options {
                                        released; NULL: $KILN_TRACE */
     double validate;              /**< share of runs to compare with the host, 0 to 1;
                                        0: $KILN_VALIDATE, else none */
+    uint64_t memory_limit;        /**< most bytes of device memory that the pool may hold, for
+                                       intermediates and for what cannot be used in place; idle
+                                       memory is given back before a run is refused; 0: all that
+                                       the device has. Buffers do not count */
 } kiln_context_options;
 
 /** Options with every default. */
 #define KILN_CONTEXT_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
-            0, 0                                                                                   \
+            0, 0, 0                                                                                \
     }
 
 /** @page validation Validation

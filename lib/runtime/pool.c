@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "util/vector.h"
@@ -22,22 +23,34 @@ struct block {
 struct kiln__pool {
     cl_context context;
     cl_command_queue queue;
-    uint64_t device_memory;
+    struct kiln__budget *budget;
+    struct kiln__pool *next; /* of the budget's */
     pthread_mutex_t lock; /* guards what follows; no OpenCL call that can wait is made under it */
     KILN__VECTOR(struct block) blocks;
-    uint64_t bytes, idle;
+    uint64_t idle;
 };
 
+void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uint64_t limit)
+{
+    budget->device_memory = device_memory;
+    budget->limit = limit && limit < device_memory ? limit : device_memory;
+    atomic_init(&budget->bytes, 0);
+    atomic_init(&budget->pools, NULL);
+}
+
 struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
-                                     uint64_t device_memory)
+                                     struct kiln__budget *budget)
 {
     struct kiln__pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
     pool->context = context;
     pool->queue = queue;
-    pool->device_memory = device_memory;
+    pool->budget = budget;
     pthread_mutex_init(&pool->lock, NULL);
+    pool->next = atomic_load(&budget->pools);
+    while (!atomic_compare_exchange_weak(&budget->pools, &pool->next, pool))
+        continue;
     return pool;
 }
 
@@ -89,36 +102,54 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
         }
         clReleaseMemObject(block.memory);
         pool->idle -= block.bytes;
-        pool->bytes -= block.bytes;
+        atomic_fetch_sub(&pool->budget->bytes, block.bytes);
     }
     pool->blocks.count = kept;
 }
 
 /* Some drivers promise any amount and fail at the first use, so what cannot be is refused here. */
+static kiln_status create(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
+                          struct kiln__error *error)
+{
+    struct kiln__budget *budget = pool->budget;
+    cl_int code = CL_INVALID_BUFFER_SIZE;
+    uint64_t before = atomic_fetch_add(&budget->bytes, rounded);
+    *memory = NULL;
+    if (rounded <= budget->limit && before <= budget->limit - rounded)
+        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
+    if (!code)
+        return KILN_OK;
+    atomic_fetch_sub(&budget->bytes, rounded);
+    bool limited = budget->limit < budget->device_memory;
+    return kiln__fail(
+        error, limited ? KILN_OUT_OF_DEVICE_MEMORY : kiln__cl_status(code),
+        "kiln: no %zu bytes of device memory (%s); the %s has %" PRIu64 ", the pool holds %" PRIu64,
+        asked, kiln__cl_name(code), limited ? "pool's limit" : "device", budget->limit, before);
+}
+
 static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
                              struct kiln__error *error)
 {
-    cl_int code = CL_INVALID_BUFFER_SIZE;
-    *memory = NULL;
-    if (rounded <= pool->device_memory)
-        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
-    if (code)
-        return kiln__fail(error, kiln__cl_status(code),
-                          "kiln: no %zu bytes of device memory (%s); the device has %" PRIu64
-                          ", the pool holds %" PRIu64,
-                          asked, kiln__cl_name(code), pool->device_memory, kiln__pool_bytes(pool));
+    kiln_status status = create(pool, asked, rounded, memory, error);
+    if (status)
+        return status;
     pthread_mutex_lock(&pool->lock);
     struct block *block = kiln__vector_push(&pool->blocks);
-    if (block) {
+    if (block)
         *block = (struct block){.memory = *memory, .bytes = rounded};
-        pool->bytes += rounded;
-    }
     pthread_mutex_unlock(&pool->lock);
     if (block)
         return KILN_OK;
     clReleaseMemObject(*memory);
+    atomic_fetch_sub(&pool->budget->bytes, rounded);
     *memory = NULL;
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the buffer pool");
+}
+
+static void finish(struct kiln__budget *budget)
+{
+    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = pool->next)
+        kiln__cl_finish(pool->queue);
 }
 
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
@@ -131,8 +162,8 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bytes, bin, memory, &first))
         return KILN_OK;
-    kiln__cl_finish(pool->queue);
-    kiln__pool_trim(pool);
+    finish(pool->budget);
+    kiln__budget_trim(pool->budget);
     return add_block(pool, bytes, bin, memory, error);
 }
 
@@ -149,22 +180,16 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
         pool->idle += block->bytes;
         break;
     }
-    if (pool->idle > pool->device_memory / IDLE_SHARE)
-        release_idle(pool, pool->device_memory / IDLE_SHARE);
+    if (pool->idle > pool->budget->device_memory / IDLE_SHARE)
+        release_idle(pool, pool->budget->device_memory / IDLE_SHARE);
     pthread_mutex_unlock(&pool->lock);
 }
 
-void kiln__pool_trim(struct kiln__pool *pool)
+void kiln__budget_trim(struct kiln__budget *budget)
 {
-    pthread_mutex_lock(&pool->lock);
-    release_idle(pool, 0);
-    pthread_mutex_unlock(&pool->lock);
-}
-
-uint64_t kiln__pool_bytes(struct kiln__pool *pool)
-{
-    pthread_mutex_lock(&pool->lock);
-    uint64_t bytes = pool->bytes;
-    pthread_mutex_unlock(&pool->lock);
-    return bytes;
+    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        release_idle(pool, 0);
+        pthread_mutex_unlock(&pool->lock);
+    }
 }

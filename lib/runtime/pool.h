@@ -5,6 +5,7 @@
 #ifndef KILN_RUNTIME_POOL_H
 #define KILN_RUNTIME_POOL_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,14 +13,24 @@
 
 struct kiln__pool; /* safe to use from many threads */
 
-/* `device_memory`: bytes that the device has; an eighth of them may lie idle.
+/* What the pools of a context may have together. */
+struct kiln__budget {
+    uint64_t device_memory, limit; /* the device's bytes; those that the pools may have of them */
+    atomic_uint_fast64_t bytes;    /* that they have, in use and idle */
+    struct kiln__pool *_Atomic pools; /* all, from the last made on */
+};
+
+/* `limit`: 0 is the device's. */
+void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uint64_t limit);
+
+/* A pool of `budget`, for one queue; an eighth of the device's memory may lie idle in it.
  * Errors: NULL without memory. */
 struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
-                                     uint64_t device_memory);
+                                     struct kiln__budget *budget);
 void kiln__pool_destroy(struct kiln__pool *pool);
 
-/* Memory of at least `bytes` bytes. When the device has no more, idle memory is released and the
- * queue is finished before giving up.
+/* Memory of at least `bytes` bytes. When the device or the budget has no more, all queues of the
+ * budget's pools are finished and their idle memory is released before giving up.
  * Errors: OUT_OF_DEVICE_MEMORY, DEVICE_ERROR. */
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error);
@@ -27,10 +38,7 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
 /* Give memory back, after the last command that uses it was enqueued. NULL does nothing. */
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory);
 
-/* Release idle memory. */
-void kiln__pool_trim(struct kiln__pool *pool);
-
-/* Bytes in use and idle. */
-uint64_t kiln__pool_bytes(struct kiln__pool *pool);
+/* Release the idle memory of all pools. */
+void kiln__budget_trim(struct kiln__budget *budget);
 
 #endif

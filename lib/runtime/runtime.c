@@ -9,6 +9,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
                                 const struct kiln__runtime_options *options,
                                 struct kiln__error *error)
 {
+    kiln__budget_begin(&runtime->memory, runtime->device.info.memory, options->memory_limit);
     if (options->profile) {
         runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);
         if (!runtime->trace)
@@ -63,18 +64,4 @@ kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
     for (struct kiln__stream *stream = runtime->streams; stream && !status; stream = stream->next)
         status = kiln__runs_tell(stream->runs, call, error);
     return status;
-}
-
-void kiln__runtime_trim(struct kiln__runtime *runtime)
-{
-    for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next)
-        kiln__pool_trim(stream->pool);
-}
-
-uint64_t kiln__runtime_pool_bytes(const struct kiln__runtime *runtime)
-{
-    uint64_t bytes = 0;
-    for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next)
-        bytes += kiln__pool_bytes(stream->pool);
-    return bytes;
 }

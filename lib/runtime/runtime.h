@@ -31,6 +31,7 @@ struct kiln__runtime {
     struct kiln__stream *compute; /* where batches run, and buffers are read and written */
     struct kiln__stream *streams; /* all of them, from the last made on */
     struct kiln__trace *trace;    /* NULL: nobody asked for spans */
+    struct kiln__budget memory;   /* of the streams' pools */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */
@@ -40,6 +41,7 @@ struct kiln__runtime_options {
     cl_command_queue queue; /* the caller's, or NULL */
     bool profile;           /* keep spans, */
     const char *trace;      /* and write them there at the end, if not NULL */
+    uint64_t memory_limit;  /* of the pools; 0: the device's */
     struct kiln__programs_options programs;
 };
 
@@ -65,9 +67,5 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime);
  * Errors: DEVICE_ERROR. */
 kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
                                struct kiln__error *error);
-
-/* Idle memory of the pools, to be released; bytes in use and idle. */
-void kiln__runtime_trim(struct kiln__runtime *runtime);
-uint64_t kiln__runtime_pool_bytes(const struct kiln__runtime *runtime);
 
 #endif

@@ -69,6 +69,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     const struct kiln__runtime_options options = {.queue = queue,
                                                   .profile = given->profile || trace,
                                                   .trace = trace,
+                                                  .memory_limit = given->memory_limit,
                                                   .programs = {.folder = given->cache_dir,
                                                                .limit = given->cache_limit,
                                                                .mode = given->cache}};
@@ -297,7 +298,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .kernels_from_memory = programs.from_memory,
         .cache_stores = programs.stores,
         .cache_failures = programs.failures,
-        .pool_bytes = kiln__runtime_pool_bytes(&context->runtime),
+        .pool_bytes = atomic_load(&context->runtime.memory.bytes),
         .cache_pending = programs.pending,
         .compile_seconds = (double)programs.compile_ns * 1e-9,
     };
@@ -320,6 +321,6 @@ kiln_status kiln_context_trim(kiln_context *context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_trim: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status)
-        kiln__runtime_trim(&context->runtime);
+        kiln__budget_trim(&context->runtime.memory);
     return status;
 }
