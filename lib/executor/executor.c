@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <kiln/context.h>
 
@@ -65,11 +64,35 @@ void kiln__executor_wake_all(kiln_executor *executor)
 
 /* ---- making ---- */
 
+/* Counted by each child of a fork: to ask for the process every time is a call of the system. */
+static atomic_uint forks;
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static bool watch_forks(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool watched;
+    pthread_mutex_lock(&lock);
+    watched = watched || !pthread_atfork(NULL, NULL, count_fork);
+    bool done = watched;
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+bool kiln__executor_is_here(const kiln_executor *executor)
+{
+    return executor->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call)
 {
     if (!executor)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: executor is NULL", call);
-    if (executor->process == getpid())
+    if (kiln__executor_is_here(executor))
         return KILN_OK;
     return kiln__fail(NULL, KILN_FORKED,
                       "%s: the executor was made before a fork, and its threads are not in the "
@@ -131,14 +154,30 @@ static kiln_status check_contexts(kiln_context *const *contexts, size_t n)
     return KILN_OK;
 }
 
+/* It is held for a moment only: whoever finds it taken looks again before he goes to sleep. */
+static bool make_lock(pthread_mutex_t *lock)
+{
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+    pthread_mutexattr_t attributes;
+    if (pthread_mutexattr_init(&attributes))
+        return false;
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+    bool done = !pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return done;
+#else
+    return !pthread_mutex_init(lock, NULL);
+#endif
+}
+
 static bool allocate(kiln_executor *executor, size_t n)
 {
     executor->lanes = calloc(n, sizeof *executor->lanes);
     executor->workers = calloc(n * KILN__WORKERS, sizeof *executor->workers);
     if (!executor->lanes || !executor->workers)
         return false;
-    pthread_mutex_init(&executor->lock, NULL);
-    bool done = kiln__cond_create(&executor->room) && kiln__cond_create(&executor->over);
+    bool done = make_lock(&executor->lock) && kiln__cond_create(&executor->room) &&
+                kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
         done = kiln__cond_create(&executor->lanes[i].work);
     executor->lane_count = n;
@@ -148,11 +187,8 @@ static bool allocate(kiln_executor *executor, size_t n)
 /* What an executor without workers and futures still has. */
 static void destroy(kiln_executor *executor)
 {
-    for (kiln_future *future; (future = executor->spare);) {
-        executor->spare = future->next;
-        pthread_cond_destroy(&future->done);
-        free(future);
-    }
+    kiln__futures_free(executor->spare);
+    kiln__futures_free(atomic_load(&executor->spared));
     for (size_t i = 0; i < executor->lane_count; i++)
         pthread_cond_destroy(&executor->lanes[i].work);
     if (executor->lane_count) {
@@ -167,9 +203,7 @@ static void destroy(kiln_executor *executor)
 
 void kiln__executor_drop(kiln_executor *executor, size_t references)
 {
-    bool last = (executor->references -= references) == 0;
-    pthread_mutex_unlock(&executor->lock);
-    if (last)
+    if (atomic_fetch_sub(&executor->references, references) == references)
         destroy(executor);
 }
 
@@ -212,7 +246,7 @@ static kiln_status start(kiln_executor *executor)
                                &executor->workers[made]);
     executor->alive = (unsigned)made;
     executor->thread_count = made;
-    executor->references = 1 + made;
+    atomic_store(&executor->references, 1 + made);
     executor->stopping = made < all;
     pthread_mutex_unlock(&executor->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -249,11 +283,11 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     kiln_executor *executor = calloc(1, sizeof *executor);
     if (!executor)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
-    executor->process = getpid();
+    executor->forks = atomic_load(&forks);
     executor->options = options;
     executor->handles = 1;
     status = kiln__model_check(model, options.max_batch, &executor->model);
-    if (!status && !allocate(executor, n))
+    if (!status && !(watch_forks() && allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
     for (size_t i = 0; i < n && !status; i++)
         open_lane(executor, i, contexts[i]);
@@ -314,20 +348,19 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "kiln_executor_shutdown: %d is no way to shut down", (int)how);
     pthread_mutex_lock(&executor->lock);
-    executor->references++; /* a callback may release the last handle */
+    atomic_fetch_add(&executor->references, 1); /* a callback may release the last handle */
     stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(executor, &told);
     if (!kiln__in_worker())
         await_end(executor);
-    pthread_mutex_lock(&executor->lock);
     kiln__executor_drop(executor, 1);
     return KILN_OK;
 }
 
 void kiln_executor_retain(kiln_executor *executor)
 {
-    if (!executor || executor->process != getpid())
+    if (!executor || !kiln__executor_is_here(executor))
         return;
     pthread_mutex_lock(&executor->lock);
     executor->handles++;
@@ -337,7 +370,7 @@ void kiln_executor_retain(kiln_executor *executor)
 void kiln_executor_release(kiln_executor *executor)
 {
     struct kiln__list told = {0};
-    if (!executor || executor->process != getpid())
+    if (!executor || !kiln__executor_is_here(executor))
         return;
     pthread_mutex_lock(&executor->lock);
     bool last = --executor->handles == 0;
@@ -353,6 +386,5 @@ void kiln_executor_release(kiln_executor *executor)
         part(executor);
     else if (!kiln__in_worker())
         await_end(executor);
-    pthread_mutex_lock(&executor->lock);
     kiln__executor_drop(executor, 1);
 }

@@ -6,14 +6,16 @@
  *     lane.c     whether a context is to take a batch now
  *
  * While one worker of a context waits for its batch, the other gathers the next: that is all there
- * is to overlap. One lock guards everything that is not a worker's own; nobody copies rows, runs a
- * batch or calls back under it. */
+ * is to overlap. One lock guards everything that is neither a worker's own nor atomic; nobody
+ * copies rows, runs a batch or calls back under it. A request passes it twice: when it is queued,
+ * and with its whole batch when that is taken and ends. Whoever waits for a request, asks about it
+ * or lets go of it does without. */
 #ifndef KILN_EXECUTOR_EXECUTOR_H
 #define KILN_EXECUTOR_EXECUTOR_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include <kiln/executor.h>
 
@@ -62,7 +64,8 @@ struct kiln__worker {
     struct kiln_executor *executor;
     struct kiln__lane *lane;
     pthread_t thread;
-    struct kiln__slots slots; /* its own */
+    struct kiln__slots slots;           /* its own, as what follows */
+    struct kiln__histogram wait, total; /* of the batch at hand */
 };
 
 struct kiln_executor {
@@ -71,7 +74,7 @@ struct kiln_executor {
     pthread_cond_t over;  /* no worker is left */
 
     /* set once */
-    pid_t process;
+    unsigned forks; /* at its making */
     int64_t started;
     kiln_executor_options options;
     struct kiln__model model;
@@ -79,17 +82,19 @@ struct kiln_executor {
     struct kiln__lane *lanes;
     struct kiln__worker *workers; /* KILN__WORKERS for each lane */
 
+    atomic_size_t references;      /* all handles together, each worker, each future */
+    _Atomic(kiln_future *) spared; /* futures that were let go of, by next */
+
     unsigned handles;
-    size_t references; /* all handles together, each worker, each future */
-    bool stopping;     /* no further requests */
-    bool claimed;      /* somebody joins or detaches the threads */
-    bool ended;        /* all workers have, and let go of the contexts */
+    bool stopping; /* no further requests */
+    bool claimed;  /* somebody joins or detaches the threads */
+    bool ended;    /* all workers have, and let go of the contexts */
     size_t thread_count;
     unsigned alive;  /* workers */
     unsigned active; /* of them, those with a batch: it may come back to the queue */
 
     struct kiln__queue queue;
-    kiln_future *spare; /* of earlier requests, by next */
+    kiln_future *spare; /* of those let go of before, by next */
 
     /* metrics; what is asked for otherwise is not counted here */
     kiln_executor_stats counts;
@@ -99,6 +104,12 @@ struct kiln_executor {
 
 /* FORKED, or INVALID_ARGUMENT for NULL. */
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call);
+
+/* Whether it was made in this process: a fork leaves its threads behind. */
+bool kiln__executor_is_here(const kiln_executor *executor);
+
+/* Give references back: the executor may be gone then. */
+void kiln__executor_drop(kiln_executor *executor, size_t references);
 
 /* Nanoseconds of the monotonic clock, and as pthread_cond_timedwait() takes them. */
 int64_t kiln__now(void);
@@ -126,8 +137,5 @@ void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t
 
 /* Whether a lane other than this one is in service. */
 bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane *lane);
-
-/* Give a reference back; it unlocks, since the executor may be gone then. */
-void kiln__executor_drop(kiln_executor *executor, size_t references);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -12,108 +13,165 @@
 
 /* ---- lives ---- */
 
-kiln_future *kiln__future_create(kiln_executor *executor)
+/* Its memory's places, and a sentence of an error, come after it. */
+static kiln_future *make(kiln_executor *executor)
 {
     size_t parts = executor->model.input_count + executor->model.output_count;
-    kiln_future *future = executor->spare;
-    if (future) {
-        executor->spare = future->next;
-    } else {
-        future = calloc(1, sizeof *future + parts * sizeof *future->memory);
-        if (!future || !kiln__cond_create(&future->done)) {
-            free(future);
-            return NULL;
-        }
-        future->executor = executor;
+    size_t bytes = sizeof(kiln_future) + parts * sizeof(void *);
+    kiln_future *future = calloc(1, bytes + sizeof((struct kiln__error *)0)->text);
+    if (!future || !kiln__cond_create(&future->done)) {
+        free(future);
+        return NULL;
     }
-    future->next = future->previous = NULL;
-    future->state = KILN__FUTURE_QUEUED;
-    future->rerun = false;
-    future->error.status = KILN_OK;
-    future->callback = NULL;
-    future->descriptor = -1;
-    executor->references++;
+    pthread_mutex_init(&future->lock, NULL);
+    future->sentence = (char *)future + bytes;
+    future->executor = executor;
     return future;
 }
 
-/* Under the lock. True: the executor has to lose a reference, too. */
+void kiln__futures_free(kiln_future *first)
+{
+    for (kiln_future *future; (future = first);) {
+        first = future->next;
+        pthread_cond_destroy(&future->done);
+        pthread_mutex_destroy(&future->lock);
+        free(future);
+    }
+}
+
+kiln_future *kiln__future_create(kiln_executor *executor)
+{
+    if (!executor->spare)
+        executor->spare = atomic_exchange(&executor->spared, NULL);
+    kiln_future *future = executor->spare;
+    if (future)
+        executor->spare = future->next;
+    else
+        future = make(executor);
+    if (!future)
+        return NULL;
+    atomic_init(&future->state, KILN__FUTURE_QUEUED);
+    atomic_init(&future->references, 2);
+    atomic_init(&future->listeners, 0);
+    future->status = KILN_OK;
+    future->rerun = future->called = future->raised = false;
+    future->callback = NULL;
+    future->descriptor = -1;
+    atomic_fetch_add_explicit(&executor->references, 1, memory_order_relaxed);
+    return future;
+}
+
+/* True: the executor has to lose a reference, too. */
 static bool let_go(kiln_future *future)
 {
-    if (--future->references)
+    kiln_executor *executor = future->executor;
+    if (atomic_fetch_sub(&future->references, 1) > 1)
         return false;
-    future->next = future->executor->spare;
-    future->executor->spare = future;
+    future->next = atomic_load_explicit(&executor->spared, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(&executor->spared, &future->next, future))
+        continue;
     return true;
 }
 
 void kiln_future_release(kiln_future *future)
 {
-    if (!future || future->executor->process != getpid())
+    if (!future || !kiln__executor_is_here(future->executor))
         return;
     kiln_executor *executor = future->executor;
-    pthread_mutex_lock(&executor->lock);
-    if (future->descriptor >= 0)
-        close(future->descriptor);
-    future->descriptor = -1;
-    kiln__executor_drop(executor, let_go(future));
+    if (atomic_load(&future->listeners)) {
+        pthread_mutex_lock(&future->lock);
+        if (future->descriptor >= 0)
+            close(future->descriptor);
+        future->descriptor = -1;
+        pthread_mutex_unlock(&future->lock);
+    }
+    if (let_go(future))
+        kiln__executor_drop(executor, 1);
 }
 
 /* ---- ends ---- */
 
-/* An eventfd takes this without waiting. */
-static void raise_descriptor(const kiln_future *future)
+static bool is_done(const kiln_future *future)
+{
+    return atomic_load(&future->state) == KILN__FUTURE_DONE;
+}
+
+/* Under its lock. An eventfd takes this without waiting. */
+static void raise_descriptor(kiln_future *future)
 {
     const uint64_t one = 1;
-    if (future->descriptor >= 0 && write(future->descriptor, &one, sizeof one) < 0)
+    if (future->descriptor < 0 || future->raised)
+        return;
+    future->raised = true;
+    if (write(future->descriptor, &one, sizeof one) < 0)
         return;
 }
 
-static uint64_t *counter_of(kiln_executor_stats *counts, kiln_status status)
+/* The callback, if there is one that nobody has called: now it is the asker's. Under its lock. */
+static kiln_future_callback take_callback(kiln_future *future)
 {
-    return status == KILN_OK          ? &counts->completed
-           : status == KILN_CANCELLED ? &counts->cancelled
-           : status == KILN_TIMED_OUT ? &counts->timed_out
-                                      : &counts->failed;
+    kiln_future_callback callback = future->called ? NULL : future->callback;
+    future->called = future->called || callback;
+    return callback;
 }
 
-void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
-                           struct kiln__list *told)
+void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t requests)
 {
-    kiln_executor *executor = future->executor;
-    future->state = KILN__FUTURE_DONE;
-    if (error)
-        future->error = *error;
-    ++*counter_of(&executor->counts, future->error.status);
-    kiln__histogram_add(&executor->total, kiln__now() - future->submitted);
+    kiln_executor_stats *counts = &executor->counts;
+    *(status == KILN_OK          ? &counts->completed
+      : status == KILN_CANCELLED ? &counts->cancelled
+      : status == KILN_TIMED_OUT ? &counts->timed_out
+                                 : &counts->failed) += requests;
+}
+
+void kiln__future_complete(kiln_future *future, const struct kiln__error *error)
+{
+    if (error) {
+        future->status = error->status;
+        memcpy(future->sentence, error->text, sizeof error->text);
+    }
+    atomic_store(&future->state, KILN__FUTURE_DONE);
+}
+
+static void tell(kiln_future *future)
+{
+    if (!atomic_load(&future->listeners))
+        return;
+    pthread_mutex_lock(&future->lock);
     raise_descriptor(future);
-    kiln__list_push(told, future);
+    kiln_future_callback callback = take_callback(future);
+    pthread_mutex_unlock(&future->lock);
+    pthread_cond_broadcast(&future->done);
+    if (callback)
+        callback(future->status, future->user);
 }
 
 void kiln__future_tell(kiln_executor *executor, struct kiln__list *told)
 {
     size_t gone = 0;
-    if (!told->first)
-        return;
-    for (kiln_future *future = told->first; future; future = future->next) {
-        pthread_cond_broadcast(&future->done);
-        if (future->callback)
-            future->callback(future->error.status, future->user);
-    }
-    pthread_mutex_lock(&executor->lock);
-    for (kiln_future *future; (future = kiln__list_pop(told));)
+    for (kiln_future *future = told->first, *next; future; future = next) {
+        next = future->next;
+        tell(future);
         gone += let_go(future);
-    kiln__executor_drop(executor, gone);
+    }
+    *told = (struct kiln__list){0};
+    if (gone)
+        kiln__executor_drop(executor, gone);
 }
 
 /* One that waits ends here, not in a batch. */
 static void end_queued(kiln_future *future, kiln_status status, const char *sentence,
                        struct kiln__list *told)
 {
+    kiln_executor *executor = future->executor;
     struct kiln__error error = {.status = status};
     snprintf(error.text, sizeof error.text, "%s", sentence); /* no call of this thread has failed */
-    kiln__queue_remove(&future->executor->queue, future);
-    pthread_cond_broadcast(&future->executor->room);
-    kiln__future_complete(future, &error, told);
+    kiln__queue_remove(&executor->queue, future);
+    pthread_cond_broadcast(&executor->room);
+    kiln__executor_count(executor, status, 1);
+    kiln__histogram_add(&executor->total, kiln__now() - future->submitted);
+    kiln__future_complete(future, &error);
+    kiln__list_push(told, future);
 }
 
 void kiln__future_expire(kiln_future *future, struct kiln__list *told)
@@ -139,43 +197,60 @@ static kiln_status check(const kiln_future *future, const char *call)
 
 static kiln_status answer(const kiln_future *future, const char *call)
 {
-    if (future->state != KILN__FUTURE_DONE)
+    if (!is_done(future))
         return KILN_NOT_READY;
-    const struct kiln__error *error = &future->error;
-    return error->status ? kiln__fail(NULL, error->status, "%s: %s", call, error->text) : KILN_OK;
+    return future->status ? kiln__fail(NULL, future->status, "%s: %s", call, future->sentence)
+                          : KILN_OK;
 }
 
-/* Wait until then at most. The workers may all be busy when a deadline passes: whoever waits for
- * the request sees to that. */
-static kiln_status wait_until(kiln_future *future, int64_t until, const char *call)
+/* The workers may all be busy when a deadline passes: whoever asks for the request sees to that. */
+static void look_at_deadline(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
     struct kiln__list told = {0};
-    int late = 0;
+    if (future->deadline == KILN__NEVER || atomic_load(&future->state) != KILN__FUTURE_QUEUED ||
+        kiln__now() < future->deadline)
+        return;
     pthread_mutex_lock(&executor->lock);
-    while (future->state != KILN__FUTURE_DONE && !late) {
-        bool queued = future->state == KILN__FUTURE_QUEUED;
-        int64_t next = queued && future->deadline < until ? future->deadline : until;
-        late = kiln__cond_wait_until(&future->done, &executor->lock, next) && next == until;
-        if (future->state == KILN__FUTURE_QUEUED && kiln__now() >= future->deadline)
-            kiln__future_expire(future, &told);
-    }
-    kiln_status status = answer(future, call);
+    if (atomic_load(&future->state) == KILN__FUTURE_QUEUED)
+        kiln__future_expire(future, &told);
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(executor, &told);
-    return status;
+}
+
+/* Until it has completed, its deadline passes in the queue, or it is so late: then true. */
+static bool sleep_until(kiln_future *future, int64_t until)
+{
+    int64_t next = until;
+    int late = 0;
+    pthread_mutex_lock(&future->lock);
+    while (!is_done(future) && !late) {
+        bool queued = atomic_load(&future->state) == KILN__FUTURE_QUEUED;
+        next = queued && future->deadline < until ? future->deadline : until;
+        late = kiln__cond_wait_until(&future->done, &future->lock, next);
+    }
+    pthread_mutex_unlock(&future->lock);
+    return late && next == until;
+}
+
+static kiln_status wait_until(kiln_future *future, int64_t until, const char *call)
+{
+    if (!is_done(future)) {
+        bool late = false;
+        atomic_fetch_add(&future->listeners, 1);
+        while (!is_done(future) && !late) {
+            late = sleep_until(future, until);
+            look_at_deadline(future);
+        }
+        atomic_fetch_sub(&future->listeners, 1);
+    }
+    return answer(future, call);
 }
 
 static kiln_status poll_as(kiln_future *future, const char *call)
 {
-    struct kiln__list told = {0};
-    pthread_mutex_lock(&future->executor->lock);
-    if (future->state == KILN__FUTURE_QUEUED && kiln__now() >= future->deadline)
-        kiln__future_expire(future, &told);
-    kiln_status status = answer(future, call);
-    pthread_mutex_unlock(&future->executor->lock);
-    kiln__future_tell(future->executor, &told);
-    return status;
+    look_at_deadline(future);
+    return answer(future, call);
 }
 
 static kiln_status wait(kiln_future *future, int64_t until, const char *call)
@@ -217,20 +292,20 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
         return status;
     if (!callback)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_future_notify: callback is NULL");
-    pthread_mutex_lock(&future->executor->lock);
-    bool taken = future->callback != NULL;
-    bool done = future->state == KILN__FUTURE_DONE;
-    kiln_status ended = future->error.status;
+    pthread_mutex_lock(&future->lock);
+    bool taken = future->callback != NULL, done = is_done(future);
     if (!taken && !done) {
         future->callback = callback;
         future->user = user;
+        atomic_fetch_add(&future->listeners, 1);
+        done = is_done(future) && take_callback(future);
     }
-    pthread_mutex_unlock(&future->executor->lock);
+    pthread_mutex_unlock(&future->lock);
     if (taken)
         return kiln__fail(NULL, KILN_WRONG_STATE,
                           "kiln_future_notify: the future has a callback already");
     if (done)
-        callback(ended, user);
+        callback(future->status, user);
     return KILN_OK;
 }
 
@@ -254,15 +329,17 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
     if (!descriptor)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "kiln_future_descriptor: descriptor is NULL");
-    pthread_mutex_lock(&future->executor->lock);
+    pthread_mutex_lock(&future->lock);
     bool made = future->descriptor < 0;
     if (made)
         future->descriptor = make_descriptor();
     int error = errno;
-    if (made && future->state == KILN__FUTURE_DONE)
+    if (made && future->descriptor >= 0)
+        atomic_fetch_add(&future->listeners, 1);
+    if (is_done(future))
         raise_descriptor(future);
     *descriptor = future->descriptor;
-    pthread_mutex_unlock(&future->executor->lock);
+    pthread_mutex_unlock(&future->lock);
     if (*descriptor >= 0)
         return KILN_OK;
     return error == ENOSYS
@@ -278,8 +355,8 @@ kiln_status kiln_future_cancel(kiln_future *future)
     if (status)
         return status;
     pthread_mutex_lock(&future->executor->lock);
-    bool queued = future->state == KILN__FUTURE_QUEUED;
-    bool done = future->state == KILN__FUTURE_DONE;
+    bool queued = atomic_load(&future->state) == KILN__FUTURE_QUEUED;
+    bool done = is_done(future);
     if (queued)
         end_queued(future, KILN_CANCELLED, "the request was cancelled", &told);
     pthread_mutex_unlock(&future->executor->lock);

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request and its end are one object. It is its caller's and the executor's, which lets go when
- * the request has completed and everybody has been told; then it is kept for another request. */
+ * the request has completed and everybody has been told; then it is kept for another request.
+ *
+ *     queued -> running    under the executor's lock
+ *     queued -> done       the same: it was cancelled, or its deadline passed
+ *     running -> done      by the worker that has it
+ *
+ * Whoever wants to be told counts himself in and then looks at the state; whoever completes it sets
+ * the state and then looks whether anybody is to be told. So one of the two sees the other. */
 #ifndef KILN_EXECUTOR_FUTURE_H
 #define KILN_EXECUTOR_FUTURE_H
 
@@ -12,36 +19,45 @@ enum kiln__future_state { KILN__FUTURE_QUEUED, KILN__FUTURE_RUNNING, KILN__FUTUR
 struct kiln_future {
     struct kiln_executor *executor;
     kiln_future *next, *previous; /* in the queue, a batch, a list of completed ones, spare */
-    unsigned references;
-    enum kiln__future_state state;
-    pthread_cond_t done;
-
+    _Atomic(enum kiln__future_state) state;
+    atomic_uint references;
+    atomic_uint listeners; /* those who wait, a callback, a descriptor */
+    kiln_status status;    /* how it ended, when it has */
+    char *sentence;        /* if not well; as long as an error's */
     size_t rows;
-    unsigned priority;
     int64_t submitted, due, deadline; /* KILN__NEVER: none */
-    bool rerun;                       /* a context failed it already */
+    unsigned priority;
+    bool rerun; /* a context failed it already */
 
-    struct kiln__error error; /* how it ended */
+    pthread_mutex_t lock; /* guards what follows; the executor's is not taken under it */
+    pthread_cond_t done;
     kiln_future_callback callback;
     void *user;
+    bool called; /* back */
+    bool raised;
     int descriptor; /* -1: none */
+
     void *memory[]; /* inputs, then outputs */
 };
 
-/* ---- under the lock ---- */
+/* ---- under the executor's lock ---- */
 
-/* A new request that nobody holds; NULL without memory. */
+/* A new request, held by its caller and by the executor; NULL without memory. */
 kiln_future *kiln__future_create(kiln_executor *executor);
+void kiln__futures_free(kiln_future *first); /* by next */
 
-/* It has ended so (NULL: well). Whoever calls tells those on the list when the lock is free. */
-void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
-                           struct kiln__list *told);
+/* So many requests have ended so. */
+void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t requests);
 
-/* Complete those in the queue whose deadline has passed; of the others, all for a shutdown. */
+/* Complete one in the queue whose deadline has passed; all of it, for a shutdown. Whoever calls
+ * tells those on the list when the lock is free. */
 void kiln__future_expire(kiln_future *future, struct kiln__list *told);
 void kiln__future_cancel_all(kiln_executor *executor, struct kiln__list *told);
 
 /* ---- without it ---- */
+
+/* It has ended so (NULL: well). */
+void kiln__future_complete(kiln_future *future, const struct kiln__error *error);
 
 /* Tell whoever waits for them, and let go. A reference to the executor is held by the caller. */
 void kiln__future_tell(kiln_executor *executor, struct kiln__list *told);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "executor/histogram.h"
 
+#include <stddef.h>
+#include <string.h>
+
 /* Below 32 a step for each number; from there on the four bits after the leading one, so that steps
  * go on without a gap: 32 = 16 * 2 is step 32. */
 static unsigned step_of(uint64_t value)
 {
-    unsigned shift = 0;
-    while (value >> shift >= 32)
-        shift++;
+    unsigned shift = value < 32 ? 0 : 59 - (unsigned)__builtin_clzll(value);
     uint64_t step = 16 * (uint64_t)shift + (value >> shift);
     return step < KILN__STEPS ? (unsigned)step : KILN__STEPS - 1;
 }
@@ -27,7 +28,23 @@ void kiln__histogram_add(struct kiln__histogram *histogram, int64_t nanoseconds)
     histogram->count++;
     histogram->sum += (double)value;
     histogram->most = value > histogram->most ? value : histogram->most;
-    histogram->steps[step_of(value)]++;
+    unsigned step = step_of(value);
+    histogram->steps[step]++;
+    histogram->last = step > histogram->last ? step : histogram->last;
+}
+
+void kiln__histogram_move(struct kiln__histogram *from, struct kiln__histogram *to)
+{
+    if (!from->count)
+        return;
+    to->count += from->count;
+    to->sum += from->sum;
+    to->most = from->most > to->most ? from->most : to->most;
+    to->last = from->last > to->last ? from->last : to->last;
+    for (unsigned i = 0; i <= from->last; i++)
+        to->steps[i] += from->steps[i];
+    memset(from, 0, offsetof(struct kiln__histogram, steps));
+    memset(from->steps, 0, (to->last + 1) * sizeof *from->steps);
 }
 
 /* Seconds below which `share` of all are. */

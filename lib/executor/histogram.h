@@ -11,11 +11,15 @@ enum { KILN__STEPS = 16 * 44 }; /* up to 39 hours; what is longer counts in the 
 
 struct kiln__histogram {
     uint64_t count, most;
+    unsigned last; /* no later step has been counted in */
     double sum;
     uint64_t steps[KILN__STEPS];
 };
 
 void kiln__histogram_add(struct kiln__histogram *histogram, int64_t nanoseconds);
+
+/* Move all that one has counted to another. */
+void kiln__histogram_move(struct kiln__histogram *from, struct kiln__histogram *to);
 kiln_latency kiln__histogram_read(const struct kiln__histogram *histogram);
 
 #endif

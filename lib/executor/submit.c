@@ -143,7 +143,6 @@ static void set(kiln_future *future, size_t rows, const kiln_request_options *op
 {
     int64_t wait = (int64_t)future->executor->options.max_wait_us * 1000;
     int64_t deadline = (int64_t)options->deadline_us * 1000;
-    future->references = 2; /* the caller's, the executor's */
     future->rows = rows;
     future->priority = list_of[options->priority];
     future->submitted = start;
@@ -153,9 +152,8 @@ static void set(kiln_future *future, size_t rows, const kiln_request_options *op
 
 static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
                          const kiln_output *outputs, size_t rows,
-                         const kiln_request_options *options, kiln_future **result)
+                         const kiln_request_options *options, int64_t start, kiln_future **result)
 {
-    int64_t start = kiln__now();
     size_t first = executor->model.input_count;
     kiln_status status = find_room(executor, options, start);
     kiln_future *future = status ? NULL : kiln__future_create(executor);
@@ -193,9 +191,10 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
         status = check_rows(&executor->model, rows);
     if (!status)
         status = check_memory(&executor->model, inputs, outputs, rows);
+    int64_t start = kiln__now();
     pthread_mutex_lock(&executor->lock);
     if (!status)
-        status = queue(executor, inputs, outputs, rows, &options, future);
+        status = queue(executor, inputs, outputs, rows, &options, start, future);
     executor->counts.requests += !status;
     executor->counts.refused += status != KILN_OK;
     pthread_mutex_unlock(&executor->lock);

@@ -11,7 +11,7 @@
 /* What a worker has at hand. */
 struct taken {
     struct kiln__list requests; /* in the order of their rows */
-    size_t rows;
+    size_t count, rows;
     unsigned size;
     int64_t start;
 };
@@ -28,11 +28,10 @@ bool kiln__in_worker(void)
 static void take_one(kiln_executor *executor, kiln_future *request, struct taken *taken)
 {
     kiln__queue_remove(&executor->queue, request);
-    request->state = KILN__FUTURE_RUNNING;
-    kiln__histogram_add(&executor->wait, taken->start - request->submitted);
+    atomic_store_explicit(&request->state, KILN__FUTURE_RUNNING, memory_order_relaxed);
+    taken->count++;
     taken->rows += request->rows;
     kiln__list_push(&taken->requests, request);
-    executor->counts.running++;
 }
 
 /* As many as a batch has room for, in their order; none overtakes one that does not fit. */
@@ -89,6 +88,7 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
     if (taken->rows) {
         taken->size = kiln__model_size(&executor->model, taken->rows);
         executor->flushes[flush]++;
+        executor->counts.running += taken->count;
         executor->active++;
         kiln__lane_begin(lane, taken->size, taken->start);
     }
@@ -126,13 +126,21 @@ static void scatter(const struct kiln__model *model, const struct kiln__slot *sl
 
 /* ---- ends ---- */
 
+/* How long each has waited, or taken in all. */
+static void note_times(const struct taken *taken, int64_t until, struct kiln__histogram *times)
+{
+    for (const kiln_future *r = taken->requests.first; r; r = r->next)
+        kiln__histogram_add(times, until - r->submitted);
+}
+
 /* The device is free for another batch before this one's results are where they belong. */
 static void leave_device(struct kiln__worker *worker, const struct taken *taken, kiln_status status)
 {
     kiln_executor *executor = worker->executor;
     struct kiln__lane *lane = worker->lane;
-    pthread_mutex_lock(&executor->lock);
     int64_t now = kiln__now();
+    pthread_mutex_lock(&executor->lock);
+    kiln__histogram_move(&worker->wait, &executor->wait);
     kiln__lane_end(lane, now);
     if (status) {
         executor->counts.failed_batches++;
@@ -150,52 +158,61 @@ static void leave_device(struct kiln__worker *worker, const struct taken *taken,
     pthread_mutex_unlock(&executor->lock);
 }
 
-/* Each either waits once more, for another context, or has ended. The last comes to the front
- * first, so that they keep their order. */
-static void end_requests(struct kiln__worker *worker, struct taken *taken,
-                         const struct kiln__error *error, struct kiln__list *told)
+/* Those of a batch that failed which have not failed before wait once more, for another context.
+ * The last comes to the front first, so that they keep their order. */
+static void queue_again(kiln_executor *executor, struct taken *taken)
 {
-    kiln_executor *executor = worker->executor;
-    bool elsewhere = error && kiln__lane_has_other(executor, worker->lane);
-    struct kiln__list again = {0};
-    for (kiln_future *request; (request = kiln__list_pop(&taken->requests));) {
-        executor->counts.running--;
-        if (elsewhere && !request->rerun)
-            kiln__list_push(&again, request);
-        else
-            kiln__future_complete(request, error, told);
-    }
-    for (kiln_future *request = again.last, *previous; request; request = previous) {
+    struct kiln__list rest = {0};
+    for (kiln_future *request = taken->requests.last, *previous; request; request = previous) {
         previous = request->previous;
-        request->state = KILN__FUTURE_QUEUED;
+        if (request->rerun) {
+            kiln__list_push(&rest, request);
+            continue;
+        }
+        atomic_store_explicit(&request->state, KILN__FUTURE_QUEUED, memory_order_relaxed);
         request->rerun = true;
         executor->counts.rerun++;
+        taken->count--;
         kiln__queue_push_front(&executor->queue, request);
     }
+    taken->requests = rest;
 }
 
+/* What is counted stands before anybody hears that his request has ended. */
 static void complete(struct kiln__worker *worker, struct taken *taken,
                      const struct kiln__error *error)
 {
     kiln_executor *executor = worker->executor;
-    struct kiln__list told = {0};
+    if (!error)
+        note_times(taken, kiln__now(), &worker->total);
     pthread_mutex_lock(&executor->lock);
-    end_requests(worker, taken, error, &told);
+    executor->counts.running -= taken->count;
+    if (error && kiln__lane_has_other(executor, worker->lane))
+        queue_again(executor, taken);
+    if (error)
+        note_times(taken, kiln__now(), &worker->total);
+    kiln__executor_count(executor, error ? error->status : KILN_OK, taken->count);
+    kiln__histogram_move(&worker->total, &executor->total);
     executor->active--;
     if (executor->stopping)
         kiln__executor_wake_all(executor);
     else if (error)
         kiln__executor_wake(executor, kiln__now());
     pthread_mutex_unlock(&executor->lock);
-    kiln__future_tell(executor, &told);
+    for (kiln_future *r = taken->requests.first, *next; r; r = next) {
+        next = r->next;
+        kiln__future_complete(r, error);
+    }
+    kiln__future_tell(executor, &taken->requests);
 }
 
 static void run(struct kiln__worker *worker, struct taken *taken)
 {
     const struct kiln__model *model = &worker->executor->model;
     const struct kiln__slot *slot = &worker->slots.of[taken->size];
-    struct kiln__error error = {0};
+    struct kiln__error error;
     gather(model, slot, taken);
+    note_times(taken, taken->start, &worker->wait);
     kiln_status status = kiln_batch_execute(slot->batch);
     error.status = status;
     if (status)
@@ -221,6 +238,7 @@ static void end(struct kiln__worker *worker)
     pthread_mutex_lock(&executor->lock);
     executor->ended = executor->ended || last;
     pthread_cond_broadcast(&executor->over);
+    pthread_mutex_unlock(&executor->lock);
     kiln__executor_drop(executor, 1);
 }
 
