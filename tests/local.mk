@@ -193,6 +193,7 @@ campaigns = \
 	tests/campaigns/cache_kill \
 	tests/campaigns/cache_names \
 	tests/campaigns/executor_race \
+	tests/campaigns/executor_soak \
 	tests/campaigns/opencl_failures \
 	tests/campaigns/set_user_id
 tests_campaigns_allocations_SOURCES = \
@@ -220,6 +221,14 @@ tests_campaigns_cache_io_SOURCES = \
 	tests/campaigns/cache_io.c \
 	tests/campaigns/faulty_io.c \
 	tests/campaigns/faulty_io.h
+tests_campaigns_executor_race_SOURCES = \
+	tests/campaigns/executor_race.c \
+	tests/campaigns/executor_requests.c \
+	tests/campaigns/executor_requests.h
+tests_campaigns_executor_soak_SOURCES = \
+	tests/campaigns/executor_requests.c \
+	tests/campaigns/executor_requests.h \
+	tests/campaigns/executor_soak.c
 tests_campaigns_opencl_failures_SOURCES = \
 	tests/campaigns/opencl_failures.c \
 	tests/campaigns/executor_work.c \

@@ -201,6 +201,14 @@ accuracy-training: all
 	    $(SHELL) $(srcdir)/tests/training-table $$device $(srcdir)/doc/accuracy.md || exit 1; \
 	done
 
+# Whether an executor can be left alone for so long; it uses all of the machine.
+SECONDS = 3600
+check-soak: all
+	$(MAKE) $(AM_MAKEFLAGS) tests/campaigns/executor_soak $(check_DATA)
+	+$(AM_TESTS_ENVIRONMENT) KILN_TEST_TIMEOUT=0 $(LOG_COMPILER) tests/campaigns/executor_soak \
+	    $(SECONDS) >soak.log; cat soak.log; grep -q '^ok' soak.log
+CLEANFILES += soak.log
+
 campaigns-long: all
 	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(check_DATA)
 	for program in $(campaigns); do \
