@@ -8,6 +8,37 @@ typedef float mask_type;
 #define BIAS(value) ((value) * 1.44269504f)
 #endif
 
+/* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
+ * is the queries, B the keys, C the values, D the mask. */
+#ifdef OPERAND_A
+#define READ_Q(at) OPERAND_A(at, 0, 0, 0)
+#define READ_Q_VECTOR(at) OPERAND_A_VECTOR(at, 0, 0, 0)
+#else
+#define OPERAND_A_TYPE float
+#define READ_Q(at) (*(at))
+#define READ_Q_VECTOR(at) LOAD(0, __global, at)
+#endif
+#ifdef OPERAND_B
+#define READ_K(at) OPERAND_B(at, 0, 0, 0)
+#define READ_K_VECTOR(at) OPERAND_B_VECTOR(at, 0, 0, 0)
+#else
+#define OPERAND_B_TYPE float
+#define READ_K(at) (*(at))
+#endif
+#ifdef OPERAND_C
+#define READ_V(at) OPERAND_C(at, 0, 0, 0)
+#define READ_V_VECTOR(at) OPERAND_C_VECTOR(at, 0, 0, 0)
+#else
+#define OPERAND_C_TYPE float
+#define READ_V(at) (*(at))
+#endif
+#ifdef OPERAND_D
+#define READ_MASK(at) OPERAND_D(at, 0, 0, 0)
+#else
+#define OPERAND_D_TYPE mask_type
+#define READ_MASK(at) (*(at))
+#endif
+
 /* The arguments of a leading dimension, and the step into it. */
 #if MASK
 #define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i

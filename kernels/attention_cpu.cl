@@ -73,7 +73,7 @@ INLINE vector power_of_two(vector x)
 }
 
 /* Queries as [d][ROWS], scaled; past the last row that one again. */
-INLINE void pack_queries(__global const float *q, long row, long column, int d, int rows,
+INLINE void pack_queries(__global const OPERAND_A_TYPE *q, long row, long column, int d, int rows,
                          float scale, __local float *packed)
 {
     int c = 0;
@@ -83,7 +83,7 @@ INLINE void pack_queries(__global const float *q, long row, long column, int d, 
             vector square[VECTOR];
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
-                square[i] = LOAD(0, __global, q + min(v * VECTOR + i, rows - 1) * row + c) * scale;
+                square[i] = READ_Q_VECTOR(q + min(v * VECTOR + i, rows - 1) * row + c) * scale;
             transpose_square(square);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
@@ -94,13 +94,55 @@ INLINE void pack_queries(__global const float *q, long row, long column, int d, 
     for (; c < d; c++) {
         PLAIN_LOOP
         for (int i = 0; i < ROWS; i++)
-            packed[c * ROWS + i] = q[min(i, rows - 1) * row + c * column] * scale;
+            packed[c * ROWS + i] = READ_Q(q + min(i, rows - 1) * row + c * column) * scale;
     }
 }
 
+/* What is read again for each vector of rows is converted once: elements of TILE_KEYS keys ... */
+#ifdef OPERAND_B
+INLINE void convert_keys(__global const OPERAND_B_TYPE *k, const long start[TILE_KEYS], long column,
+                         int columns, float *converted)
+{
+    PLAIN_LOOP
+    for (int i = 0; i < TILE_KEYS; i++) {
+        if (column == 1 && columns >= VECTOR) {
+            STORE(READ_K_VECTOR(k + start[i]), i, __private, converted);
+            continue;
+        }
+        PLAIN_LOOP
+        for (int c = 0; c < min(columns, VECTOR); c++)
+            converted[i * VECTOR + c] = READ_K(k + start[i] + c * column);
+    }
+}
+#define KEY(i, c) converted[(i) * VECTOR + (c) % VECTOR]
+#else
+#define KEY(i, c) k[start[i] + (c) * column]
+#endif
+
+/* ... and VECTOR columns of a block's values. */
+#ifdef OPERAND_C
+INLINE void convert_values(__global const OPERAND_C_TYPE *values, long row, long column,
+                           int columns, int keys, float *converted)
+{
+    PLAIN_LOOP
+    for (int j = 0; j < keys; j++) {
+        if (column == 1 && columns >= VECTOR) {
+            STORE(READ_V_VECTOR(values + j * row), j, __private, converted);
+            continue;
+        }
+        PLAIN_LOOP
+        for (int c = 0; c < min(columns, VECTOR); c++)
+            converted[j * VECTOR + c] = READ_V(values + j * row + c * column);
+    }
+}
+#define VALUE_SPACE __private
+#else
+#define VALUE_SPACE __global
+#endif
+
 /* Scores [key][ROWS] of TILE_KEYS keys; past the last it reads that one again. */
-INLINE void score_tile(__local const float *queries, __global const float *k, long row, long column,
-                       int d, int keys, __local float *scores)
+INLINE void score_tile(__local const float *queries, __global const OPERAND_B_TYPE *k, long row,
+                       long column, int d, int keys, __local float *scores)
 {
     vector sums[TILE_KEYS][ROW_VECTORS];
     long start[TILE_KEYS];
@@ -111,15 +153,22 @@ INLINE void score_tile(__local const float *queries, __global const float *k, lo
         for (int v = 0; v < ROW_VECTORS; v++)
             sums[i][v] = (vector)(0.0f);
     }
+#ifdef OPERAND_B
+    float converted[TILE_KEYS * VECTOR];
+#endif
 #pragma unroll 2
     for (int c = 0; c < d; c++) {
+#ifdef OPERAND_B
+        if (c % VECTOR == 0)
+            convert_keys(k + c * column, start, column, d - c, converted);
+#endif
         vector line[ROW_VECTORS];
 #pragma unroll
         for (int v = 0; v < ROW_VECTORS; v++)
             line[v] = LOAD(v, __local, queries + c * ROWS);
 #pragma unroll
         for (int i = 0; i < TILE_KEYS; i++) {
-            const vector factor = (vector)(k[start[i] + c * column]);
+            const vector factor = (vector)(KEY(i, c));
 #pragma unroll
             for (int v = 0; v < ROW_VECTORS; v++)
                 sums[i][v] = fma(factor, line[v], sums[i][v]);
@@ -154,14 +203,14 @@ INLINE void hide_later_keys(__local float *scores, int keys, long first_row)
 }
 
 #if MASK
-INLINE void add_mask(__local float *scores, __global const mask_type *mask, long row, long column,
+INLINE void add_mask(__local float *scores, __global const OPERAND_D_TYPE *mask, long row, long column,
                      int rows, int keys)
 {
     PLAIN_LOOP
     for (int j = 0; j < keys; j++) {
         PLAIN_LOOP
         for (int i = 0; i < rows; i++) {
-            const float bias = BIAS(mask[i * row + j * column]);
+            const float bias = BIAS(READ_MASK(mask + i * row + j * column));
             const float score = scores[j * ROWS + i];
             scores[j * ROWS + i] = bias == -INFINITY ? bias : score + bias;
         }
@@ -204,8 +253,8 @@ INLINE void weigh(__local float *scores, int keys, vector peak[ROW_VECTORS],
 }
 
 /* Weights times TILE_VALUES columns of values, added to [e][ROWS]. */
-INLINE void add_values_tile(__local const float *weights, __global const float *values, long row,
-                            long column, int columns, int keys, vector correction[ROW_VECTORS],
+INLINE void add_values_tile(__local const float *weights, VALUE_SPACE const float *values,
+                            long row, long column, int columns, int keys, vector correction[ROW_VECTORS],
                             __local float *results)
 {
     vector sums[TILE_VALUES][ROW_VECTORS];
@@ -276,14 +325,15 @@ INLINE void write_results(__local const float *results, const vector total[ROW_V
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-attention_cpu(__global const float *restrict q, __global const float *restrict k,
-              __global const float *restrict v, __global float *restrict out, long m, long n,
+attention_cpu(__global const OPERAND_A_TYPE *restrict q,
+              __global const OPERAND_B_TYPE *restrict k,
+              __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m, long n,
               long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
               long out_offset
 #if MASK
               ,
-              __global const mask_type *restrict mask, long mask_offset, long mask_row,
+              __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
               long mask_column
 #endif
               PASTE(TO_, RUNS)(RUN))
@@ -324,9 +374,20 @@ attention_cpu(__global const float *restrict q, __global const float *restrict k
         if (key0 + keys - 1 > row0 + diagonal)
             hide_later_keys(weights, keys, key0 - diagonal - row0);
         weigh(weights, keys, peak, total, correction);
+#ifdef OPERAND_C
+        float converted[BLOCK_KEYS * VECTOR];
+        for (int c = 0; c < e; c += TILE_VALUES) {
+            if (c % VECTOR == 0)
+                convert_values(v + key0 * v_row + c * v_column, v_row, v_column, e - c, keys,
+                               converted);
+            add_values_tile(weights, converted + c % VECTOR, VECTOR, 1, e - c, keys, correction,
+                            results + c * ROWS);
+        }
+#else
         for (int c = 0; c < e; c += TILE_VALUES)
             add_values_tile(weights, v + key0 * v_row + c * v_column, v_row, v_column, e - c, keys,
                             correction, results + c * ROWS);
+#endif
     }
     write_results(results, total, out, rows, e);
 }

@@ -80,35 +80,35 @@ INLINE void store_rows(float8 rows, __local float *to)
 }
 
 /* Queries as [d][ROWS], scaled; zeros past the last row and column. */
-INLINE void pack_queries(__global const float *q, long row, long column, int d, int rows,
+INLINE void pack_queries(__global const OPERAND_A_TYPE *q, long row, long column, int d, int rows,
                          float scale, int item, __local float *packed)
 {
 #pragma unroll 8
     for (int step = 0; step < ROWS * DEPTH / ITEMS; step++) {
         const int i = step * ITEMS + item, c = i % DEPTH, r = i / DEPTH;
-        packed[c * QUERY_LINE + r] = r < rows && c < d ? q[r * row + c * column] * scale : 0.0f;
+        packed[c * QUERY_LINE + r] = r < rows && c < d ? READ_Q(q + r * row + c * column) * scale : 0.0f;
     }
 }
 
 /* Keys as [d][KEYS]. */
-INLINE void load_keys(__global const float *k, long row, long column, int d, int keys, int item,
+INLINE void load_keys(__global const OPERAND_B_TYPE *k, long row, long column, int d, int keys, int item,
                       __local float *tile)
 {
 #pragma unroll 8
     for (int step = 0; step < KEYS * DEPTH / ITEMS; step++) {
         const int i = step * ITEMS + item, c = i % DEPTH, j = i / DEPTH;
-        tile[c * KEY_LINE + j] = j < keys && c < d ? k[j * row + c * column] : 0.0f;
+        tile[c * KEY_LINE + j] = j < keys && c < d ? READ_K(k + j * row + c * column) : 0.0f;
     }
 }
 
 /* Values as [key][WIDTH]. */
-INLINE void load_values(__global const float *v, long row, long column, int e, int keys, int item,
+INLINE void load_values(__global const OPERAND_C_TYPE *v, long row, long column, int e, int keys, int item,
                         __local float *tile)
 {
 #pragma unroll 8
     for (int step = 0; step < KEYS * WIDTH / ITEMS; step++) {
         const int i = step * ITEMS + item, c = i % WIDTH, j = i / WIDTH;
-        tile[i] = j < keys && c < e ? v[j * row + c * column] : 0.0f;
+        tile[i] = j < keys && c < e ? READ_V(v + j * row + c * column) : 0.0f;
     }
 }
 
@@ -209,7 +209,7 @@ INLINE void hide_keys(float8 scores[ITEM_KEYS], int keys, long first, int lane)
 }
 
 #if MASK
-INLINE void add_mask(float8 scores[ITEM_KEYS], __global const mask_type *mask, long row,
+INLINE void add_mask(float8 scores[ITEM_KEYS], __global const OPERAND_D_TYPE *mask, long row,
                      long column, int rows, int keys, int lane)
 {
 #pragma unroll
@@ -218,7 +218,7 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const mask_type *mask, l
         float bias[ITEM_ROWS];
 #pragma unroll
         for (int i = 0; i < ITEM_ROWS; i++)
-            bias[i] = i < rows && key < keys ? BIAS(mask[i * row + key * column]) : 0.0f;
+            bias[i] = i < rows && key < keys ? BIAS(READ_MASK(mask + i * row + key * column)) : 0.0f;
         const float8 all = vload8(0, bias);
         scores[j] = all == -INFINITY ? all : scores[j] + all;
     }
@@ -226,14 +226,15 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const mask_type *mask, l
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-attention_gpu(__global const float *restrict q, __global const float *restrict k,
-              __global const float *restrict v, __global float *restrict out, long m, long n,
+attention_gpu(__global const OPERAND_A_TYPE *restrict q,
+              __global const OPERAND_B_TYPE *restrict k,
+              __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m, long n,
               long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
               long out_offset
 #if MASK
               ,
-              __global const mask_type *restrict mask, long mask_offset, long mask_row,
+              __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
               long mask_column
 #endif
               PASTE(TO_, RUNS)(RUN))

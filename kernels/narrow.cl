@@ -7,12 +7,12 @@
  *     #define NARROW f16     its name
  *     #define BITS 16        of an element, as DIGITS and LEAST are of a row of lib/ops/types.def
  *     #define STORED ushort  the unsigned integer that holds it
- *     #define LANES 1        or 4, 8, 16, one after the other
+ *     #define NARROW_LANES 1 or 4, 8, 16, one after the other
  *     ... this text ...
  *
- * defines, for LANES 8, kiln_f16_load8(ushort8), kiln_f16_store8(float8) of numbers that are f16's
+ * defines, for 8 lanes, kiln_f16_load8(ushort8), kiln_f16_store8(float8) of numbers that are f16's
  * already, kiln_f16_round8(float8), to nearest, of two as near to the even one, and
- * kiln_f16_whole8(int8), which rounds integers that are no floats, too, once; LANES 1 puts nothing
+ * kiln_f16_whole8(int8), which rounds integers that are no floats, too, once; one lane puts nothing
  * behind the names.
  */
 #ifndef NARROW
@@ -21,15 +21,15 @@
 #define DIGITS 11
 #define LEAST -14
 #define STORED ushort
-#define LANES 1
+#define NARROW_LANES 1
 #endif
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
-#if LANES == 1
+#if NARROW_LANES == 1
 #define WIDE(word) word
 #else
-#define WIDE(word) PASTE(word, LANES)
+#define WIDE(word) PASTE(word, NARROW_LANES)
 #endif
 #define NAME(verb) WIDE(PASTE(PASTE(kiln_, NARROW), verb))
 #define F WIDE(float)

@@ -17,8 +17,23 @@
 #define INDEX int
 #endif
 
-kernel void scatter_add(global const TYPE *restrict values, const long values_offset,
-                        global const INDEX *restrict indices, const long indices_offset,
+/* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
+ * is the values, B the indices. */
+#ifdef OPERAND_A
+#define VALUE(i) OPERAND_A(values + (i), 0, 0, 0)
+#else
+#define OPERAND_A_TYPE TYPE
+#define VALUE(i) values[i]
+#endif
+#ifdef OPERAND_B
+#define ROW(j) OPERAND_B(indices + (j), 0, 0, 0)
+#else
+#define OPERAND_B_TYPE INDEX
+#define ROW(j) indices[j]
+#endif
+
+kernel void scatter_add(global const OPERAND_A_TYPE *restrict values, const long values_offset,
+                        global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,
                         const long extent, const long inner, const long columns,
                         const long classes, const long from, const long to)
@@ -33,14 +48,14 @@ kernel void scatter_add(global const TYPE *restrict values, const long values_of
     indices += indices_offset;
     result += result_offset + outer * extent * inner;
     for (long j = from; j < to; j++) {
-        const uint row = indices[j]; /* a negative one is too large */
+        const uint row = ROW(j); /* a negative one is too large */
         if (row >= rows || (row & mask) != own)
             continue;
 #ifdef ONE_COLUMN
-        result[row * inner + first] += values[j * inner + first];
+        result[row * inner + first] += VALUE(j * inner + first);
 #else
         for (long i = first; i < last; i++)
-            result[row * inner + i] += values[j * inner + i];
+            result[row * inner + i] += VALUE(j * inner + i);
 #endif
     }
 }

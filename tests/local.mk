@@ -42,6 +42,7 @@ criterion_tests = \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \
+	tests/test_narrow \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \

@@ -3,11 +3,13 @@
  * host and in kernels, against a decoder and a rounding of this file's own. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
 #include "support/check.h"
+#include "support/graph.h"
 
 /* What IEEE 754 says of a format of 16 bits, without lib/ops. */
 struct format {
@@ -202,10 +204,26 @@ static const kiln_type stored_types[] = {
 };
 #define TYPES (sizeof stored_types / sizeof *stored_types)
 
-/* Operations are swept over one floating type and one of integers, the others' kernels differ in
- * numbers alone (and random batches mix all). Compilers need most of the time. */
-static const kiln_type swept[] = {KILN_F16, KILN_I64};
-#define SWEPT (sizeof swept / sizeof *swept)
+/* Those that operations compute with in another type; the others are swept in test_ops*.c. Many
+ * operations of all types make a batch: few kernels are compiled. */
+static size_t swept_types(kiln_type types[TYPES])
+{
+    size_t count = 0;
+    for (size_t t = 0; t < TYPES; t++)
+        if (kiln__type_row(stored_types[t])->computed != stored_types[t])
+            types[count++] = stored_types[t];
+    return count;
+}
+
+/* The next type that is computed in the same one, or that one. */
+static kiln_type relative_of(kiln_type type)
+{
+    kiln_type computed = kiln__type_row(type)->computed;
+    for (size_t t = 0; t < TYPES; t++)
+        if (stored_types[t] > type && kiln__type_row(stored_types[t])->computed == computed)
+            return stored_types[t];
+    return computed;
+}
 
 static void compile_cheaply(void)
 {
@@ -226,39 +244,70 @@ static void expect_type(kiln_batch *batch, kiln_tensor tensor, kiln_type wanted)
     check_read(batch, tensor);
 }
 
-/* With one of its own type, and with one of the type that it is read as. */
-static void every_row(kiln_type type, size_t n, enum check_values values)
+/* With one of its own type, and with one of another that is computed in the same. */
+static void every_row(kiln_batch *batch, kiln_type type, size_t n, enum check_values values)
 {
-    kiln_batch *batch = check_begin();
     kiln_type computed = kiln__type_row(type)->computed;
     kiln_tensor narrow = check_input(batch, type, DIMS(n), values),
-                other = check_input(batch, type, DIMS(n), values),
-                wide = check_input(batch, computed, DIMS(n), values),
-                mask = check_input(batch, KILN_U8, DIMS(n), CHECK_FEW);
+                same = check_input(batch, type, DIMS(n), values),
+                other = check_input(batch, relative_of(type), DIMS(n), values),
+                mask = check_input(batch, KILN_BOOL, DIMS(n), CHECK_FEW);
     for (unsigned op = 0; op < KILN__OP_COUNT; op++) {
         enum kiln__types rule = (enum kiln__types)kiln__elementwise_rows[op].types;
         bool selects = rule == KILN__SELECTION;
-        kiln_tensor operands[3] = {selects ? mask : narrow, op % 2 ? other : wide, narrow};
+        kiln_tensor operands[3] = {selects ? mask : narrow, op % 2 ? same : other, narrow};
         if (kiln__types_accept(rule, computed))
             expect_type(batch, check_elementwise(batch, op, operands),
                         kiln__types_result(rule, computed));
     }
+}
+
+static void sweep_rows(size_t n, enum check_values values)
+{
+    kiln_type types[TYPES];
+    kiln_batch *batch = check_begin();
+    for (size_t t = swept_types(types); t-- > 0;)
+        every_row(batch, types[t], n, values);
     check_run(batch);
     check_end(batch);
 }
 
 Test(types, every_row_reads_them, .init = compile_cheaply)
 {
-    for (size_t t = 0; t < SWEPT; t++) {
-        every_row(swept[t], 1009, CHECK_PLAIN);
-        every_row(swept[t], 333, CHECK_SPECIAL);
-    }
+    sweep_rows(1009, CHECK_PLAIN);
+    sweep_rows(333, CHECK_SPECIAL);
     check_close();
 }
 
-static void reduce_all(kiln_batch *batch, kiln_tensor x, kiln_type computed)
+/* Rows that take other types say so. */
+Test(types, every_other_row_refuses_them)
+{
+    kiln_type types[TYPES];
+    unsigned refused = 0;
+    for (size_t t = swept_types(types); t-- > 0;)
+        for (unsigned op = 0; op < KILN__OP_COUNT; op++) {
+            const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+            char sentence[128];
+            if (kiln__types_accept(row->types, kiln__type_row(types[t])->computed))
+                continue;
+            kiln_batch *batch = imagined_batch();
+            kiln_tensor x = kiln_upload(batch, types[t], DIMS(4), "");
+            cr_expect_eq(check_elementwise(batch, op, (kiln_tensor[]){x, x, x}).id, 0u);
+            cr_expect_eq(kiln_batch_status(batch), KILN_TYPE_MISMATCH);
+            snprintf(sentence, sizeof sentence, "%s: operands are %s, and only ", row->name,
+                     kiln_type_name(types[t]));
+            cr_expect(strstr(kiln_batch_error(batch), sentence), "%s", kiln_batch_error(batch));
+            kiln_batch_release(batch);
+            refused++;
+        }
+    cr_expect_gt(refused, 0u);
+}
+
+static void reduce_all(kiln_batch *batch, kiln_type type)
 {
     const int rows = 1, columns = 0;
+    kiln_type computed = kiln__type_row(type)->computed;
+    kiln_tensor x = check_input(batch, type, DIMS(33, 70), CHECK_FEW);
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++) {
         const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
         if (!kiln__types_accept((enum kiln__types)row->types, computed))
@@ -267,18 +316,17 @@ static void reduce_all(kiln_batch *batch, kiln_tensor x, kiln_type computed)
         expect_type(batch, check_reduction(batch, op, x, 1, &rows, 0), result);
         expect_type(batch, check_reduction(batch, op, x, 1, &columns, 0), result);
     }
+    check_read(batch, kiln_cumsum(batch, x, 1, 0));
 }
 
 Test(types, reductions_read_them, .init = compile_cheaply)
 {
-    for (size_t t = 0; t < SWEPT; t++) {
-        kiln_batch *batch = check_begin();
-        kiln_tensor x = check_input(batch, swept[t], DIMS(33, 70), CHECK_FEW);
-        reduce_all(batch, x, kiln__type_row(swept[t])->computed);
-        check_read(batch, kiln_cumsum(batch, x, 1, 0));
-        check_run(batch);
-        check_end(batch);
-    }
+    kiln_type types[TYPES];
+    kiln_batch *batch = check_begin();
+    for (size_t t = swept_types(types); t-- > 0;)
+        reduce_all(batch, types[t]);
+    check_run(batch);
+    check_end(batch);
     check_close();
 }
 
@@ -290,6 +338,9 @@ static void move_all(kiln_batch *batch, kiln_type type)
                 indices = check_input(batch, KILN_U8, DIMS(19), CHECK_FEW);
     const int64_t start[] = {1, 39}, stop[] = {30, -1}, step[] = {2, -3};
     const size_t low[] = {1, 2}, high[] = {0, 3};
+    static int64_t places[33]; /* all ends of rows, and beyond */
+    for (int i = 0; i < 33; i++)
+        places[i] = i * i % 35 - 1;
     expect_type(batch, kiln_transpose(batch, x, NULL), type);
     expect_type(batch, kiln_reshape(batch, kiln_transpose(batch, x, NULL), DIMS(44, 30)), type);
     expect_type(batch, kiln_slice(batch, x, start, stop, step), type);
@@ -305,16 +356,19 @@ static void move_all(kiln_batch *batch, kiln_type type)
     expect_type(batch, sum, kiln__type_row(type)->computed);
     expect_type(batch, kiln_scatter_add(batch, x, indices, kiln_gather(batch, y, indices, 0), 0),
                 kiln__type_row(type)->computed);
+    expect_type(batch,
+                kiln_scatter_add(batch, x, check_given(batch, KILN_I64, DIMS(33), places), y, 0),
+                kiln__type_row(type)->computed);
 }
 
 Test(types, movements_keep_them, .init = compile_cheaply)
 {
-    for (size_t t = 0; t < SWEPT; t++) {
-        kiln_batch *batch = check_begin();
-        move_all(batch, swept[t]);
-        check_run(batch);
-        check_end(batch);
-    }
+    kiln_type types[TYPES];
+    kiln_batch *batch = check_begin();
+    for (size_t t = swept_types(types); t-- > 0;)
+        move_all(batch, types[t]);
+    check_run(batch);
+    check_end(batch);
     check_close();
 }
 
@@ -369,15 +423,27 @@ static kiln_tensor loss_of(kiln_batch *batch, kiln_tensor x, kiln_tensor w)
     return kiln_mean_squared_error(batch, kiln_softmax(batch, h, 1, &last), target);
 }
 
-/* What has a kernel of its own takes them; its kernel is the one of f32. */
+/* Each operand is read in its own type: heads of one tensor, keys across their rows, a mask. */
+static kiln_tensor attend(kiln_batch *batch, kiln_type type, kiln_type other)
+{
+    kiln_tensor q = check_input(batch, type, DIMS(9, 2, 35), CHECK_PLAIN),
+                k = check_input(batch, other, DIMS(2, 35, 70), CHECK_PLAIN),
+                v = check_input(batch, type, DIMS(70, 20), CHECK_PLAIN),
+                mask = check_input(batch, other, DIMS(9, 70), CHECK_PLAIN);
+    q = kiln_transpose(batch, q, (size_t[]){1, 0, 2});
+    k = kiln_transpose(batch, k, (size_t[]){0, 2, 1});
+    return kiln_attention(batch, q, k, v, mask, NULL);
+}
+
+/* What has a kernel of its own takes them. */
 static void record_others(kiln_batch *batch, kiln_type type, kiln_tensor x)
 {
     kiln_tensor image = check_input(batch, type, DIMS(1, 5, 6, 2), CHECK_PLAIN),
                 filter = check_input(batch, type, DIMS(3, 3, 2, 4), CHECK_PLAIN),
                 labels = check_input(batch, KILN_U8, DIMS(6), CHECK_FEW), none = {0};
-    const kiln_tensor made[] = {kiln_conv2d(batch, image, filter, NULL),
-                                kiln_attention(batch, x, x, x, none, NULL),
-                                kiln_cross_entropy(batch, x, labels)};
+    const kiln_tensor made[] = {
+        kiln_conv2d(batch, image, filter, NULL), kiln_attention(batch, x, x, x, none, NULL),
+        attend(batch, type, relative_of(type)), kiln_cross_entropy(batch, x, labels)};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         cr_expect_eq(type_of(batch, made[i]), KILN_F32);
 }
@@ -393,6 +459,7 @@ Test(types, networks_read_them, .init = compile_cheaply)
     expect_type(batch, gradients[0], KILN_F32);
     expect_type(batch, gradients[1], KILN_F32);
     record_others(batch, KILN_F16, x);
+    record_others(batch, KILN_BF16, kiln_cast(batch, x, KILN_BF16));
     check_run(batch);
     check_end(batch);
     check_close();

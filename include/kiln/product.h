@@ -6,8 +6,9 @@
  *  Elementwise operations on a product, with operands that broadcast to its shape, run in its
  *  kernel: a layer is kiln_gelu(batch, kiln_add(batch, kiln_matmul(batch, x, w), bias)), and
  *  neither the product nor the sum is in memory unless something else uses it. So do cheap
- *  operations on inputs before the product: narrow or quantised operands are read as they lie in
- *  memory. What else is computed on the way to an operand is a kernel of its own.
+ *  operations on inputs before the product: quantised operands are read as they lie in memory, as
+ *  narrow ones are that anything has stored (<kiln/types.h>). What else is computed on the way to an
+ *  operand is a kernel of its own.
  *
  *  For all of them: the result belongs to the batch; one thread at a time; errors are sticky:
  *  INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,

@@ -21,7 +21,8 @@ extern "C" {
  *
  *  Operations compute in f32, i32 and u8. The other types are only stored: every operation reads
  *  them as one of these and its result is of that one. They are converted where they are loaded;
- *  attention, scatters and some matrix products read a converted copy.
+ *  but matrix products that are large enough for CLBlast, from 2,048 rows, 2,048 columns and 512
+ *  elements between them on, read a converted copy: beside so much arithmetic it is nothing.
  *
  *  f16 (IEEE 754 binary16, on every device) and bf16 (the upper half of an f32) are read as
  *  f32: the sum of two f16 is f32, and so is that of an f16 and an f32. i8 and i64 are read as

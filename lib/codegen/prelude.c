@@ -191,7 +191,7 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
                    "#define LEAST %d\n",
                    row->name, row->stored, 8 * row->bytes, row->digits, row->least);
     for (unsigned lanes = emit->form->vector; lanes; lanes = lanes > 1 ? 1 : 0)
-        kiln__text_add(emit->text, "#define LANES %u\n%s#undef LANES\n", lanes,
+        kiln__text_add(emit->text, "#define NARROW_LANES %u\n%s#undef NARROW_LANES\n", lanes,
                        emit->brief ? "/* kernels/narrow.cl */\n" : kiln__kernel_text("narrow"));
     kiln__text_add(emit->text,
                    "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST\n");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a matrix product's kernel makes of the elements of an operand as it reads them, as functions
- * that stand before the text of kernels/matmul_*.cl and as the macros with which
- * kernels/operands.h calls them; for the file's operand A, and so for B:
+/* What a file of kernels/ makes of the elements of an operand as it reads them, as functions that
+ * stand before its text and as the macros with which it calls them (kernels/operands.h); for its
+ * operand A, and so for others:
  *
  *   OPERAND_A(from, batch, line, k)         the element at `from`
  *   OPERAND_A_VECTOR(from, batch, line, k)  form.vector ones, neighbours in memory from there on
  *
- * which is element k of row `line` of the product's first operand, or of column `line` of its
- * second.
+ * which is element k of row `line` of a product's first operand, or of column `line` of its
+ * second. To operands of kernels for a single node, which are only converted, no place matters.
  */
 #include "codegen/emit.h"
 #include "plan/space.h"
@@ -48,7 +48,7 @@ static void emit_operand(const struct kiln__emit *given, char letter, unsigned n
 {
     struct hook hook = {*given, kiln__group_operand(given->group, number), letter};
     struct kiln__text *text = given->text;
-    enum kiln__part part = letter == 'A' ? KILN__PART_OPERAND_A : KILN__PART_OPERAND_B;
+    enum kiln__part part = (enum kiln__part)(KILN__PART_OPERAND_A + (letter - 'A'));
     hook.emit.along = 1 + (across ? KILN__BY_LINE : KILN__BY_DEPTH);
     kiln__text_add(text, "#define OPERAND_%c_TYPE %s\n", letter, stored_type(&hook));
     kiln__text_add(text, "#define OPERAND_%c_PARAMETERS ", letter);
@@ -72,4 +72,7 @@ void kiln__emit_operands(const struct kiln__emit *emit)
         emit_operand(emit, 'A', swapped, reads & KILN__READS_A_ACROSS);
     if (reads & KILN__READS_B)
         emit_operand(emit, 'B', 1 - swapped, reads & KILN__READS_B_ACROSS);
+    for (unsigned k = KILN__OPERANDS; k < KILN__MOST_INPUTS; k++)
+        if (reads & KILN__READS_A << k)
+            emit_operand(emit, (char)('A' + k), k, false);
 }

@@ -56,9 +56,9 @@ bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index)
  * `length` elements, before or after them (materialise.c). */
 bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index, size_t length);
 
-/* Whether operand `k` of the product `index`, which such a node and movements of it make, can be.
- */
-bool kiln__fuse_prologue_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
+/* Whether operand `k` of the product `index` can be computed as it is read: from such a node and
+ * movements of it, or from memory of a narrower type. */
+bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
 
 /* These three answer false without memory.
  * A new group for the root `index` (begin.c). */

@@ -12,8 +12,8 @@
  * both, the first loads the element itself, and the last is what the PRODUCT behind them
  * multiplies. Their accesses walk the operands' own dimensions. Further steps run once for each
  * element of the product, before the stores. An attention group has an access for each input of its
- * one node. A scatter group adds its first access, at the rows that its second says, to what its
- * base group stores. */
+ * one node, with a step that loads and perhaps one that converts; so has a scatter group, which
+ * adds its first access, at the rows that its second says, to what its base group stores. */
 #ifndef KILN_FUSE_GROUP_H
 #define KILN_FUSE_GROUP_H
 
@@ -108,7 +108,7 @@ struct kiln__group {
 /* Operands of a product. */
 #define KILN__OPERANDS 2
 
-/* An operand of a matmul group. */
+/* An operand of a matmul group, or of one of a single node. */
 struct kiln__operand {
     uint16_t first, value; /* its steps; the last is what is multiplied */
     uint16_t access, end;  /* its accesses; the first is of the operand's own elements */
@@ -193,8 +193,10 @@ unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln
 /* Whether a matmul group does more to what it has multiplied than to store it. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
 
-/* Operand 0 or 1 of a matmul group, and how many accesses both have: they are the first. */
+/* Operand `k` of a matmul group, or of one of a single node. */
 struct kiln__operand kiln__group_operand(const struct kiln__group *group, unsigned k);
+
+/* How many accesses both operands of a matmul group have: they are the first. */
 size_t kiln__group_operand_accesses(const struct kiln__group *group);
 
 /* A group as text: its kind, its steps, its stores. */

@@ -134,9 +134,23 @@ static uint16_t count_loads(const struct kiln__group *group, size_t end)
     return count;
 }
 
+/* A load for each access, and perhaps a conversion behind it. */
+static struct kiln__operand whole_operand(const struct kiln__group *group, unsigned k)
+{
+    struct kiln__operand operand = {.access = (uint16_t)k, .end = (uint16_t)(k + 1)};
+    while (count_loads(group, operand.first + 1u) <= k)
+        operand.first++;
+    size_t next = operand.first + 1u;
+    bool converts = next < group->steps.count && group->steps.items[next].n_args;
+    operand.value = (uint16_t)(converts ? next : operand.first);
+    return operand;
+}
+
 struct kiln__operand kiln__group_operand(const struct kiln__group *group, unsigned k)
 {
     const struct kiln__step *product = &group->steps.items[group->reduced_step];
+    if (product->kind != KILN__STEP_PRODUCT)
+        return whole_operand(group, k);
     struct kiln__operand operand = {.value = product->args[k]};
     operand.first = k ? (uint16_t)(product->args[0] + 1) : 0;
     operand.access = count_loads(group, operand.first);

@@ -14,6 +14,16 @@ static struct kiln__layout layout_of_view(const struct kiln__node *node,
     return layout;
 }
 
+/* A cast of what lies in memory to what loads make of it anyway. */
+static bool is_loaded_so(const struct kiln__graph *graph, const struct kiln__node *node,
+                         const struct kiln__layout *layouts)
+{
+    if (node->kind != KILN__CAST || !layouts[node->input[0]].known)
+        return false;
+    return node->type == kiln__node_computed(&graph->nodes.items[node->input[0]]) &&
+           graph->nodes.items[layouts[node->input[0]].base].kind != KILN__IOTA;
+}
+
 struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t index,
                                     const struct kiln__layout *layouts, bool in_memory)
 {
@@ -24,6 +34,8 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
         kiln__shape_strides(&node->shape, layout.stride);
         return layout;
     }
+    if (is_loaded_so(graph, node, layouts))
+        return layouts[node->input[0]];
     if (!kiln__node_is_movement(node) || !layouts[node->input[0]].known)
         return layout;
     const struct kiln__node *input = &graph->nodes.items[node->input[0]];

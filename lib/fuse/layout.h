@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the elements of a node are found: a base in memory, and strides through its movements. */
+/* Where the elements of a node are found: a base in memory, and strides through its movements, and
+ * through casts from the type that the base is stored in to the one that loads make of it. */
 #ifndef KILN_FUSE_LAYOUT_H
 #define KILN_FUSE_LAYOUT_H
 

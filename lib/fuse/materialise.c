@@ -117,7 +117,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         if (size->steps <= KILN__MOST_ROOT_STEPS && size->loads <= KILN__MOST_ROOT_LOADS)
             break;
         if (kiln__fuse_in_registers(fuser, node->input[k]) &&
-            fuser->sizes[node->input[k]].steps > 1)
+            fuser->sizes[node->input[k]].steps > 1 && !fuser->layouts[node->input[k]].known)
             materialise(fuser, node->input[k], KILN__BECAUSE_LARGE);
         measure(fuser, index);
     }
@@ -126,8 +126,8 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
     if (size->users > 1 && (size->cost > KILN__CHEAP || (size->loads > 1 && size->reads_as_many)))
         materialise(fuser, index, KILN__BECAUSE_SHARED);
     fuser->prologue[index] = kiln__fuse_may_be_prologue(fuser, index);
-    if (fuser->prologue[index])
-        fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
+    fuser->layouts[index] =
+        kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, fuser->prologue[index]);
 }
 
 /* A movement reads memory through strides; what it moves must be there if none can say it. */
@@ -150,19 +150,37 @@ static void decide_gather(struct kiln__fuser *fuser, uint32_t index)
     decide_pointwise(fuser, index);
 }
 
+/* What is only a cast of what lies in memory is put in order as it lies there. */
+static void materialise_operand(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    struct kiln__layout *layout = &fuser->layouts[index];
+    bool loaded = node->kind == KILN__CAST && layout->known && layout->base != index;
+    materialise(fuser, loaded ? node->input[0] : index, why);
+    if (loaded)
+        *layout = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
+}
+
 /* What a group of its own reads is read from memory as it lies there, if it suits. */
+static void decide_operand(struct kiln__fuser *fuser, uint32_t index, unsigned k)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    const struct kiln__group_traits *traits = &kiln__group_traits[kiln__group_kind_of(node)];
+    uint32_t operand = node->input[k];
+    const struct kiln__layout *layout = &fuser->layouts[operand];
+    const struct kiln__shape *shape = &kiln__fuse_node(fuser, operand)->shape;
+    if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
+        materialise_operand(fuser, operand, traits->operand);
+    if (node->kind == KILN__MATMUL && !kiln__fuse_operand_suits(fuser, index, k))
+        materialise(fuser, fuser->prologue[layout->base] ? layout->base : operand, traits->operand);
+}
+
 static void decide_own(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
     const struct kiln__group_traits *traits = &kiln__group_traits[kiln__group_kind_of(node)];
-    for (unsigned k = 0; k < traits->operands && k < node->n_inputs; k++) {
-        const struct kiln__layout *layout = &fuser->layouts[node->input[k]];
-        const struct kiln__shape *shape = &kiln__fuse_node(fuser, node->input[k])->shape;
-        if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
-            materialise(fuser, node->input[k], traits->operand);
-        else if (fuser->prologue[layout->base] && !kiln__fuse_prologue_suits(fuser, index, k))
-            materialise(fuser, layout->base, traits->operand);
-    }
+    for (unsigned k = 0; k < traits->operands && k < node->n_inputs; k++)
+        decide_operand(fuser, index, k);
     materialise(fuser, index, traits->result);
 }
 
@@ -199,7 +217,7 @@ static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
         behind++;
     if (!loads_run_along(fuser, input, behind) ||
         !kiln__fuse_suits_scan(fuser, input, shape->dims[kiln__scan_axis(node)]))
-        materialise(fuser, input, KILN__BECAUSE_SCAN);
+        materialise_operand(fuser, input, KILN__BECAUSE_SCAN);
     decide_own(fuser, index);
 }
 

@@ -5,7 +5,8 @@
  *
  *   - nobody else uses it, and it is cheap beside the multiplications of a tile: casts, scales;
  *   - it is made from inputs of the batch: what another kernel makes is changed there, before it is
- *     stored, for nothing;
+ *     stored, for nothing. (What lies in memory in a narrower type is read as it is, whoever made
+ *     it: layout.c);
  *   - it reads no more than one load as large as the operand, which lies as the operand would: the
  *     product's kernel is the same with it and without, and so is the order in which it adds up;
  *   - the product is not one for a library (CLBlast takes memory as it is): beside so many
@@ -151,10 +152,19 @@ static bool may_fold(const struct kiln__fuser *fuser, const struct kiln__node *p
     return kiln__layout_batch_stride(b->stride, &product->shape, 2, &batch) && batch == 0;
 }
 
-bool kiln__fuse_prologue_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k)
+static bool repeats(const struct kiln__fuser *fuser, uint32_t index, uint32_t base)
+{
+    return kiln__node_count(kiln__fuse_node(fuser, index)) >
+           kiln__node_count(kiln__fuse_node(fuser, base));
+}
+
+bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k)
 {
     const struct kiln__node *product = kiln__fuse_node(fuser, index);
     uint32_t operand = product->input[k], base = fuser->layouts[operand].base;
+    if (!fuser->prologue[base])
+        return kiln__fuse_node(fuser, base)->type == kiln__fuse_node(fuser, operand)->type ||
+               !is_for_library(fuser, product) || repeats(fuser, operand, base);
     struct leaves leaves = leaves_of(fuser, base);
     bool folds = k == 0 && may_fold(fuser, product);
     bool suits = !is_for_library(fuser, product) && !(k == 0 && has_few_rows(fuser, product, base));

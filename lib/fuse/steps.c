@@ -123,20 +123,31 @@ static uint16_t find_load(const struct kiln__builder *builder, const struct kiln
     return KILN__NO_STEP;
 }
 
+/* `step`, as a value of `type`. */
+static uint16_t convert(struct kiln__builder *builder, uint16_t step, kiln_type type)
+{
+    if (builder->failed || builder->group->steps.items[step].type == type)
+        return step;
+    struct kiln__step converted = {.kind = KILN__STEP_CONVERT, .type = type, .n_args = 1};
+    converted.args[0] = step;
+    return kiln__fuse_add_step(builder, converted);
+}
+
+/* What lies there, as a value of `type`. */
 static uint16_t add_load(struct kiln__builder *builder, const struct kiln__access *access,
                          kiln_type type)
 {
     bool number = access->kind == KILN__ACCESS_NUMBER;
     uint16_t have = find_load(builder, access);
     if (have != KILN__NO_STEP)
-        return have;
+        return convert(builder, have, type);
     if (!APPEND(builder, &builder->group->accesses, *access))
         return 0;
     builder->fuser->fusion->stored[access->node] |= !number;
-    return kiln__fuse_add_step(
-        builder, (struct kiln__step){.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD,
-                                     .type = type,
-                                     .index = (uint16_t)(builder->group->accesses.count - 1)});
+    struct kiln__step load = {.kind = number ? KILN__STEP_NUMBER : KILN__STEP_LOAD};
+    load.type = kiln__fuse_node(builder->fuser, access->node)->type;
+    load.index = (uint16_t)(builder->group->accesses.count - 1);
+    return convert(builder, kiln__fuse_add_step(builder, load), type);
 }
 
 uint16_t kiln__fuse_load(struct kiln__builder *builder, uint32_t index)
@@ -206,10 +217,11 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
     if (!APPEND(builder, &builder->group->accesses, access))
         return 0;
     builder->fuser->fusion->stored[access.node] = true;
-    struct kiln__step gather = {.kind = KILN__STEP_GATHER, .type = node->type, .n_args = 1};
+    struct kiln__step gather = {.kind = KILN__STEP_GATHER, .n_args = 1};
+    gather.type = kiln__fuse_node(builder->fuser, access.node)->type;
     gather.index = (uint16_t)(builder->group->accesses.count - 1);
     gather.args[0] = where;
-    return kiln__fuse_add_step(builder, gather);
+    return convert(builder, kiln__fuse_add_step(builder, gather), node->type);
 }
 
 /* The step of an elementwise operation or a cast. */
@@ -243,7 +255,8 @@ static uint16_t add_value(struct kiln__builder *builder, uint32_t index, bool ro
         return add_scalar(builder, node);
     if (root && kiln__node_is_movement(node))
         return add_movement(builder, index, at, rank);
-    if (kiln__node_is_computed(node) && (root || !builder->fuser->layouts[index].known)) {
+    const struct kiln__layout *layout = &builder->fuser->layouts[index];
+    if (kiln__node_is_computed(node) && (root || !layout->known || layout->base != index)) {
         uint16_t step = node->kind == KILN__GATHER
                             ? add_gather(builder, node, at + (rank - node->shape.rank))
                             : add_apply(builder, node, at, rank);
@@ -252,7 +265,7 @@ static uint16_t add_value(struct kiln__builder *builder, uint32_t index, bool ro
     }
     uint16_t stored = kiln__fuse_find_stored(builder->fuser, builder->group, index, at, rank);
     if (stored != KILN__NO_STEP)
-        return stored;
+        return convert(builder, stored, node->type);
     struct kiln__access access = kiln__fuse_access(builder->fuser, index, at, rank);
     return add_load(builder, &access, node->type);
 }

@@ -457,6 +457,24 @@ const char *kiln__group_check_product(const struct kiln__group_verifier *verifie
     return NULL;
 }
 
+/* Each is loaded by one step, and is then of its input's type. */
+static const char *check_whole_loads(const struct kiln__group_verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    size_t step = 0;
+    for (size_t k = 0; k < group->accesses.count; k++) {
+        kiln_type type = node_at(verifier, began(verifier)->input[k])->type;
+        if (step >= group->steps.count || group->steps.items[step].kind != KILN__STEP_LOAD ||
+            group->steps.items[step].index != k)
+            return say(verifier, "access", k, "not loaded by a step of its own");
+        step += 1 + (step + 1 < group->steps.count &&
+                     group->steps.items[step + 1].kind == KILN__STEP_CONVERT);
+        if (group->steps.items[step - 1].type != type)
+            return say(verifier, "access", k, "not of its input's type");
+    }
+    return step == group->steps.count ? NULL : say_whole(verifier, "steps without an input");
+}
+
 /* One access for each input that its kernel reads, equal ones too. */
 const char *kiln__group_check_whole(const struct kiln__group_verifier *verifier)
 {
@@ -468,7 +486,7 @@ const char *kiln__group_check_whole(const struct kiln__group_verifier *verifier)
     for (size_t i = 0; i < group->accesses.count; i++)
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY)
             return say(verifier, "access", i, "not of memory");
-    return NULL;
+    return check_whole_loads(verifier);
 }
 
 /* Which dimensions are reduced, and to how many elements each result comes. */

@@ -17,7 +17,7 @@ enum kiln__argument_kind {
 enum kiln__part {
     KILN__PART_GROUP,     /* that of the group's kernel, or a template's epilogue */
     KILN__PART_OPERAND_A, /* what a template reads as its operand A, */
-    KILN__PART_OPERAND_B  /* or B */
+    KILN__PART_OPERAND_B  /* or B; C and D have no arguments */
 };
 
 struct kiln__argument {
@@ -78,14 +78,15 @@ static inline bool kiln__walk_shares(uint8_t kept_walk)
  * a result does not depend on how many there are beside it. */
 enum kiln__stage { KILN__STAGE_WHOLE, KILN__STAGE_PARTIAL, KILN__STAGE_FINAL };
 
-/* The operands of a file, A and B, of which generated text reads the elements; whether the group's
- * second operand is A; and which have vectors that run across their lines, not along them. */
+/* The operands of a file, A and B of a product, A to D of others in their order, of which generated
+ * text reads the elements; whether the product's second operand is A; and which have vectors that
+ * run across their lines, not along them. */
 enum kiln__reads {
     KILN__READS_A = 1,
     KILN__READS_B = 2,
-    KILN__READS_SWAPPED = 4,
-    KILN__READS_A_ACROSS = 8,
-    KILN__READS_B_ACROSS = 16
+    KILN__READS_SWAPPED = 16,
+    KILN__READS_A_ACROSS = 32,
+    KILN__READS_B_ACROSS = 64
 };
 
 /* All that shapes a generated kernel's text beside the group's steps. */

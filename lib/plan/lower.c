@@ -184,6 +184,21 @@ bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
     return !launch->failed;
 }
 
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    struct kiln__form *form = &launch->form;
+    for (unsigned k = 0; k < group->accesses.count; k++) {
+        struct kiln__operand operand = kiln__group_operand(group, k);
+        if (operand.value == operand.first)
+            continue;
+        form->operands |= (uint8_t)(KILN__READS_A << k);
+        form->along[k] = KILN__CONTIGUOUS;
+        form->chunked = plan->options.device->traits->chunked;
+        form->vector = (uint8_t)vector;
+    }
+}
+
 uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;

@@ -67,6 +67,11 @@ bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
 bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
                           size_t to);
 
+/* Have generated text read what a kernel for a single node takes in a narrower type than the one
+ * that it computes in, in vectors of so many. */
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector,
+                        struct kiln__launch *launch);
+
 /* Bytes that a group loads and stores at least. */
 uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);
 

@@ -12,6 +12,7 @@ struct attention {
     const struct kiln__node *node;
     struct kiln__attention_size size;
     uint32_t group, inputs, out;
+    bool truths; /* the mask is of u8, not of f32 */
     struct {
         uint32_t slot;
         uint8_t item; /* bytes */
@@ -69,6 +70,8 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
         attention.input[i].row = access->stride[group->shape.rank - 2];
         attention.input[i].column = access->stride[group->shape.rank - 1];
     }
+    if (attention.inputs > KILN__MASK)
+        attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
     merge_leading(&attention, group);
     return attention;
 }
@@ -126,7 +129,8 @@ static bool add_arguments(struct kiln__launch *launch, const struct attention *a
 }
 
 static struct kiln__launch launch_of(const struct kiln__plan *plan,
-                                     const struct attention *attention, const char *name)
+                                     const struct attention *attention, const char *name,
+                                     unsigned vector)
 {
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
                                   .group = attention->group,
@@ -134,6 +138,7 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                   .kernel = name,
                                   .dimensions = 3};
     launch.form.wide = true;
+    kiln__launch_reads(plan, vector, &launch);
     launch.bytes = kiln__group_bytes(plan, &plan->fusion.groups.items[attention->group]);
     return launch;
 }
@@ -143,7 +148,7 @@ static int mask_kind(const struct attention *attention)
 {
     if (attention->inputs <= KILN__MASK)
         return 0;
-    return attention->input[KILN__MASK].item == 1 ? 1 : 2;
+    return attention->truths ? 1 : 2;
 }
 
 /* ---- chunked devices ---- */
@@ -180,7 +185,7 @@ static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention
                              plan->options.device->info.local_memory)
         vector /= 2;
     size_t vectors = choose_row_vectors(plan, attention, vector);
-    struct kiln__launch launch = launch_of(plan, attention, "attention_cpu");
+    struct kiln__launch launch = launch_of(plan, attention, "attention_cpu", (unsigned)vector);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
@@ -234,7 +239,7 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
 static bool lower_gpu(struct kiln__plan *plan, const struct attention *attention,
                       const struct shape *shape)
 {
-    struct kiln__launch launch = launch_of(plan, attention, "attention_gpu");
+    struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
     size_t items = shape_items(shape);
     snprintf(launch.options, sizeof launch.options,
              "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s",

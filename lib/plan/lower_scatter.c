@@ -80,6 +80,7 @@ static bool lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
     launch.file = launch.kernel = "scatter_add";
     launch.form.wide = true;
+    kiln__launch_reads(plan, 1, &launch);
     launch.bytes = kiln__group_bytes(plan, group);
     size_t columns = size_launch(plan, scatter, &launch);
     snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s%s",

@@ -42,7 +42,8 @@ static bool check_types(kiln_batch *batch, const char *call,
     }
     if (!kiln__types_accept(types, type))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only %s are taken",
-                   call, name, types == KILN__WORDS ? "integers of 32 bits" : "floating types");
+                   call, kiln_type_name(inputs[0]->type),
+                   types == KILN__WORDS ? "integers of 32 bits" : "floating types");
     return !batch->error.status;
 }
 

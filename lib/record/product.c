@@ -2,7 +2,6 @@
 /* Matrix products: movements around one node. */
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
-#include <kiln/operations.h>
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 
@@ -31,9 +30,6 @@ static bool prepare(kiln_batch *batch, const char *call, const char *name, bool 
     if (batch->error.status)
         return false;
     operand->shape = node->shape;
-    /* Before it is moved: products read movements of casts as they read those of memory. */
-    if (kiln__node_computed(node) != node->type)
-        operand->tensor = kiln_cast(batch, operand->tensor, kiln__node_computed(node));
     if (operand->shape.rank == 1) {
         size_t k = operand->shape.dims[0];
         operand->tensor =
