@@ -2,6 +2,7 @@
 /* What generated kernels look like, for a CPU and for a GPU that exist only here. Each golden text
  * has one structure, and every kind of loop that code generation knows is in one of them. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "codegen/codegen.h"
 #include "support/context.h"
@@ -181,6 +182,21 @@ KERNELS(map_stacked, kiln_stack(batch, 2,
 KERNELS(map_picks, pick(batch));
 KERNELS(map_narrow, narrow(batch));
 KERNELS(map_updates, update(batch, kiln_transpose(batch, imagine_matrix(batch, 96, 64), NULL)));
+
+/* A vector that goes past the caches must lie at a multiple of its size: 16 of 8 bytes. */
+static kiln_tensor widen(kiln_batch *batch)
+{
+    return kiln_cast(batch, imagine_vector(batch, 1000), KILN_I64);
+}
+
+Test(kernels, streams_vectors_to_multiples_of_their_size)
+{
+    struct kiln__text text = {0};
+    add_kernels(imagined_cpu(), "CPU", widen, &text);
+    cr_expect(strstr(text.data, "head = stream ? (128 - ((size_t)(y0 + q0 + p) & 127)) / "), "%s",
+              text.data);
+    kiln__text_free(&text);
+}
 
 /* ---- reductions ---- */
 

@@ -281,6 +281,39 @@ Test(optimizer, keeps_what_rounding_takes_from_a_parameter)
     close_context(context);
 }
 
+/* Beyond f16's range a parameter is the largest number, and goes on from where it would be. */
+Test(optimizer, saturates_a_parameter_beyond_its_type)
+{
+    kiln_optimizer_options options = KILN_SGD_INIT;
+    kiln_context *context = open_context();
+    kiln_buffer *parameter;
+    kiln_optimizer *optimizer;
+    float gradient = 0;
+    uint16_t found;
+    options.learning_rate = 1;
+    expect_ok(kiln_buffer_create(context, KILN_F16, 0, NULL, &parameter));
+    expect_ok(kiln_buffer_write(parameter, 0, &(uint16_t){0}, sizeof found));
+    expect_ok(kiln_optimizer_create(context, &options, 1, &parameter, &optimizer));
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor g = kiln_upload(batch, KILN_F32, 0, NULL, &gradient);
+    expect_ok(kiln_optimizer_step(batch, optimizer, &g));
+    static const struct {
+        float gradient;
+        uint16_t wanted;
+    } steps[] = {{-65000, 0x7bef},  {-5000, 0x7bff}, {-1e6F, 0x7bff},
+                 {1037232, 0x7800}, {1e6F, 0xfbff},  {-1e6F, 0x7800}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        gradient = steps[i].gradient;
+        run_batch(batch);
+        expect_ok(kiln_buffer_read(parameter, 0, &found, sizeof found));
+        cr_expect_eq(found, steps[i].wanted, "step %zu: %04x", i, found);
+    }
+    kiln_batch_release(batch);
+    kiln_optimizer_release(optimizer);
+    kiln_buffer_release(parameter);
+    close_context(context);
+}
+
 Test(optimizer, of_nothing_does_nothing)
 {
     kiln_context *context = open_context();

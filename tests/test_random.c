@@ -277,7 +277,8 @@ Test(random, misuse_is_named)
 {
     kiln_context *context = open_context(), *elsewhere = open_context();
     const kiln_tensor none = {0};
-    kiln_buffer *state, *far;
+    kiln_buffer *state, *far, *wide;
+    cr_assert_eq(kiln_buffer_create(context, KILN_I64, 1, (size_t[]){2}, &wide), KILN_OK);
     cr_assert_eq(kiln_buffer_create(context, KILN_I32, 1, (size_t[]){2}, &state), KILN_OK);
     cr_assert_eq(kiln_buffer_create(elsewhere, KILN_I32, 1, (size_t[]){2}, &far), KILN_OK);
     MISUSE(KILN_SHAPE_MISMATCH, "kiln_random_uniform: the key is [], and keys are [2]",
@@ -302,6 +303,8 @@ Test(random, misuse_is_named)
            "kiln_random_next: the batch leaves something in this state already; split the key that "
            "it has, by kiln_random_split()",
            (kiln_random_next(batch, state), kiln_random_next(batch, state)));
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_random_next: the state is i64, and states are i32",
+           kiln_random_next(batch, wide));
     MISUSE(KILN_INVALID_HANDLE, "kiln_dropout: operand x is the empty tensor",
            kiln_dropout(batch, none, 0.5, key));
     MISUSE(KILN_TYPE_MISMATCH,
@@ -317,6 +320,7 @@ Test(random, misuse_is_named)
     cr_expect_eq(kiln_random_next(NULL, state).id, 0u);
     kiln_buffer_release(state);
     kiln_buffer_release(far);
+    kiln_buffer_release(wide);
     close_context(elsewhere);
     close_context(context);
 }

@@ -33,7 +33,8 @@ KILN_API kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint3
  *  1, in place. Write a seed there once; seeds of less than 32 bits do not meet. In a batch
  *  it is called once for a buffer; split the key for what else needs one.
  *  Owner: the batch holds the buffer.
- *  Errors: INVALID_ARGUMENT (NULL, a buffer of another context, a second call). */
+ *  Errors: INVALID_ARGUMENT (NULL, a buffer of another context, a second call), TYPE_MISMATCH (its
+ *  type is not i32 itself). */
 KILN_API kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state);
 
 /** f32 from [0, 1): multiples of 2^-24, each as likely as the others. The same bits everywhere. */

@@ -90,7 +90,8 @@ typedef struct kiln_optimizer kiln_optimizer;
  *  seen no step: its own buffers, f32 and of as many elements as the parameters once (momentum) or
  *  twice (Adam), hold zeros. For a parameter stored in a narrower type than f32 there is one buffer
  *  more, with what rounding took from it: the two together are the parameter in f32, which each
- *  step goes on from. Who writes such a parameter later zeros that buffer, too.
+ *  step goes on from. Beyond the type's range (65,504 for f16) the parameter stays at its largest
+ *  number, and the rest is in that buffer. Who writes such a parameter later zeros that buffer, too.
  *  Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, an option out of range, a buffer of another context, the same
  *  buffer twice), TYPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;

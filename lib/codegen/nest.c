@@ -246,18 +246,21 @@ static void keep_each(struct kiln__body *body)
 }
 
 /* A run of a map: vectors, and single elements after them; before them too where a streaming store
- * needs them to start at a cache line. */
+ * needs them to start at a cache line, or at a multiple of their size. */
 static void emit_run(const struct kiln__body *body)
 {
     unsigned width = body->form->vector;
     struct kiln__phrase next = kiln__phrase("(i + %u)", width);
     struct kiln__visit pair[] = {{.width = width, .at = "i"},
                                  {.width = width, .at = next.text, .letter = 'w'}};
-    if (body->form->streams)
+    if (body->form->streams) {
+        unsigned bytes = width * (unsigned)kiln_type_size(kiln__emit_store_type(body->emit, 0));
+        unsigned line = bytes > KILN__LINE ? bytes : KILN__LINE;
         kiln__text_add(body->text,
-                       "const idx head = stream ? (%d - ((size_t)(y0 + q0 + p) & %d)) / "
-                       "(int)sizeof *y0 %% (%d / (int)sizeof *y0) : 0;\n",
-                       KILN__LINE, KILN__LINE - 1, KILN__LINE);
+                       "const idx head = stream ? (%u - ((size_t)(y0 + q0 + p) & %u)) / "
+                       "(int)sizeof *y0 %% (%u / (int)sizeof *y0) : 0;\n",
+                       line, line - 1, line);
+    }
     kiln__text_add(body->text, "idx i = 0, stop = %s;\nfor (;;) {\nfor (; i < stop; i++) {\n",
                    body->form->streams ? "min(head, count)" : "0");
     kiln__body_element(body, 1, "i", "", 0);

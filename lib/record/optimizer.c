@@ -317,7 +317,9 @@ static void leave(const struct step *step, size_t i, kiln_tensor value, size_t p
     kiln_buffer *parameter = step->optimizer->parameters[i];
     kiln_tensor stored = value;
     if (is_rounded(parameter)) {
-        stored = kiln_cast(step->batch, value, parameter->type);
+        const struct kiln__type_row *row = kiln__type_row(parameter->type);
+        kiln_tensor within = kiln_clamp(step->batch, value, row->lowest, row->highest);
+        stored = kiln_cast(step->batch, within, parameter->type);
         remember(step, place, kiln_sub(step->batch, value, stored));
     }
     kiln_export(step->batch, stored, parameter);
