@@ -127,6 +127,8 @@ codegen_sources = \
 	lib/codegen/emit.c \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue.c \
+	lib/codegen/follow.c \
+	lib/codegen/follow.h \
 	lib/codegen/gather.c \
 	lib/codegen/scan.c \
 	lib/codegen/indent.c \

@@ -214,6 +214,8 @@ KERNELS(reduce_updates, update(batch, difference(batch)));
 KERNELS(rows, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}));
 /* More than the lanes of a work-group hold. */
 KERNELS(rows_long, kiln_log_softmax(batch, imagine_matrix(batch, 64, 40000), 1, (int[]){1}));
+/* In one visit, and not in whole vectors. */
+KERNELS(rows_once, kiln_logsumexp(batch, imagine_matrix(batch, 64, 50257), 1, (int[]){1}, 0));
 KERNELS(rows_apart, share(batch));
 /* Neighbours are in different rows; rows that are two dimensions of three, the last one too. */
 KERNELS(rows_columns, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}));

@@ -274,6 +274,51 @@ Test(normalization, special_values)
     check_close();
 }
 
+/* Rows whose largest element is found in one visit with the sum of powers: it grows at every
+ * element or at none, is an infinity for a while or to the end, or comes with the last one. */
+Test(normalization, maxima_that_grow_along_long_rows)
+{
+    enum { ROWS = 11, N = 5004 };
+    static float x[ROWS][N];
+    for (int i = 0; i < N; i++) {
+        float near = (float)(check_random(1000) % 1000) * 0.01f - 5;
+        const float row[ROWS] = {-INF,
+                                 i < 3000 ? -INF : near,
+                                 i < 3000 ? near : -INF,
+                                 i == N - 1 ? 80 : near,
+                                 i == 2500 ? INF : near,
+                                 i == N - 1 ? NAN : near,
+                                 i == 0 ? NAN : near,
+                                 (float)i * 0.05f,
+                                 (float)-i * 0.05f,
+                                 i < 100    ? -3e38f
+                                 : i < 4000 ? near
+                                            : 3e38f,
+                                 i == 4100 ? INF : -INF};
+        for (int k = 0; k < ROWS; k++)
+            x[k][i] = row[k];
+    }
+    for (unsigned which = SOFTMAX; which <= LOGSUMEXP; which++) {
+        kiln_batch *batch = check_begin();
+        check_read(batch,
+                   record(batch, which, check_given(batch, KILN_F32, DIMS(ROWS, N), *x), LAST, 0));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
+/* Of rows that lie in pieces, each no whole vectors. */
+Test(normalization, maxima_of_long_rows_in_pieces)
+{
+    kiln_batch *batch = check_begin();
+    kiln_tensor x = check_input(batch, KILN_F16, DIMS(3, 2, 4099), CHECK_PLAIN);
+    check_read(batch, kiln_log_softmax(batch, kiln_cast(batch, x, KILN_F32), 2, (int[]){0, 2}));
+    check_run(batch);
+    check_end(batch);
+    check_close();
+}
+
 Test(normalization, no_elements)
 {
     check_all(DIMS(0, 5), LAST, CHECK_PLAIN);

@@ -2,6 +2,7 @@
 /* What becomes of a group's axes, for a CPU and for a GPU that exist only here: every word of a
  * schedule, where it is used and where it is not. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "session/context.h"
@@ -123,6 +124,65 @@ Test(schedule, holds_what_a_lane_has_room_for)
     cr_expect_eq(form_of(imagined_gpu(), softmax, 64, 96, 0).held, 4);
     cr_expect_eq(form_of(imagined_gpu(), softmax, 64, 1 << 16, 0).held, 0);
     cr_expect_eq(form_of(imagined_cpu(), softmax, 64, 96, 0).held, 0);
+}
+
+STRUCTURE(log_softmax, kiln_log_softmax(batch, x, 1, (int[]){1}));
+STRUCTURE(logsumexp, kiln_logsumexp(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(log_softmax_columns, kiln_log_softmax(batch, x, 1, (int[]){0}));
+STRUCTURE(variance, kiln_variance(batch, x, 1, (int[]){1}, 0, 0));
+
+/* A sum of powers below `top`. */
+static kiln_tensor powers(kiln_batch *batch, kiln_tensor x, kiln_tensor top)
+{
+    return kiln_sum(batch, kiln_exp(batch, kiln_sub(batch, x, top)), 1, (int[]){1}, 1);
+}
+STRUCTURE(powers_below_largest, powers(batch, x, kiln_max(batch, x, 1, (int[]){1}, 1)));
+STRUCTURE(powers_below_smallest, powers(batch, x, kiln_min(batch, x, 1, (int[]){1}, 1)));
+STRUCTURE(powers_below_others,
+          powers(batch, x, kiln_max(batch, kiln_abs(batch, x), 1, (int[]){1}, 1)));
+STRUCTURE(powers_below_no_number, powers(batch, x,
+                                         kiln_minimum(batch, kiln_max(batch, x, 1, (int[]){1}, 1),
+                                                      kiln_constant(batch, KILN_F32, -INFINITY))));
+
+STRUCTURE(powers_of_running_sums,
+          kiln_logsumexp(batch, kiln_cumsum(batch, x, 1, 0), 1, (int[]){1}, 0));
+
+/* Stored, the powers have to be below the row's largest element. */
+static kiln_tensor powers_stored(kiln_batch *batch, size_t m, size_t n)
+{
+    kiln_tensor x = imagine_matrix(batch, m, n);
+    kiln_tensor y = kiln_exp(batch, kiln_sub(batch, x, kiln_max(batch, x, 1, (int[]){1}, 1)));
+    ask(batch, y);
+    return kiln_sum(batch, y, 1, (int[]){1}, 1);
+}
+
+static void expect_together(kiln_context *context, structure *record, size_t n, bool wanted)
+{
+    cr_expect_eq(form_of(context, record, 64, n, 0).together, wanted, "%zu", n);
+}
+
+Test(schedule, finds_a_long_row_s_maximum_and_sum_in_one_visit)
+{
+    expect_together(imagined_cpu(), logsumexp, 4096, true);
+    expect_together(imagined_cpu(), logsumexp, 4095, false);
+    expect_together(imagined_cpu(), log_softmax, 1 << 16, true);
+    expect_together(imagined_cpu(), softmax, 1 << 16, false); /* its powers are kept */
+    expect_together(imagined_gpu(), softmax, 1 << 16, true);
+    expect_together(imagined_gpu(), softmax, 1 << 12, false); /* held */
+    cr_expect(form_of(imagined_gpu(), log_softmax_columns, 2048, 96, 0).together);
+    cr_expect_not(form_of(imagined_cpu(), log_softmax_columns, 2048, 96, 0).together);
+}
+
+Test(schedule, knows_sums_that_can_follow_a_maximum)
+{
+    expect_together(imagined_cpu(), powers_below_largest, 1 << 16, true);
+    expect_together(imagined_cpu(), powers_below_smallest, 1 << 16, false);
+    expect_together(imagined_cpu(), powers_below_others, 1 << 16, false);
+    expect_together(imagined_cpu(), powers_below_no_number, 1 << 16, false);
+    expect_together(imagined_cpu(), powers_stored, 1 << 16, false);
+    expect_together(imagined_gpu(), powers_stored, 1 << 16, false);
+    expect_together(imagined_cpu(), powers_of_running_sums, 1 << 13, false);
+    expect_together(imagined_cpu(), variance, 1 << 16, false);
 }
 
 /* A row's segments are its length's, whatever is beside it. */

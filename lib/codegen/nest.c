@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of a generated kernel: what becomes of the kept axis, and inside it of the reduced one,
  * is the form's word; a function for each word writes it. */
-#include "codegen/body.h"
+#include "codegen/follow.h"
 #include "codegen/tiles.h"
 
 typedef void walk(struct kiln__body *body);
@@ -56,8 +56,13 @@ static void emit_phases(struct kiln__body *body)
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_values(body, 1, "0");
-        kiln__body_totals(body, 1, KILN__START);
-        reduce(body);
+        if (kiln__follow_applies(body, phase)) {
+            kiln__follow_end(body);
+        } else {
+            kiln__body_totals(body, 1, KILN__START);
+            kiln__follow_totals(body);
+            reduce(body);
+        }
         if (kiln__walk_shares(body->form->kept_walk))
             emit_tree(body);
         kiln__body_finish(body, 1);
@@ -73,12 +78,13 @@ static void reduce_each(struct kiln__body *body)
 }
 
 /* `unroll` vectors of the run at `i`, each `apart` elements behind the one before. */
-static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const char *apart)
+static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const char *i,
+                          const char *apart)
 {
     for (unsigned u = 0; u < unroll; u++) {
         unsigned width = body->form->vector;
-        struct kiln__phrase i = kiln__phrase(u ? "(i + %s * %u)" : "i", apart, u);
-        struct kiln__phrase at = kiln__body_in_order(body, i.text, width, "count");
+        struct kiln__phrase place = kiln__phrase(u ? "(%s + %s * %u)" : "%s", i, apart, u);
+        struct kiln__phrase at = kiln__body_in_order(body, place.text, width, "count");
         kiln__text_add(body->text, "{\n");
         kiln__body_element(body, width, at.text, kiln__phrase("r + %s", at.text).text, u);
         close(body);
@@ -101,53 +107,131 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
                    "const idx end = apart ? part : whole;\n"
                    "for (; i < end; i += step) {\n",
                    LONG_RUN, unroll * width, unroll * width, unroll, width, width, unroll * width);
-    emit_unrolled(body, unroll, "between");
+    emit_unrolled(body, unroll, "i", "between");
     kiln__text_add(body->text, "}\ni = whole;\n");
+}
+
+static void begin_vectors(struct kiln__body *body, unsigned count)
+{
+    kiln__body_accumulators(body, count);
+    kiln__follow_accumulators(body, count);
+}
+
+static void end_vectors(struct kiln__body *body, unsigned count)
+{
+    kiln__body_fold(body, count);
+    kiln__follow_fold(body, count);
+}
+
+/* The vectors of a run before `end`. */
+static void emit_vectors(const struct kiln__body *body, unsigned unroll, const char *end)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase apart = kiln__phrase("%u", width);
+    for (unsigned u = unroll;; u = 1) {
+        open_strip(body, width * u, end);
+        emit_unrolled(body, u, "i", apart.text);
+        close(body);
+        if (u == 1)
+            break;
+    }
+}
+
+static void emit_singles(const struct kiln__body *body)
+{
+    struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
+    kiln__text_add(body->text, "for (; i < count; i++) {\n");
+    kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
+    close(body);
+}
+
+/* Elements that a phase is ahead of the one that follows it: enough to make little of rescaling,
+ * few enough to be in the nearest cache until then. */
+#define AHEAD 1024
+
+/* The two side by side: one waits for memory while the other computes. */
+static void emit_ahead(struct kiln__body *body, unsigned unroll)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase apart = kiln__phrase("%u", width), ahead = kiln__phrase("(i + %d)", AHEAD);
+    kiln__text_add(body->text, "const idx whole = count / %u * %u, lead = min((idx)%d, whole);\n",
+                   width, width, AHEAD);
+    emit_vectors(body, unroll, "lead");
+    kiln__text_add(body->text, "i = 0;\nwhile (i + %d <= whole) {\n", 2 * AHEAD);
+    kiln__follow_tops(body, width, unroll);
+    kiln__text_add(body->text, "for (const idx end = i + %d; i < end; i += %u) {\n", AHEAD,
+                   unroll * width);
+    kiln__follow_turn(body);
+    emit_unrolled(body, unroll, "i", apart.text);
+    kiln__follow_turn_back(body);
+    emit_unrolled(body, unroll, ahead.text, apart.text);
+    kiln__text_add(body->text, "}\n}\nconst idx rest = i;\ni += lead;\n");
+    emit_vectors(body, unroll, "whole");
+    kiln__follow_tops(body, width, unroll);
+    kiln__text_add(body->text, "i = rest;\n");
+    kiln__follow_turn(body);
+    emit_vectors(body, unroll, "whole");
+    kiln__follow_turn_back(body);
+    kiln__text_add(body->text, "{\n");
+    emit_singles(body);
+    kiln__follow_tops(body, 1, 0);
+    kiln__text_add(body->text, "i = whole;\n");
+    kiln__follow_turn(body);
+    emit_singles(body);
+    kiln__follow_turn_back(body);
+    kiln__text_add(body->text, "}\n");
 }
 
 /* `count` elements from `r` on are one run. */
 static void reduce_vectors(struct kiln__body *body)
 {
-    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
-    struct kiln__phrase apart = kiln__phrase("%u", width);
+    unsigned unroll = kiln__body_unroll(body);
+    bool parts = unroll > 1 && body->form->apart;
     uint32_t inner = body->form->rank - 1u;
     kiln__text_add(body->text, "{\n");
     kiln__body_sums(body, 1, KILN__START);
-    kiln__body_accumulators(body, unroll);
+    begin_vectors(body, unroll);
     kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
     emit_count(body, inner, inner > body->form->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
     kiln__text_add(body->text, "idx i = 0;\n");
-    if (unroll > 1 && body->form->apart) {
-        emit_parts(body, unroll);
-    } else if (unroll > 1) {
-        open_strip(body, width * unroll, "count");
-        emit_unrolled(body, unroll, apart.text);
-        close(body);
+    if (kiln__follow_applies(body, body->phase + 1)) {
+        emit_ahead(body, unroll);
+    } else {
+        if (parts)
+            emit_parts(body, unroll);
+        emit_vectors(body, parts ? 1 : unroll, "count");
+        emit_singles(body);
     }
-    open_strip(body, width, "count");
-    emit_unrolled(body, 1, "");
-    close(body);
-    kiln__text_add(body->text, "for (; i < count; i++) {\n");
-    struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
-    kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
-    kiln__text_add(body->text, "}\nr += count;\n}\n");
-    kiln__body_fold(body, unroll);
+    kiln__text_add(body->text, "r += count;\n}\n");
+    end_vectors(body, unroll);
     close(body);
 }
 
-/* `unroll` vectors that are `lanes` vectors apart, while all are whole. */
-static void emit_lanes(const struct kiln__body *body, unsigned unroll, unsigned width,
+/* `unroll` vectors that are `lanes` vectors apart, into accumulators or all into `into`. */
+static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned width,
                        unsigned into)
 {
-    kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
-                   (unroll - 1) * width, width, unroll * width);
     for (unsigned u = 0; u < unroll; u++) {
         struct kiln__phrase r = kiln__phrase(u ? "(r + lanes * %u)" : "r", u * width);
         kiln__text_add(body->text, "{\n");
         kiln__body_reduced_bases(body, r.text);
-        kiln__body_element(body, width, "0", r.text, into + u);
+        kiln__body_element(body, width, "0", r.text, into == KILN__TOTALS ? into : into + u);
         close(body);
+    }
+}
+
+/* While all are whole, for the phase that follows, too. */
+static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width, unsigned into,
+                       unsigned most)
+{
+    kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
+                   (unroll - 1) * width, width, unroll * width);
+    emit_apart(body, unroll, width, into);
+    kiln__follow_tops(body, width, into == KILN__TOTALS ? 0 : most);
+    if (kiln__follow_turn(body)) {
+        emit_apart(body, unroll, width, into);
+        kiln__follow_turn_back(body);
     }
     close(body);
 }
@@ -168,7 +252,10 @@ static void carry_lanes(struct kiln__body *body)
     close(body);
 }
 
-/* Single elements one at a time: four took an H200 longer. */
+/* Single elements one at a time: four took an H200 longer. With a phase that follows they are
+ * rescaled together. */
+#define TOGETHER 8
+
 static void reduce_lanes(struct kiln__body *body)
 {
     unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
@@ -178,14 +265,16 @@ static void reduce_lanes(struct kiln__body *body)
     }
     kiln__text_add(body->text, "if (live) {\nidx r = from + lane * %u;\n", width);
     if (width > 1) {
-        kiln__body_accumulators(body, unroll);
+        begin_vectors(body, unroll);
         if (unroll > 1)
-            emit_lanes(body, unroll, width, 0);
-        emit_lanes(body, 1, width, 0);
-        kiln__body_fold(body, unroll);
+            emit_lanes(body, unroll, width, 0, unroll);
+        emit_lanes(body, 1, width, 0, unroll);
+        end_vectors(body, unroll);
         kiln__text_add(body->text, "r = from + (to - from) / %u * %u + lane;\n", width, width);
+    } else if (kiln__follow_applies(body, body->phase + 1)) {
+        emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
-    emit_lanes(body, 1, 1, KILN__TOTALS);
+    emit_lanes(body, 1, 1, KILN__TOTALS, 0);
     close(body);
 }
 

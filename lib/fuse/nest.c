@@ -2,6 +2,7 @@
 #include "fuse/nest.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static bool moves_along_row(const struct kiln__group *group, const struct kiln__access *access)
@@ -120,6 +121,67 @@ static void keep_step(const struct kiln__group *group, struct kiln__nest *nest, 
     nest->keeper[i] = find_keeper(group, nest, i, last);
 }
 
+/* ---- phases that follow others ---- */
+
+static bool applies(const struct kiln__step *step, enum kiln__elementwise op)
+{
+    return step->kind == KILN__STEP_APPLY && step->op == op && step->type == KILN_F32;
+}
+
+static bool is_finite(const struct kiln__group *group, uint16_t i)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    return step->kind == KILN__STEP_SCALAR && isfinite((float)group->scalars.items[step->index]);
+}
+
+/* Whether step i is the largest element `x` of a row, or that within finite limits: it only grows
+ * while a row is visited. */
+static bool is_top(const struct kiln__group *group, uint16_t i, uint16_t x)
+{
+    const struct kiln__step *step = &group->steps.items[i];
+    while (applies(step, KILN__OP_minimum) || applies(step, KILN__OP_maximum)) {
+        unsigned limit = is_finite(group, step->args[0]) ? 0 : 1;
+        if (!is_finite(group, step->args[limit]))
+            return false;
+        step = &group->steps.items[step->args[1 - limit]];
+    }
+    return step->kind == KILN__STEP_REDUCED && step->op == KILN__REDUCE_max && step->args[0] == x;
+}
+
+/* A sum, or mean, of exp(x - top). What is kept of these elements would not be what it is once the
+ * row is over. */
+static uint8_t find_top(const struct kiln__group *group, const struct kiln__nest *nest, size_t i)
+{
+    const struct kiln__step *steps = group->steps.items, *sum = &steps[i];
+    if (sum->kind != KILN__STEP_REDUCED || sum->type != KILN_F32 ||
+        (sum->op != KILN__REDUCE_sum && sum->op != KILN__REDUCE_mean))
+        return 0;
+    const struct kiln__step *power = &steps[sum->args[0]], *below = &steps[power->args[0]];
+    if (!applies(power, KILN__OP_exp) || !applies(below, KILN__OP_sub) ||
+        nest->keeper[sum->args[0]] || nest->keeper[power->args[0]])
+        return 0;
+    return is_top(group, below->args[1], below->args[0]) ? (uint8_t)(below->args[1] + 1) : 0;
+}
+
+bool kiln__nest_follows(const struct kiln__group *group, const struct kiln__nest *nest,
+                        unsigned phase)
+{
+    bool follows = false;
+    if (kiln__group_scan(group))
+        return false; /* both would carry sums */
+    for (size_t i = 0; i < group->steps.count; i++) {
+        if (group->steps.items[i].kind != KILN__STEP_REDUCED || nest->phase[i] != phase)
+            continue;
+        follows = nest->top[i];
+        if (!follows)
+            return false;
+    }
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (group->stores.items[k].full && kiln__nest_store_phase(group, nest, k) == phase)
+            return false;
+    return follows;
+}
+
 void kiln__nest_of(const struct kiln__group *group, bool keeps, struct kiln__nest *nest)
 {
     assert(group->steps.count <= KILN__MOST_STEPS);
@@ -130,4 +192,6 @@ void kiln__nest_of(const struct kiln__group *group, bool keeps, struct kiln__nes
     for (size_t i = 0; keeps && i < group->steps.count; i++)
         if (is_costly(group, nest, i))
             keep_step(group, nest, i);
+    for (size_t i = 0; i < group->steps.count; i++)
+        nest->top[i] = find_top(group, nest, i);
 }

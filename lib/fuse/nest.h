@@ -9,7 +9,12 @@
  * A phase that needs running sums carries them along: it visits the elements of a row in order. One
  * that needs them again carries them again.
  * A map has no reduced axis: one phase, whose body is visited once. A reduce group has one phase
- * with one reduction. */
+ * with one reduction.
+ *
+ * Sums of exp(x - top), where top is the row's largest x, take two phases, and yet one visit does
+ * (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): they are of the
+ * largest so far, and scaled by exp(top so far - top now) where that grows. A phase that has only
+ * such sums *follows* the one before it: both may go over the row together, block by block. */
 #ifndef KILN_FUSE_NEST_H
 #define KILN_FUSE_NEST_H
 
@@ -26,6 +31,8 @@ struct kiln__nest {
     /* 1 + the store whose memory keeps a costly value from its first phase to later ones; 0: it is
      * computed again. */
     uint8_t keeper[KILN__MOST_STEPS];
+    /* 1 + the row's value that a sum's elements are exponentials below; 0: they are none. */
+    uint8_t top[KILN__MOST_STEPS];
 };
 
 /* Whether a step's value comes from an access. */
@@ -41,5 +48,9 @@ unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct ki
 /* Mark the steps that `phase` computes, loads from their keepers or uses, element by element. */
 void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *nest,
                       unsigned phase, bool needed[KILN__MOST_STEPS]);
+
+/* Whether a phase follows the one before it. */
+bool kiln__nest_follows(const struct kiln__group *group, const struct kiln__nest *nest,
+                        unsigned phase);
 
 #endif

@@ -44,7 +44,10 @@ static double multiplied_error(const struct kiln__node *node, const struct total
     return total->moved - total->product + kiln__bound_gamma(total->n) * total->moved;
 }
 
-/* Of a sum of floats in any order. Small whole numbers add up exactly. */
+/* Of a sum of floats in any order. Small whole numbers add up exactly. One that follows a maximum
+ * (fuse/nest.h) is rescaled on its way: some eight roundings for many elements, fewer than the
+ * lanes that add up beside each other save (plan/schedule.c). What its elements are below rounds no
+ * more for that: the steps of a top that grows add up to its whole way. */
 static double summed_error(const struct kiln__bounding *walk, const struct total *total)
 {
     double largest = total->magnitude + total->error;

@@ -109,6 +109,7 @@ struct kiln__form {
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
     uint8_t carried;  /* lanes: elements that each takes of a piece along which sums are carried */
+    uint8_t together; /* a phase that follows another (nest.h) is done in one visit with it */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
@@ -118,7 +119,7 @@ struct kiln__form {
 };
 
 /* Named as bytes (codegen.c). */
-_Static_assert(sizeof(struct kiln__form) == 23 + 2 * KILN__MOST_ACCESSES, "no padding");
+_Static_assert(sizeof(struct kiln__form) == 24 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
     uint8_t source; /* enum kiln__source */
