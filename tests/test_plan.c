@@ -391,7 +391,7 @@ static struct kernel kernel_of(kiln_context *context, structure *record, size_t 
     cr_assert_geq(plan.launches.count, 1u);
     const struct kiln__launch *launch = &plan.launches.items[0];
     kiln__codegen_name(&plan, launch, &kernel.name);
-    kiln__codegen_source(&plan, launch, &kernel.source);
+    kiln__codegen_source(&plan, launch, false, &kernel.source);
     kernel.wide = launch->form.wide;
     for (size_t i = 0; i < launch->arguments.count; i++)
         cr_expect_neq(launch->arguments.items[i].kind, KILN__ARGUMENT_OFFSET);

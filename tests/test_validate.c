@@ -47,7 +47,8 @@ static char *replace(const char *text)
     return changed;
 }
 
-/* Uses of memory, in checked kernels, whose index is not looked at. */
+/* Uses of memory, in checked kernels, whose index is not looked at. An address that is only looked
+ * at itself is none. */
 static int unchecked;
 
 static void count_unchecked(const char *text)
@@ -56,7 +57,8 @@ static void count_unchecked(const char *text)
     for (; at && *at; at++) {
         size_t digits = *at == 'x' || *at == 'y' ? strspn(at + 1, "0123456789") : 0;
         bool is_word = digits && !isalnum((unsigned char)at[-1]) && at[-1] != '_';
-        unchecked += is_word && (at[1 + digits] == '[' || !strncmp(at + 1 + digits, " + ", 3));
+        bool is_used = is_word && strncmp(at - 9, "(size_t)(", 9) != 0;
+        unchecked += is_used && (at[1 + digits] == '[' || !strncmp(at + 1 + digits, " + ", 3));
     }
 }
 

@@ -35,7 +35,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 }
 
 static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
-                       struct kiln__text *source)
+                       bool checked, struct kiln__text *source)
 {
     struct kiln__text lines = {0};
     struct kiln__emit emit = {
@@ -44,9 +44,11 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         .launch = launch,
         .form = &launch->form,
         .brief = brief,
+        .checked = checked,
         .group = &plan->fusion.groups.items[launch->group],
     };
     kiln__emit_prelude(&emit);
+    kiln__emit_check_helper(&emit);
     emit.text = &lines;
     if (launch->source == KILN__SOURCE_NEST)
         kiln__emit_nest(&emit);
@@ -61,11 +63,16 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     kiln__text_free(&lines);
 }
 
+bool kiln__codegen_is_checked(const struct kiln__launch *launch)
+{
+    return launch->source == KILN__SOURCE_NEST;
+}
+
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                          struct kiln__text *source)
+                          bool checked, struct kiln__text *source)
 {
     if (kiln__launch_has_text(launch))
-        emit_group(plan, launch, false, source);
+        emit_group(plan, launch, false, checked, source);
     if (launch->source != KILN__SOURCE_TEMPLATE)
         return;
     const char *file = kiln__kernel_text(launch->file);
@@ -76,7 +83,7 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
                         struct kiln__text *text)
 {
     if (kiln__launch_has_text(launch))
-        emit_group(plan, launch, true, text);
+        emit_group(plan, launch, true, false, text);
     if (launch->source != KILN__SOURCE_NEST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
 }

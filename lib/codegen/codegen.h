@@ -10,18 +10,16 @@
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *name);
 
-/* The OpenCL C text of a launch. */
-void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                          struct kiln__text *source);
-
 /* Whether a launch's text has a checked form: generated ones have, files of kernels/ have not. */
 bool kiln__codegen_is_checked(const struct kiln__launch *launch);
 
-/* The checked form of such a text (checked.c). The kernel takes further arguments: for each memory
+/* The OpenCL C text of a launch; `checked`: in a form that looks at every index into memory
+ * (checked.c). The kernel then takes further arguments: for each memory
  * argument two longs, the bytes between which it may be used; the launch's number, from 1; and
  * KILN__WRONG_BYTES of memory, zeroed, where the first index that is outside is noted:
  * [0] the launch's number, [1] which memory, from 1, [2] and [3] the element, low half first. */
-void kiln__codegen_check(const char *source, struct kiln__text *checked);
+void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                          bool checked, struct kiln__text *source);
 
 /* The same for people: library texts are named instead of repeated. */
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,

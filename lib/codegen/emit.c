@@ -121,6 +121,7 @@ void kiln__emit_parameters(const struct kiln__emit *emit)
         emit_parameter(emit, argument);
         first = false;
     }
+    kiln__emit_check_parameters(emit);
 }
 
 void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool declares)
@@ -138,11 +139,15 @@ void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool d
 
 void kiln__emit_updated(const struct kiln__emit *emit)
 {
-    for (size_t k = 0; k < emit->group->accesses.count; k++)
-        if (emit->form->updates[k])
-            kiln__text_add(emit->text, "global const %s *x%zu = y%u;\n",
-                           kiln__stored_type(kiln__emit_access_type(emit, k)), k,
-                           emit->form->updates[k] - 1u);
+    kiln__emit_check_memories(emit);
+    for (size_t k = 0; k < emit->group->accesses.count; k++) {
+        if (!emit->form->updates[k])
+            continue;
+        unsigned store = emit->form->updates[k] - 1u;
+        kiln__text_add(emit->text, "global const %s *x%zu = y%u;\n",
+                       kiln__stored_type(kiln__emit_access_type(emit, k)), k, store);
+        kiln__emit_check_alias(emit, k, store);
+    }
 }
 
 /* ---- positions ---- */
@@ -187,8 +192,12 @@ struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type ty
     enum kiln__fit fit = emit->form->aligned   ? KILN__FIT_ALIGNED
                          : emit->form->chunked ? KILN__FIT_LOOSE
                                                : KILN__FIT_SPREAD;
-    return (struct kiln__elements){
-        .type = type, .width = width, .fit = fit, .pointer = pointer, .offset = offset};
+    return (struct kiln__elements){.type = type,
+                                   .width = width,
+                                   .fit = fit,
+                                   .checked = emit->checked,
+                                   .pointer = pointer,
+                                   .offset = offset};
 }
 
 static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,

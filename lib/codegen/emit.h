@@ -21,6 +21,7 @@ struct kiln__emit {
     const struct kiln__launch *launch;
     const struct kiln__form *form; /* the launch's */
     bool brief;                    /* for reading: library texts are named, not put in */
+    bool checked;                  /* every index into memory is looked at */
     uint8_t along;                 /* of a product's operand: 1 + the stride that vectors run by */
     char letter; /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
@@ -97,6 +98,13 @@ struct kiln__value_name {
     char text[8];
 };
 struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step);
+
+/* What a checked kernel has beside (checked.c): before it, behind its parameters, before its body,
+ * and for an access that comes by a store's pointer. Nothing for others. */
+void kiln__emit_check_helper(const struct kiln__emit *emit);
+void kiln__emit_check_parameters(const struct kiln__emit *emit);
+void kiln__emit_check_memories(const struct kiln__emit *emit);
+void kiln__emit_check_alias(const struct kiln__emit *emit, size_t access, unsigned store);
 
 /* The kernel of a map, reduce or rows group. */
 void kiln__emit_nest(const struct kiln__emit *emit);

@@ -301,7 +301,9 @@ static void reduce_partials(struct kiln__body *body)
     bool lanes = body->form->kept_walk == KILN__WALK_LANES;
     kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
                    lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
-    kiln__body_merge(body, "@", "partial_@[partial_@_offset + s * n + p]");
+    kiln__body_merge(body, "@",
+                     body->emit->checked ? "(*KILN_AT(partial_@, partial_@_offset + s * n + p, 1))"
+                                         : "partial_@[partial_@_offset + s * n + p]");
     close(body);
 }
 

@@ -111,33 +111,51 @@ void kiln__emit_convert(struct kiln__text *text, kiln_type from, kiln_type to, u
 
 /* ---- memory ---- */
 
+/* The element at an offset, and so much behind it. */
+static void emit_element(struct kiln__text *text, const struct kiln__elements *elements,
+                         const char *more)
+{
+    kiln__text_add(text, elements->checked ? "(*KILN_AT(%s, %s%s, 1))" : "%s[%s%s]",
+                   elements->pointer, elements->offset, more);
+}
+
 /* Element `lane` of strided ones. */
 static void emit_lane(struct kiln__text *text, const struct kiln__elements *elements, unsigned lane)
 {
-    kiln__text_add(text, "%s[%s + (%s", elements->pointer, elements->offset, elements->at);
-    if (elements->width > 1)
-        kiln__text_add(text, " + %u", lane);
-    kiln__text_add(text, ") * %s]", elements->stride);
+    struct kiln__phrase more =
+        elements->width > 1
+            ? kiln__phrase(" + (%s + %u) * %s", elements->at, lane, elements->stride)
+            : kiln__phrase(" + (%s) * %s", elements->at, elements->stride);
+    emit_element(text, elements, more.text);
 }
 
-/* What a vector's pointer is cast to. */
-static void emit_vector_type(struct kiln__text *text, const struct kiln__elements *elements,
-                             const char *constant)
+/* Where a vector begins. */
+static void emit_place(struct kiln__text *text, const struct kiln__elements *elements)
 {
-    kiln__text_add(text, "*(global %s%s%s *)", constant,
+    if (elements->checked)
+        kiln__text_add(text, "KILN_AT(%s, %s, %u)", elements->pointer, elements->offset,
+                       elements->width);
+    else
+        kiln__text_add(text, "%s + %s", elements->pointer, elements->offset);
+}
+
+static void emit_vector(struct kiln__text *text, const struct kiln__elements *elements,
+                        const char *constant)
+{
+    kiln__text_add(text, "*(global %s%s%s *)(", constant,
                    elements->fit == KILN__FIT_ALIGNED ? "" : "loose_",
                    wide_type(kiln__stored_type(elements->type), elements->width).text);
+    emit_place(text, elements);
+    kiln__text_add(text, ")");
 }
 
 static void emit_stored(struct kiln__text *text, const struct kiln__elements *elements)
 {
     if (elements->fit != KILN__FIT_STRIDED) {
-        if (elements->width == 1) {
-            kiln__text_add(text, "%s[%s]", elements->pointer, elements->offset);
-            return;
-        }
-        emit_vector_type(text, elements, "const ");
-        kiln__text_add(text, "(%s + %s)", elements->pointer, elements->offset);
+        if (elements->width == 1)
+            emit_element(text, elements, "");
+        else
+            emit_vector(text, elements, "const ");
         return;
     }
     if (elements->width > 1)
@@ -174,25 +192,26 @@ static void emit_strided(struct kiln__text *text, const struct kiln__elements *e
 void kiln__emit_store(struct kiln__text *text, const struct kiln__elements *elements,
                       const char *value, bool stream)
 {
-    const char *pointer = elements->pointer, *offset = elements->offset;
     unsigned width = elements->width;
     const struct call call = on_store(elements->type, width);
     const struct kiln__phrase stored = kiln__phrase("%s%s%s", call.before, value, call.after);
-    if (stream && width > 1)
-        kiln__text_add(text,
-                       "if (stream)\n"
-                       "__builtin_nontemporal_store(%s, (global %s *)(%s + %s));\n"
-                       "else\n",
-                       stored.text, wide_type(kiln__stored_type(elements->type), width).text,
-                       pointer, offset);
+    if (stream && width > 1) {
+        kiln__text_add(text, "if (stream)\n__builtin_nontemporal_store(%s, (global %s *)(",
+                       stored.text, wide_type(kiln__stored_type(elements->type), width).text);
+        emit_place(text, elements);
+        kiln__text_add(text, "));\nelse\n");
+    }
     if (elements->fit == KILN__FIT_STRIDED) {
         emit_strided(text, elements, value);
     } else if (width == 1) {
-        kiln__text_add(text, "%s[%s] = %s;\n", pointer, offset, stored.text);
+        emit_element(text, elements, "");
+        kiln__text_add(text, " = %s;\n", stored.text);
     } else if (elements->fit == KILN__FIT_SPREAD) {
-        kiln__text_add(text, "vstore%u(%s, 0, %s + %s);\n", width, stored.text, pointer, offset);
+        kiln__text_add(text, "vstore%u(%s, 0, ", width, stored.text);
+        emit_place(text, elements);
+        kiln__text_add(text, ");\n");
     } else {
-        emit_vector_type(text, elements, "");
-        kiln__text_add(text, "(%s + %s) = %s;\n", pointer, offset, stored.text);
+        emit_vector(text, elements, "");
+        kiln__text_add(text, " = %s;\n", stored.text);
     }
 }

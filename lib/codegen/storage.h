@@ -34,6 +34,7 @@ struct kiln__elements {
     kiln_type type;
     unsigned width;
     enum kiln__fit fit;
+    bool checked; /* the index is looked at (checked.c) */
     const char *pointer, *offset;
     const char *at, *stride; /* STRIDED */
 };

@@ -19,17 +19,6 @@ static void write_name(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__text_add(name, " checked");
 }
 
-static void write_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                         bool checked, struct kiln__text *source)
-{
-    struct kiln__text plain = {0};
-    kiln__codegen_source(plan, launch, checked ? &plain : source);
-    if (checked && !plain.failed)
-        kiln__codegen_check(plain.data, source);
-    source->failed = source->failed || plain.failed;
-    kiln__text_free(&plain);
-}
-
 /* The source is written where memory has no program of that name. */
 static kiln_status find_program(struct kiln__programs *programs, const struct kiln__plan *plan,
                                 const struct kiln__launch *launch,
@@ -41,7 +30,7 @@ static kiln_status find_program(struct kiln__programs *programs, const struct ki
     if (!name.failed)
         found->program = kiln__programs_find(programs, name.data, name.length);
     if (!found->program) {
-        write_source(plan, launch, found->checked, &source);
+        kiln__codegen_source(plan, launch, found->checked, &source);
         if (name.failed || source.failed)
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
         else
@@ -95,7 +84,7 @@ static bool list_program(const struct kiln__plan *plan, const struct kiln__launc
         kiln__text_free(&texts->name);
         return true;
     }
-    kiln__codegen_source(plan, launch, &texts->source);
+    kiln__codegen_source(plan, launch, false, &texts->source);
     if (texts->source.failed)
         return false;
     wishes[(*count)++] = (struct kiln__program_wish){
