@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads at one executor: each request ends once, with its own rows or with a reason. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "support/context.h"
 #include "support/served.h"
@@ -265,4 +269,91 @@ Test(executor_threads, let_go_of_an_executor_one_by_one)
     }
     cr_expect_eq(atomic_load(&seen.wrong), 0);
     close_context(context);
+}
+
+/* ---- fork ---- */
+
+static atomic_bool over;
+
+static void *ask_until_over(void *number)
+{
+    float x[SERVED_WIDTH], y;
+    unsigned seed = (unsigned)(uintptr_t)number;
+    kiln_future *future;
+    pthread_barrier_wait(&start);
+    while (!atomic_load(&over)) {
+        served_fill(x, 1, seed++);
+        check(served_try(executor, x, &y, 1, NULL, &future) == KILN_OK);
+        check(kiln_future_wait(future) == KILN_OK && served_right(x, &y, 1));
+        kiln_future_release(future);
+    }
+    return NULL;
+}
+
+static void be_called(kiln_status status, void *user)
+{
+    (void)status, (void)user;
+}
+
+/* Whoever held a lock in the parent is not there: a child that wants it hangs. */
+static bool is_refused(kiln_future *future)
+{
+    float x[SERVED_WIDTH] = {0}, y;
+    int descriptor;
+    char *text;
+    kiln_executor_stats stats;
+    kiln_executor_context_stats context_stats;
+    kiln_future *none;
+    bool refused = served_try(executor, x, &y, 1, NULL, &none) == KILN_FORKED &&
+                   kiln_future_wait(future) == KILN_FORKED &&
+                   kiln_future_wait_for(future, 1) == KILN_FORKED &&
+                   kiln_future_poll(future) == KILN_FORKED &&
+                   kiln_future_notify(future, be_called, NULL) == KILN_FORKED &&
+                   kiln_future_cancel(future) == KILN_FORKED &&
+                   kiln_future_descriptor(future, &descriptor) == KILN_FORKED &&
+                   kiln_executor_get_stats(executor, &stats) == KILN_FORKED &&
+                   kiln_executor_get_context_stats(executor, 0, &context_stats) == KILN_FORKED &&
+                   kiln_executor_metrics(executor, KILN_METRICS_JSON, &text) == KILN_FORKED &&
+                   kiln_executor_shutdown(executor, KILN_SHUTDOWN_CANCEL) == KILN_FORKED;
+    kiln_executor_retain(executor);
+    kiln_future_release(future);
+    kiln_executor_release(executor);
+    kiln_executor_release(executor);
+    return refused;
+}
+
+static void *fork_or_ask(void *number)
+{
+    float x[SERVED_WIDTH], y;
+    int state = 0;
+    kiln_future *future;
+    if (number)
+        return ask_until_over(number);
+    pthread_barrier_wait(&start);
+    for (unsigned i = 0; i < 20; i++) {
+        served_fill(x, 1, i);
+        check(served_try(executor, x, &y, 1, NULL, &future) == KILN_OK);
+        pid_t child = fork();
+        if (!child) {
+            alarm(20);
+            _exit(!is_refused(future));
+        }
+        while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
+            ;
+        check(child > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0);
+        check(kiln_future_wait(future) == KILN_OK && served_right(x, &y, 1));
+        kiln_future_release(future);
+    }
+    atomic_store(&over, true);
+    return NULL;
+}
+
+Test(executor_threads, refuse_everything_in_a_child_of_a_fork_while_they_serve)
+{
+    kiln_context *context = open_context();
+    fflush(NULL);
+    executor = served_create(context, &narrow);
+    run_threads(8, fork_or_ask);
+    cr_expect_eq(atomic_load(&seen.wrong), 0);
+    served_end(executor, context);
 }
