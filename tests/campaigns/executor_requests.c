@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../support/layer.h"
+
 enum { AHEAD = 6, MOST_ROWS = 4, WIDTH = 3 };
 
 struct requests_seen requests_seen;
@@ -114,7 +116,7 @@ static void settle(struct request *r)
     case KILN_CANCELLED: atomic_fetch_add(&seen.cancelled, 1); break;
     case KILN_TIMED_OUT: atomic_fetch_add(&seen.timed_out, 1); break;
     case KILN_NOT_READY: atomic_fetch_add(&seen.lost, 1); break;
-    default: atomic_fetch_add(&seen.strange, 1);
+    default: atomic_fetch_add(&seen.failed, 1); finding(&seen.strange, !*kiln_last_error());
     }
     finding(&seen.twice, kiln_future_poll(r->future) != status);
     if (r->notified)
@@ -167,7 +169,8 @@ kiln_executor *requests_executor(kiln_context *const *contexts, unsigned number)
                                            .max_batch = 8u << number % 3,
                                            .min_batch = 1 + number % 2,
                                            .max_wait_us = 100 + number % 5 * 200,
-                                           .max_queue = 5 + number % 7 * 4};
+                                           .max_queue = 5 + number % 7 * 4,
+                                           .retry_us = 500};
     kiln_executor *executor;
     if (!kiln_executor_create(contexts, 1 + number % 2, &model, &options, &executor))
         return executor;
@@ -175,12 +178,26 @@ kiln_executor *requests_executor(kiln_context *const *contexts, unsigned number)
     exit(1);
 }
 
+/* Calls of OpenCL fail, one after another, in each of the ways there are. */
+static void *spoil(void *over)
+{
+    static const int codes[] = {-4, -5, -6};
+    unsigned state = 1;
+    while (!atomic_load((atomic_bool *)over)) {
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        layer_fail(1 + next(&state) % 20, NULL, codes[next(&state) % 3], KILN_LAYER_ONCE,
+                   (enum kiln_layer_where)(KILN_LAYER_CALL + next(&state) % 3));
+    }
+    layer_fail(0, NULL, 0, KILN_LAYER_ONCE, KILN_LAYER_CALL);
+    return NULL;
+}
+
 /* What the executor counted is what its callers saw. */
 static bool agrees(kiln_executor *executor, unsigned long submitted)
 {
     kiln_executor_stats s;
     return !kiln_executor_get_stats(executor, &s) && s.requests == submitted &&
-           s.completed + s.cancelled + s.timed_out == s.requests && !s.failed && !s.queued &&
+           s.completed + s.cancelled + s.timed_out + s.failed == s.requests && !s.queued &&
            !s.running;
 }
 
@@ -202,16 +219,21 @@ static void *work(void *argument)
 }
 
 void requests_live(kiln_context *const *contexts, unsigned number, unsigned threads,
-                   unsigned long each)
+                   unsigned long each, bool faulty)
 {
     struct life life = {.executor = requests_executor(contexts, number), .each = each};
-    pthread_t all[REQUESTS_THREADS];
+    pthread_t all[REQUESTS_THREADS], spoiler;
+    atomic_bool over = false;
     pthread_barrier_init(&life.start, NULL, threads + 1);
     for (unsigned i = 0; i < threads; i++) {
         kiln_executor_retain(life.executor);
         if (pthread_create(&all[i], NULL, work, &life))
             exit(1);
     }
+    if (faulty)
+        layer_fail(1, NULL, -5, KILN_LAYER_ONCE, KILN_LAYER_CALL);
+    if (faulty && pthread_create(&spoiler, NULL, spoil, &over))
+        exit(1);
     pthread_barrier_wait(&life.start);
     if (number % 3) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000 * (1 + number % 30)}, NULL);
@@ -221,6 +243,9 @@ void requests_live(kiln_context *const *contexts, unsigned number, unsigned thre
     }
     for (unsigned i = 0; i < threads; i++)
         pthread_join(all[i], NULL);
+    atomic_store(&over, true);
+    if (faulty)
+        pthread_join(spoiler, NULL);
     finding(&seen.strange, kiln_executor_shutdown(life.executor, KILN_SHUTDOWN_DRAIN));
     finding(&seen.strange, !agrees(life.executor, atomic_load(&life.submitted)));
     kiln_executor_release(life.executor);
@@ -229,13 +254,13 @@ void requests_live(kiln_context *const *contexts, unsigned number, unsigned thre
 
 bool requests_fine(void)
 {
-    printf("%lu requests: %lu completed, %lu cancelled, %lu past their deadline; %lu refused; %lu "
-           "callbacks\n",
-           seen.submitted, seen.completed, seen.cancelled, seen.timed_out, seen.refused,
-           seen.called_back);
+    printf("%lu requests: %lu completed, %lu cancelled, %lu past their deadline, %lu failed; "
+           "%lu refused; %lu callbacks\n",
+           seen.submitted, seen.completed, seen.cancelled, seen.timed_out, seen.failed,
+           seen.refused, seen.called_back);
     printf("%lu wrong, %lu lost, %lu twice, %lu strange\n", seen.wrong, seen.lost, seen.twice,
            seen.strange);
     return !seen.wrong && !seen.lost && !seen.twice && !seen.strange &&
-           seen.completed + seen.cancelled + seen.timed_out == seen.submitted && seen.cancelled &&
-           seen.timed_out && seen.refused;
+           seen.completed + seen.cancelled + seen.timed_out + seen.failed == seen.submitted &&
+           seen.cancelled && seen.timed_out && seen.refused;
 }

@@ -14,7 +14,7 @@ enum { REQUESTS_THREADS = 32 /* most of an executor */ };
 
 /* Of all requests so far; the last four are findings. */
 extern struct requests_seen {
-    atomic_ulong submitted, completed, cancelled, timed_out, refused, called_back;
+    atomic_ulong submitted, completed, cancelled, timed_out, failed, refused, called_back;
     atomic_ulong wrong, lost, twice, strange;
 } requests_seen;
 
@@ -27,9 +27,10 @@ unsigned long requests_make(kiln_executor *executor, unsigned long most, const a
 kiln_executor *requests_executor(kiln_context *const *contexts, unsigned number);
 
 /* The life of such an executor: threads that try `each` requests, and in two of three lives a
- * shutdown among them. */
+ * shutdown among them. A faulty one has a device whose calls fail at times: only then may requests
+ * fail. */
 void requests_live(kiln_context *const *contexts, unsigned number, unsigned threads,
-                   unsigned long each);
+                   unsigned long each, bool faulty);
 
 /* Print what was seen. Whether there is no finding, and something of everything. */
 bool requests_fine(void);

@@ -129,7 +129,7 @@ static unsigned work(unsigned life, double seconds)
         if (pthread_create(&all[i], NULL, serve, NULL))
             exit(1);
     do {
-        requests_live(contexts, life, threads[life % 3], 100);
+        requests_live(contexts, life, threads[life % 3], 100, false);
         life++;
     } while (now() < until);
     atomic_store(&stop, true);
