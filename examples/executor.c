@@ -46,7 +46,8 @@ static kiln_status lose(kiln_batch *batch, size_t context, size_t rows, const ki
     return KILN_OK;
 }
 
-static const kiln_row loss_rows[] = {{KILN_F32, 1, {PIXELS}, 0}, {KILN_F32, 1, {CLASSES}, 0}};
+static const kiln_row loss_rows[] = {{.type = KILN_F32, .rank = 1, .dims = {PIXELS}},
+                                     {.type = KILN_F32, .rank = 1, .dims = {CLASSES}}};
 static const kiln_model loss = {
     .size = sizeof loss, .record = lose, .input_count = 2, .inputs = loss_rows, .output_count = 1};
 

@@ -23,6 +23,7 @@ criterion_tests = \
 	tests/test_executor_alike \
 	tests/test_executor_contexts \
 	tests/test_executor_errors \
+	tests/test_executor_lengths \
 	tests/test_executor_parts \
 	tests/test_executor_threads \
 	tests/test_explain \

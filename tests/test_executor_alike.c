@@ -127,15 +127,15 @@ static void expect_alike(const struct network *network)
 
 Test(executor_alike, rows_of_the_digits_network)
 {
-    expect_alike(&(const struct network){{KILN_F32, 1, {784}, 0}, 10, read_digits});
+    expect_alike(&(const struct network){{KILN_F32, 1, {784}, 0, 0}, 10, read_digits});
 }
 
 Test(executor_alike, rows_of_attention)
 {
-    expect_alike(&(const struct network){{KILN_F32, 2, {4, 128}, 0}, 128, attend});
+    expect_alike(&(const struct network){{KILN_F32, 2, {4, 128}, 0, 0}, 128, attend});
 }
 
 Test(executor_alike, rows_of_a_convolution)
 {
-    expect_alike(&(const struct network){{KILN_F32, 3, {8, 8, 3}, 0}, 128, convolve});
+    expect_alike(&(const struct network){{KILN_F32, 3, {8, 8, 3}, 0, 0}, 128, convolve});
 }

@@ -54,7 +54,7 @@ Test(executor_errors, of_models_are_told_in_words)
          "kiln_executor_create: output 0 of the model for 2 rows has 8 rows"},
         {"g", KILN_SHAPE_MISMATCH,
          "kiln_executor_create: output 0 of the model for 4 rows has 4 bytes of f32 a row, which "
-         "is not what it had for fewer rows"},
+         "is not what it had for fewer or shorter rows"},
     };
     kiln_context *context = open_context();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

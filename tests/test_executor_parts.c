@@ -75,12 +75,25 @@ Test(executor_parts, the_queue_is_due_when_its_most_impatient_request_is)
     expect_order((const unsigned[]){1}, 1);
 }
 
+Test(executor_parts, a_length_leads_that_has_rows_enough)
+{
+    requests[1].length_number = requests[2].length_number = 5;
+    for (unsigned i = 0; i < 3; i++)
+        push(i, 1, 0);
+    cr_expect_eq(kiln__queue_lead(&queue, 1), 0u);
+    cr_expect_eq(kiln__queue_lead(&queue, 2), 5u);
+    cr_expect_eq(kiln__queue_lead(&queue, 3), 0u, "none has: the first request's");
+    kiln__queue_remove(&queue, &requests[0]);
+    cr_expect_eq(kiln__queue_lead(&queue, 3), 5u);
+    cr_expect_eq(queue.rows_of[0], 0u);
+}
+
 /* ---- which context takes a batch ---- */
 
 static struct kiln__lane lanes[2];
 static struct kiln_executor executor = {
     .options = {.max_batch = 4, .min_batch = 1, .max_queue = 100, .retry_us = 1000},
-    .model = {.size_count = 3, .sizes = {1, 2, 4}},
+    .model = {.size_count = 3, .length_count = 1, .sizes = {{1, 0}, {2, 0}, {4, 0}}},
     .lane_count = 2,
     .lanes = lanes,
 };

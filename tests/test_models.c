@@ -157,8 +157,9 @@ static kiln_status record_logistic(kiln_batch *batch, size_t context, size_t row
     return KILN_OK;
 }
 
-static const kiln_row logistic_rows[] = {
-    {KILN_F32, 1, {WIDTH}, 0}, {KILN_F32, 1, {WIDTH}, 0}, {KILN_F32, 0, {0}, 0}};
+static const kiln_row logistic_rows[] = {{.type = KILN_F32, .rank = 1, .dims = {WIDTH}},
+                                         {.type = KILN_F32, .rank = 1, .dims = {WIDTH}},
+                                         {.type = KILN_F32}};
 static const kiln_model logistic = {.size = sizeof logistic,
                                     .record = record_logistic,
                                     .input_count = 3,

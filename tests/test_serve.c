@@ -62,7 +62,7 @@ static void *run(void *listener)
 
 static void begin(void)
 {
-    const kiln_row row = {KILN_U8, 1, {SERVE_PIXELS}, 17};
+    const kiln_row row = {KILN_U8, 1, {SERVE_PIXELS}, 17, 0};
     const kiln_model model = {.size = sizeof model,
                               .record = record_largest,
                               .input_count = 1,

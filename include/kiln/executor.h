@@ -3,7 +3,8 @@
  *  Many callers, one busy device: an executor gathers small requests into full batches.
  *
  *  A model says what is computed from rows: it records the operations of a batch of so many rows,
- *  once for each size that batches may have (2, 4, ... rows, up to the largest). Threads submit
+ *  once for each size that batches may have (2, 4, ... rows, up to the largest, of each of a few
+ *  lengths if rows have one). Threads submit
  *  requests of some rows each; the executor copies requests that meet into one batch, runs it, and
  *  copies each its own results. A batch goes out when it is full, when its oldest request has waited
  *  long enough, and at once when the device is idle. With several contexts each batch goes to the one
@@ -48,12 +49,24 @@ typedef struct kiln_row {
     size_t dims[KILN_MAX_RANK - 1]; /**< all above 0 */
     uint32_t below; /**< of integers: each element must be from 0 to below - 1, such as a label; a
                          request with another is refused. 0: no bound */
+    int sequence;   /**< nonzero: the first dimension is the row's length, which each request says
+                         for its rows, and dims[0] the greatest, at most 2^18; the same for all
+                         such inputs. See kiln_model_recorder */
 } kiln_row;
 
 /** Record the operations of a model for `rows` rows in `batch`, which belongs to context number
  *  `context` of the executor: import the weights from buffers of that context. inputs[i] is
  *  [rows, ...the row of input i]; leave results of shape [rows, ...] in outputs. What the batch is
  *  asked for otherwise, a kiln_export() say, is done by each run and perhaps twice: leave it.
+ *
+ *  Where inputs are sequences, a batch is for rows up to a length: ..., 8, 16, 32, ..., the
+ *  greatest. Requests travel with those whose rows end in the same one, so that none pays for more
+ *  than twice its length; inputs[i] is [rows, length, ...] then, and 0 beyond the end of a row.
+ *  After the inputs come two tensors more: at inputs[input_count] each row's own length, i32 [rows],
+ *  0 in rows of nobody; at the next a mask, u8 [rows, length], 1 where the row has an element. An
+ *  output of shape [rows, length, ...] is a sequence, too: requests get as much of each row as it
+ *  is long. A row's result has the same bits in all company, but padding enters sums unless the
+ *  mask keeps it out.
  *  Errors of the batch are found without it; another status ends kiln_executor_create(). */
 typedef kiln_status (*kiln_model_recorder)(kiln_batch *batch, size_t context, size_t rows,
                                            const kiln_tensor *inputs, kiln_tensor *outputs,
@@ -181,12 +194,13 @@ typedef struct kiln_request_options {
     kiln_when_full when_full; /**< wait or fail */
     uint64_t room_us;         /**< wait for room so long at most, and answer TIMED_OUT; microseconds,
                                    at most an hour; 0: as long as it takes, or to the deadline */
+    size_t length;            /**< of each of its rows, where the model has sequences; 0: the greatest */
 } kiln_request_options;
 
 /** Options with every default. */
 #define KILN_REQUEST_OPTIONS_INIT                                                                  \
     {                                                                                              \
-        sizeof(kiln_request_options), KILN_PRIORITY_NORMAL, 0, KILN_WHEN_FULL_WAIT, 0              \
+        sizeof(kiln_request_options), KILN_PRIORITY_NORMAL, 0, KILN_WHEN_FULL_WAIT, 0, 0           \
     }
 
 /** Submit `rows` rows: an array of the model's inputs, one of its outputs. `options` may be NULL.
@@ -194,7 +208,8 @@ typedef struct kiln_request_options {
  *  Owner: the caller owns *future, until kiln_future_release(); the rows' memory, inputs too, is
  *  borrowed until the request completes, the two arrays only for the call. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, no rows, bytes that do not fit, an element that is not below its
- *  bound, an i64 beyond i32), TYPE_MISMATCH, TOO_LARGE (more rows than a batch has), BUSY,
+ *  bound, an i64 beyond i32, a length where the model has none), TYPE_MISMATCH, TOO_LARGE (more rows
+ *  than a batch has, longer ones than the model has), BUSY,
  *  TIMED_OUT, WRONG_STATE (shut down), OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executor,
                                                           const kiln_input *inputs,
@@ -274,6 +289,8 @@ typedef struct kiln_executor_stats {
     uint64_t queued_rows;      /**< their rows */
     uint64_t running;          /**< requests in batches now */
     double fill;               /**< rows of batches over what full ones would have had, 0 to 1 */
+    double padding_share;      /**< of the elements of rows that batches computed, those that are
+                                    nobody's: rows to fill up and ends of sequences, 0 to 1 */
     kiln_latency wait;         /**< requests: from submission to the batch's start */
     kiln_latency run;          /**< batches: copying in and running */
     kiln_latency total;        /**< requests: from submission to completion */

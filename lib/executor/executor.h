@@ -99,6 +99,7 @@ struct kiln_executor {
     /* metrics; what is asked for otherwise is not counted here */
     kiln_executor_stats counts;
     uint64_t flushes[KILN__FLUSH_COUNT];
+    uint64_t asked, computed; /* elements of rows, or rows without a length */
     struct kiln__histogram wait, run, total;
 };
 

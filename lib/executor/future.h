@@ -24,7 +24,8 @@ struct kiln_future {
     atomic_uint listeners; /* those who wait, a callback, a descriptor */
     kiln_status status;    /* how it ended, when it has */
     char *sentence;        /* if not well; as long as an error's */
-    size_t rows;
+    size_t rows, length;
+    unsigned length_number;
     int64_t submitted, due, deadline; /* KILN__NEVER: none */
     unsigned priority;
     bool rerun; /* a context failed it already */

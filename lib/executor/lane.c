@@ -14,7 +14,8 @@
 
 /* ---- how long a batch takes ---- */
 
-/* Of a size that has not been measured: as the nearest larger, else the nearest smaller. */
+/* Of a size that has not been measured: as the nearest larger, which may be of a greater length,
+ * else the nearest smaller. */
 static int64_t cost_of(const struct kiln__lane *lane, unsigned size)
 {
     for (unsigned i = size; i < KILN__MOST_SIZES; i++)
@@ -111,9 +112,15 @@ void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t
 
 /* ---- whether to take a batch ---- */
 
+/* Whether there are so many rows that can travel together. */
+static bool has_rows(const struct kiln__queue *queue, size_t rows)
+{
+    return queue->rows_of[kiln__queue_lead(queue, rows)] >= rows;
+}
+
 static bool is_full(const kiln_executor *executor)
 {
-    return executor->queue.rows >= executor->options.max_batch ||
+    return has_rows(&executor->queue, executor->options.max_batch) ||
            executor->queue.count >= executor->options.max_queue;
 }
 
@@ -125,7 +132,7 @@ static enum kiln__flush reason(kiln_executor *executor, const struct kiln__lane 
         return KILN__FLUSH_FULL;
     if (kiln__queue_due(&executor->queue) <= now)
         return KILN__FLUSH_WAIT;
-    if (!lane->running && executor->queue.rows >= executor->options.min_batch)
+    if (!lane->running && has_rows(&executor->queue, executor->options.min_batch))
         return KILN__FLUSH_IDLE;
     return KILN__FLUSH_NOT;
 }
@@ -141,8 +148,10 @@ static int64_t away(const struct kiln__lane *lane, int64_t now)
 static bool another_is_better(const kiln_executor *executor, const struct kiln__lane *lane,
                               int64_t now)
 {
-    size_t rows = executor->queue.rows, most = executor->options.max_batch;
-    unsigned size = kiln__model_size(&executor->model, rows < most ? rows : most);
+    size_t most = executor->options.max_batch;
+    unsigned length = kiln__queue_lead(&executor->queue, most);
+    size_t rows = executor->queue.rows_of[length];
+    unsigned size = kiln__model_size(&executor->model, rows < most ? rows : most, length);
     int64_t own = finish(lane, size, now);
     for (size_t i = 0; i < executor->lane_count; i++) {
         const struct kiln__lane *other = &executor->lanes[i];

@@ -26,6 +26,8 @@ kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats
     stats->wait = kiln__histogram_read(&executor->wait);
     stats->run = kiln__histogram_read(&executor->run);
     stats->total = kiln__histogram_read(&executor->total);
+    if (executor->computed)
+        stats->padding_share = 1 - (double)executor->asked / (double)executor->computed;
     pthread_mutex_unlock(&executor->lock);
     if (stats->batches)
         stats->fill =
@@ -56,7 +58,7 @@ kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t inde
                                            .in_service = !lane->out_until};
     memcpy(stats->device, lane->device, sizeof stats->device);
     stats->seconds_per_row =
-        1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest];
+        1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest].rows;
     stats->utilisation = age > 0 ? (double)busy / (double)age : 0;
     pthread_mutex_unlock(&executor->lock);
     return KILN_OK;
@@ -92,6 +94,8 @@ static const struct metric metrics[] = {
     {"queued_rows", "gauge", "Rows that wait.", OF(queued_rows), WHOLE},
     {"running", "gauge", "Requests in batches.", OF(running), WHOLE},
     {"fill", "gauge", "Rows of batches over those of full ones.", OF(fill), REAL},
+    {"padding_share", "gauge", "Share of computed elements that are nobody's.", OF(padding_share),
+     REAL},
 };
 
 static const struct {

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <kiln/batch.h>
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
 
 #include "ops/ops.h"
 #include "util/error.h"
@@ -24,11 +26,16 @@ static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__pa
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: input %zu: a row of %zu dimensions, and %d are the most", call,
                           number, row->rank, KILN_MAX_RANK - 1);
+    if (row->sequence && (!row->rank || row->dims[0] > KILN__MOST_LENGTH))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: input %zu: a sequence of length %zu; 1 to %zu are taken", call,
+                          number, row->rank ? row->dims[0] : 0, KILN__MOST_LENGTH);
     for (size_t i = 0; i < row->rank; i++) {
         if (!row->dims[i])
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                               "%s: input %zu: dimension %zu of a row is 0", call, number, i);
-        if (__builtin_mul_overflow(part->bytes, row->dims[i], &part->bytes))
+        if ((i || !row->sequence) &&
+            __builtin_mul_overflow(part->bytes, row->dims[i], &part->bytes))
             return kiln__fail(NULL, KILN_TOO_LARGE, "%s: input %zu: a row has too many elements",
                               call, number);
     }
@@ -47,14 +54,46 @@ static kiln_status check_count(const char *what, size_t count)
                       count, what, KILN_MODEL_MOST);
 }
 
+/* All sequences of a row have one length. */
+static kiln_status find_longest(struct kiln__model *model)
+{
+    for (size_t i = 0; i < model->input_count; i++) {
+        const kiln_row *row = &model->parts[i].row;
+        if (!row->sequence)
+            continue;
+        if (model->longest && model->longest != row->dims[0])
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                              "%s: input %zu: a sequence of length %zu beside one of %zu", call, i,
+                              row->dims[0], model->longest);
+        model->longest = row->dims[0];
+    }
+    return KILN_OK;
+}
+
 /* 2, 4, ..., the largest. A dimension of 1 is one that no stride and no order says anything of: a
  * single row could be added up in another order than two. */
+static void list_rows(struct kiln__model *model, size_t most_rows, size_t length)
+{
+    struct kiln__size *sizes = model->sizes + model->length_count * model->size_count;
+    unsigned count = 0;
+    for (size_t rows = 2; rows < most_rows; rows *= 2)
+        sizes[count++] = (struct kiln__size){rows, length};
+    sizes[count++] = (struct kiln__size){most_rows, length};
+    model->size_count = count;
+    model->length_count++;
+}
+
+/* 8, 16, ..., the greatest: two at least if it is not 1, which tell what an output that grows is.
+ */
 static void list_sizes(struct kiln__model *model, size_t most_rows)
 {
-    model->size_count = 0;
-    for (size_t rows = 2; rows < most_rows; rows *= 2)
-        model->sizes[model->size_count++] = rows;
-    model->sizes[model->size_count++] = most_rows;
+    size_t length = 8;
+    while (length > 1 && length >= model->longest)
+        length /= 2;
+    model->size_count = model->length_count = 0;
+    for (; length < model->longest; length *= 2)
+        list_rows(model, most_rows, length);
+    list_rows(model, most_rows, model->longest);
 }
 
 kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct kiln__model *model)
@@ -79,25 +118,53 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct k
     model->user = given.user;
     model->input_count = given.input_count;
     model->output_count = given.output_count;
-    list_sizes(model, most_rows);
+    if (!status)
+        status = find_longest(model);
+    if (!status)
+        list_sizes(model, most_rows);
     return status;
 }
 
-unsigned kiln__model_size(const struct kiln__model *model, size_t rows)
+unsigned kiln__model_length(const struct kiln__model *model, size_t length)
 {
-    unsigned size = 0;
-    while (model->sizes[size] < rows)
+    unsigned number = 0;
+    while (model->sizes[number * model->size_count].length < length)
+        number++;
+    return number;
+}
+
+unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned length)
+{
+    unsigned size = length * model->size_count;
+    while (model->sizes[size].rows < rows)
         size++;
     return size;
 }
 
-/* ---- outputs, which the first recording tells ---- */
+size_t kiln__part_bytes(const struct kiln__part *part, size_t length)
+{
+    return part->bytes * (part->row.sequence ? length : 1);
+}
 
-static kiln_status find_output(struct kiln__model *model, const kiln_batch *batch, size_t rows,
-                               size_t number, kiln_tensor tensor)
+/* ---- outputs, which the first recording tells, and that of a second length ---- */
+
+/* Sequences have as many elements as the length says, others as many as before. */
+static bool agrees(struct kiln__part *part, kiln_type type, size_t bytes, size_t length, bool long_)
+{
+    bool grows = long_ && part->known && bytes * part->known == part->bytes * length;
+    if (part->known && part->known != length) {
+        part->row.sequence = grows;
+        part->bytes /= grows ? part->known : 1;
+        part->known = 0;
+    }
+    return part->row.type == type && kiln__part_bytes(part, length) == bytes;
+}
+
+static kiln_status find_output(struct kiln__model *model, const kiln_batch *batch,
+                               const struct kiln__size *size, size_t number, kiln_tensor tensor)
 {
     struct kiln__part *part = &model->parts[model->input_count + number];
-    size_t rank, dims[KILN_MAX_RANK], bytes;
+    size_t rank, dims[KILN_MAX_RANK], bytes, rows = size->rows;
     kiln_type type;
     if (!tensor.id)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: the model left no output %zu", call,
@@ -114,31 +181,45 @@ static kiln_status find_output(struct kiln__model *model, const kiln_batch *batc
     for (size_t i = 1; i < rank; i++)
         bytes *= dims[i];
     bool known = part->bytes != 0;
-    if (!bytes || (known && (bytes != part->bytes || type != part->row.type)))
+    if (!bytes ||
+        (known && !agrees(part, type, bytes, size->length, rank > 1 && dims[1] == size->length)))
         return kiln__fail(NULL, KILN_SHAPE_MISMATCH,
                           "%s: output %zu of the model for %zu rows has %zu bytes of %s a row%s",
                           call, number, rows, bytes, kiln_type_name(type),
-                          known ? ", which is not what it had for fewer rows" : "");
+                          known ? ", which is not what it had for fewer or shorter rows" : "");
+    if (known)
+        return KILN_OK;
     part->bytes = bytes;
     part->row.type = type;
+    part->known = model->length_count > 1 ? size->length : 0;
     return KILN_OK;
 }
 
 /* ---- a batch ---- */
 
-/* Memory of some parts. Pages that nobody writes to are not there yet: sizes that never run cost
- * nothing. */
-static kiln_status map(struct kiln__slot *slot, struct kiln__region *region,
-                       const struct kiln__model *model, size_t first, size_t count, size_t rows)
+static kiln_status too_large(size_t rows)
 {
-    size_t offsets[KILN_MODEL_MOST], bytes;
+    return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows have too many bytes", call, rows);
+}
+
+/* Memory of some parts, and of lengths with the inputs. Pages that nobody writes to are not there
+ * yet: sizes that never run cost nothing. */
+static kiln_status map(struct kiln__slot *slot, struct kiln__region *region,
+                       const struct kiln__model *model, size_t first, size_t count,
+                       const struct kiln__size *size)
+{
+    size_t offsets[KILN_MODEL_MOST], bytes, lengths = first ? 0 : size->rows * sizeof(int32_t);
     for (size_t i = 0; i < count; i++) {
+        const struct kiln__part *part = &model->parts[first + i];
         offsets[i] = region->bytes;
-        if (__builtin_mul_overflow(model->parts[first + i].bytes, rows, &bytes) ||
-            bytes > SIZE_MAX / 64)
-            return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows have too many bytes", call, rows);
+        bytes = kiln__part_bytes(part, size->length);
+        if (part->bytes > SIZE_MAX / KILN__MOST_LENGTH ||
+            __builtin_mul_overflow(bytes, size->rows, &bytes) || bytes > SIZE_MAX / 64)
+            return too_large(size->rows);
         region->bytes += (bytes + 4095) / 4096 * 4096;
     }
+    size_t end = region->bytes;
+    region->bytes += lengths;
     region->base =
         mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region->base == MAP_FAILED) {
@@ -148,6 +229,8 @@ static kiln_status map(struct kiln__slot *slot, struct kiln__region *region,
     }
     for (size_t i = 0; i < count; i++)
         slot->memory[first + i] = (char *)region->base + offsets[i];
+    if (lengths)
+        slot->lengths = (int32_t *)(void *)((char *)region->base + end);
     return KILN_OK;
 }
 
@@ -160,44 +243,60 @@ static kiln_status look(const kiln_batch *batch, size_t rows)
                       kiln_batch_error(batch));
 }
 
-static kiln_status record_inputs(struct kiln__slot *slot, const struct kiln__model *model,
-                                 size_t rows, kiln_tensor *inputs)
+/* Each row's length, and where it has elements. */
+static void record_lengths(struct kiln__slot *slot, const struct kiln__size *size,
+                           kiln_tensor *inputs)
 {
-    kiln_status status = map(slot, &slot->in, model, 0, model->input_count, rows);
-    for (size_t i = 0; i < model->input_count && !status; i++) {
-        const kiln_row *row = &model->parts[i].row;
-        size_t dims[KILN_MAX_RANK] = {rows};
-        memcpy(dims + 1, row->dims, row->rank * sizeof *dims);
-        inputs[i] = kiln_upload(slot->batch, row->type, row->rank + 1, dims, slot->memory[i]);
-    }
-    return status ? status : look(slot->batch, rows);
+    kiln_batch *batch = slot->batch;
+    inputs[0] = kiln_upload(batch, KILN_I32, 1, &size->rows, slot->lengths);
+    kiln_tensor place = kiln_iota(batch, 2, (const size_t[]){1, size->length}, 1);
+    inputs[1] =
+        kiln_less(batch, place, kiln_reshape(batch, inputs[0], 2, (const size_t[]){size->rows, 1}));
 }
 
-static kiln_status record_outputs(struct kiln__slot *slot, struct kiln__model *model, size_t rows,
-                                  const kiln_tensor *outputs)
+static kiln_status record_inputs(struct kiln__slot *slot, const struct kiln__model *model,
+                                 const struct kiln__size *size, kiln_tensor *inputs)
+{
+    kiln_status status = map(slot, &slot->in, model, 0, model->input_count, size);
+    for (size_t i = 0; i < model->input_count && !status; i++) {
+        const kiln_row *row = &model->parts[i].row;
+        size_t dims[KILN_MAX_RANK] = {size->rows};
+        memcpy(dims + 1, row->dims, row->rank * sizeof *dims);
+        if (row->sequence)
+            dims[1] = size->length;
+        inputs[i] = kiln_upload(slot->batch, row->type, row->rank + 1, dims, slot->memory[i]);
+    }
+    if (!status && size->length)
+        record_lengths(slot, size, inputs + model->input_count);
+    return status ? status : look(slot->batch, size->rows);
+}
+
+static kiln_status record_outputs(struct kiln__slot *slot, struct kiln__model *model,
+                                  const struct kiln__size *size, const kiln_tensor *outputs)
 {
     kiln_status status = KILN_OK;
     size_t first = model->input_count;
     for (size_t i = 0; i < model->output_count && !status; i++)
-        status = find_output(model, slot->batch, rows, i, outputs[i]);
+        status = find_output(model, slot->batch, size, i, outputs[i]);
     if (!status)
-        status = map(slot, &slot->out, model, first, model->output_count, rows);
+        status = map(slot, &slot->out, model, first, model->output_count, size);
     for (size_t i = 0; i < model->output_count && !status; i++)
         kiln_read(slot->batch, outputs[i], slot->memory[first + i],
-                  rows * model->parts[first + i].bytes);
-    return status ? status : look(slot->batch, rows);
+                  size->rows * kiln__part_bytes(&model->parts[first + i], size->length));
+    return status ? status : look(slot->batch, size->rows);
 }
 
 static kiln_status record(struct kiln__slot *slot, struct kiln__model *model, kiln_context *context,
-                          size_t number, size_t rows)
+                          size_t number, const struct kiln__size *size)
 {
-    kiln_tensor inputs[KILN_MODEL_MOST] = {{0}}, outputs[KILN_MODEL_MOST] = {{0}};
+    kiln_tensor inputs[KILN_MODEL_MOST + 2] = {{0}}, outputs[KILN_MODEL_MOST] = {{0}};
+    size_t rows = size->rows;
     slot->batch = kiln_batch_create(context);
     if (!slot->batch)
         return KILN_OUT_OF_HOST_MEMORY;
     kiln_status status = kiln_batch_sum_alike(slot->batch);
     if (!status)
-        status = record_inputs(slot, model, rows, inputs);
+        status = record_inputs(slot, model, size, inputs);
     if (status)
         return status;
     status = model->record(slot->batch, number, rows, inputs, outputs, model->user);
@@ -207,15 +306,15 @@ static kiln_status record(struct kiln__slot *slot, struct kiln__model *model, ki
         return kiln__fail(NULL, status < 0 ? status : KILN_INVALID_ARGUMENT,
                           "%s: the model for %zu rows answered %s", call, rows,
                           kiln_status_name(status));
-    return record_outputs(slot, model, rows, outputs);
+    return record_outputs(slot, model, size, outputs);
 }
 
 kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *model,
                                kiln_context *context, size_t number, bool prepare)
 {
     kiln_status status = KILN_OK;
-    for (unsigned i = 0; i < model->size_count && !status; i++) {
-        status = record(&slots->of[i], model, context, number, model->sizes[i]);
+    for (unsigned i = 0; i < model->size_count * model->length_count && !status; i++) {
+        status = record(&slots->of[i], model, context, number, &model->sizes[i]);
         if (!status && prepare)
             status = kiln_batch_prepare(slots->of[i].batch, 0);
     }

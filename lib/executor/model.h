@@ -8,11 +8,19 @@
 #include <kiln/executor.h>
 
 #define KILN__MOST_ROWS ((size_t)1 << 20)
-#define KILN__MOST_SIZES 21 /* 1 to 2^20, doubling */
+#define KILN__MOST_LENGTH ((size_t)1 << 18)
+#define KILN__MOST_LENGTHS 16                      /* 8 to 2^18, doubling */
+#define KILN__MOST_SIZES (20 * KILN__MOST_LENGTHS) /* 2 to 2^20 rows, doubling, of each length */
 
 struct kiln__part {
-    kiln_row row; /* of an output: its type */
-    size_t bytes; /* of a row; of an output 0 until it is known */
+    kiln_row row; /* of an output: its type, and whether it is a sequence */
+    size_t bytes; /* of a row, or of an element of a sequence; of an output 0 until it is known */
+    size_t known; /* of an output: at which length; 0: for all */
+};
+
+/* Of a batch. */
+struct kiln__size {
+    size_t rows, length; /* 0: rows have none */
 };
 
 struct kiln__model {
@@ -20,8 +28,9 @@ struct kiln__model {
     void *user;
     size_t input_count, output_count;
     struct kiln__part parts[2 * KILN_MODEL_MOST]; /* inputs, then outputs */
-    unsigned size_count;
-    size_t sizes[KILN__MOST_SIZES]; /* rows */
+    size_t longest;                               /* 0: rows have no length */
+    unsigned size_count, length_count;
+    struct kiln__size sizes[KILN__MOST_SIZES]; /* size_count of each length, lengths ascending */
 };
 
 struct kiln__region {
@@ -34,6 +43,7 @@ struct kiln__slot {
     kiln_batch *batch;
     struct kiln__region in, out;
     char *memory[2 * KILN_MODEL_MOST]; /* of each part */
+    int32_t *lengths;                  /* of each row, if rows have one */
 };
 
 struct kiln__slots {
@@ -48,7 +58,12 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
                                kiln_context *context, size_t number, bool prepare);
 void kiln__slots_free(struct kiln__slots *slots);
 
-/* The smallest size that has so many rows. */
-unsigned kiln__model_size(const struct kiln__model *model, size_t rows);
+/* The least of the lengths that holds `length`, by number; the smallest size of it that has so many
+ * rows. */
+unsigned kiln__model_length(const struct kiln__model *model, size_t length);
+unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned length);
+
+/* What a part of a row of a length has. */
+size_t kiln__part_bytes(const struct kiln__part *part, size_t length);
 
 #endif

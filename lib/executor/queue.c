@@ -50,6 +50,7 @@ static void count_in(struct kiln__queue *queue, const kiln_future *request)
         queue->due = request->due;
     queue->count++;
     queue->rows += request->rows;
+    queue->rows_of[request->length_number] += request->rows;
     queue->deadlines += request->deadline != KILN__NEVER;
 }
 
@@ -69,6 +70,7 @@ void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request)
 {
     queue->count--;
     queue->rows -= request->rows;
+    queue->rows_of[request->length_number] -= request->rows;
     queue->deadlines -= request->deadline != KILN__NEVER;
     queue->stale = true;
     list_remove(&queue->lists[request->priority], request);
@@ -80,6 +82,17 @@ kiln_future *kiln__queue_first(const struct kiln__queue *queue)
         if (queue->lists[i].first)
             return queue->lists[i].first;
     return NULL;
+}
+
+unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough)
+{
+    unsigned first = kiln__queue_first(queue)->length_number;
+    if (queue->rows_of[first] >= enough || queue->rows_of[first] == queue->rows)
+        return first;
+    for (unsigned i = 0; i < KILN__MOST_LENGTHS; i++)
+        if (queue->rows_of[i] >= enough)
+            return i;
+    return first;
 }
 
 /* Without deadlines the first of a list is the one that has waited longest. */

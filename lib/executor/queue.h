@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <kiln/executor.h>
+#include "executor/model.h"
 
 #define KILN__PRIORITIES 3
 #define KILN__NEVER INT64_MAX
@@ -18,9 +18,10 @@ struct kiln__list {
 struct kiln__queue {
     struct kiln__list lists[KILN__PRIORITIES]; /* high, normal, low */
     size_t count, rows;
-    size_t deadlines; /* requests that have one */
-    int64_t due;      /* when the first of them has waited for company long enough */
-    bool stale;       /* that may have become later */
+    size_t rows_of[KILN__MOST_LENGTHS]; /* of each length, by number */
+    size_t deadlines;                   /* requests that have one */
+    int64_t due; /* when the first of them has waited for company long enough */
+    bool stale;  /* that may have become later */
 };
 
 void kiln__queue_push(struct kiln__queue *queue, kiln_future *request);
@@ -31,6 +32,10 @@ void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request);
 
 /* The next one, or NULL. */
 kiln_future *kiln__queue_first(const struct kiln__queue *queue);
+
+/* The length, by number, of the next batch where something waits: the first request's, unless it
+ * has less than `enough` rows and another one has not. */
+unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough);
 
 /* KILN__NEVER: nothing waits. */
 int64_t kiln__queue_due(struct kiln__queue *queue);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a caller's thread does: look at the request, find room, queue it. */
+#include <stdio.h>
+
 #include "executor/future.h"
 #include "ops/ops.h"
 
@@ -32,7 +34,7 @@ static kiln_status check_options(const kiln_request_options *given, kiln_request
 
 static kiln_status check_rows(const struct kiln__model *model, size_t rows)
 {
-    size_t most = model->sizes[model->size_count - 1];
+    size_t most = model->sizes[model->size_count - 1].rows;
     if (!rows)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: no rows", call);
     if (rows > most)
@@ -41,9 +43,33 @@ static kiln_status check_rows(const struct kiln__model *model, size_t rows)
     return KILN_OK;
 }
 
-static kiln_status check_part(const struct kiln__part *part, const char *name, size_t number,
-                              size_t rows, const kiln_input *given)
+static kiln_status check_length(const struct kiln__model *model, kiln_request_options *options)
 {
+    if (options->length && !model->longest)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: a length of %zu, and the model has no sequences", call,
+                          options->length);
+    if (options->length > model->longest)
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: a length of %zu, and the greatest is %zu",
+                          call, options->length, model->longest);
+    if (!options->length)
+        options->length = model->longest;
+    return KILN_OK;
+}
+
+/* "" or " of length 5" */
+static void name_length(const struct kiln__part *part, size_t length, char text[40])
+{
+    text[0] = 0;
+    if (part->row.sequence)
+        snprintf(text, 40, " of length %zu", length);
+}
+
+static kiln_status check_part(const struct kiln__part *part, const char *name, size_t number,
+                              size_t rows, size_t length, const kiln_input *given)
+{
+    size_t bytes = rows * kiln__part_bytes(part, length);
+    char of[40];
     if (!given->data)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: data of %s %zu is NULL", call, name,
                           number);
@@ -51,12 +77,13 @@ static kiln_status check_part(const struct kiln__part *part, const char *name, s
         return kiln__fail(NULL, KILN_TYPE_MISMATCH, "%s: %s %zu is %s, and the model's is %s", call,
                           name, number, kiln_type_name(given->type),
                           kiln_type_name(part->row.type));
-    if (given->bytes != rows * part->bytes)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: %s %zu has %zu bytes, and %zu row%s of the model %s %zu", call, name,
-                          number, given->bytes, rows, rows == 1 ? "" : "s",
-                          rows == 1 ? "has" : "have", rows * part->bytes);
-    return KILN_OK;
+    if (given->bytes == bytes)
+        return KILN_OK;
+    name_length(part, length, of);
+    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                      "%s: %s %zu has %zu bytes, and %zu row%s%s of the model %s %zu", call, name,
+                      number, given->bytes, rows, rows == 1 ? "" : "s", of,
+                      rows == 1 ? "has" : "have", bytes);
 }
 
 static size_t count_elements(const kiln_input *input)
@@ -91,11 +118,11 @@ static kiln_status check_bound(const kiln_row *row, size_t number, const kiln_in
 }
 
 static kiln_status check_memory(const struct kiln__model *model, const kiln_input *inputs,
-                                const kiln_output *outputs, size_t rows)
+                                const kiln_output *outputs, size_t rows, size_t length)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < model->input_count && !status; i++) {
-        status = check_part(&model->parts[i], "input", i, rows, &inputs[i]);
+        status = check_part(&model->parts[i], "input", i, rows, length, &inputs[i]);
         if (!status)
             status = check_range(i, &inputs[i]);
         if (!status)
@@ -103,7 +130,8 @@ static kiln_status check_memory(const struct kiln__model *model, const kiln_inpu
     }
     for (size_t i = 0; i < model->output_count && !status; i++) {
         const kiln_input same = {outputs[i].data, outputs[i].bytes, outputs[i].type};
-        status = check_part(&model->parts[model->input_count + i], "output", i, rows, &same);
+        status =
+            check_part(&model->parts[model->input_count + i], "output", i, rows, length, &same);
     }
     return status;
 }
@@ -144,6 +172,8 @@ static void set(kiln_future *future, size_t rows, const kiln_request_options *op
     int64_t wait = (int64_t)future->executor->options.max_wait_us * 1000;
     int64_t deadline = (int64_t)options->deadline_us * 1000;
     future->rows = rows;
+    future->length = options->length;
+    future->length_number = kiln__model_length(&future->executor->model, options->length);
     future->priority = list_of[options->priority];
     future->submitted = start;
     future->deadline = deadline ? start + deadline : KILN__NEVER;
@@ -190,7 +220,9 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
     if (!status)
         status = check_rows(&executor->model, rows);
     if (!status)
-        status = check_memory(&executor->model, inputs, outputs, rows);
+        status = check_length(&executor->model, &options);
+    if (!status)
+        status = check_memory(&executor->model, inputs, outputs, rows, options.length);
     int64_t start = kiln__now();
     pthread_mutex_lock(&executor->lock);
     if (!status)

@@ -11,7 +11,7 @@
 /* What a worker has at hand. */
 struct taken {
     struct kiln__list requests; /* in the order of their rows */
-    size_t count, rows;
+    size_t count, rows, elements;
     unsigned size;
     int64_t start;
 };
@@ -31,21 +31,43 @@ static void take_one(kiln_executor *executor, kiln_future *request, struct taken
     atomic_store_explicit(&request->state, KILN__FUTURE_RUNNING, memory_order_relaxed);
     taken->count++;
     taken->rows += request->rows;
+    taken->elements += request->rows * (request->length ? request->length : 1);
     kiln__list_push(&taken->requests, request);
 }
 
-/* As many as a batch has room for, in their order; none overtakes one that does not fit. */
-static void take(kiln_executor *executor, struct taken *taken, struct kiln__list *told)
+/* As many of a length as a batch has room for, in their order; none overtakes one of its length
+ * that does not fit. */
+static void take_of(kiln_executor *executor, unsigned length, struct taken *taken,
+                    struct kiln__list *told)
 {
-    kiln_future *request;
-    while ((request = kiln__queue_first(&executor->queue))) {
-        if (request->deadline <= taken->start)
-            kiln__future_expire(request, told);
-        else if (taken->rows + request->rows <= executor->options.max_batch)
-            take_one(executor, request, taken);
-        else
-            break;
+    for (unsigned i = 0; i < KILN__PRIORITIES; i++) {
+        for (kiln_future *r = executor->queue.lists[i].first, *next; r; r = next) {
+            next = r->next;
+            if (r->deadline <= taken->start)
+                kiln__future_expire(r, told);
+            else if (r->length_number != length)
+                continue;
+            else if (taken->rows + r->rows <= executor->options.max_batch)
+                take_one(executor, r, taken);
+            else
+                return;
+        }
     }
+}
+
+/* A length that has rows enough goes before the first request's until somebody has waited. */
+static void take(kiln_executor *executor, enum kiln__flush flush, struct taken *taken,
+                 struct kiln__list *told)
+{
+    const kiln_executor_options *options = &executor->options;
+    bool due = kiln__queue_due(&executor->queue) <= taken->start;
+    size_t enough = flush == KILN__FLUSH_FULL && !due ? options->max_batch
+                    : flush == KILN__FLUSH_IDLE       ? options->min_batch
+                                                      : 0;
+    unsigned length = kiln__queue_lead(&executor->queue, enough);
+    take_of(executor, length, taken, told);
+    if (taken->rows)
+        taken->size = kiln__model_size(&executor->model, taken->rows, length);
     pthread_cond_broadcast(&executor->room);
 }
 
@@ -84,9 +106,8 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
         pthread_mutex_unlock(&executor->lock);
         return false;
     }
-    take(executor, taken, told);
+    take(executor, flush, taken, told);
     if (taken->rows) {
-        taken->size = kiln__model_size(&executor->model, taken->rows);
         executor->flushes[flush]++;
         executor->counts.running += taken->count;
         executor->active++;
@@ -99,27 +120,66 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
 
 /* ---- rows in, rows out: parts of all requests, one after another ---- */
 
+/* Rows of so many bytes where there is room for more, with zeros behind each. */
+static void copy_in(char *place, const char *from, size_t rows, size_t bytes, size_t room)
+{
+    if (bytes == room) {
+        memcpy(place, from, rows * bytes);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++, place += room, from += bytes) {
+        memcpy(place, from, bytes);
+        memset(place + bytes, 0, room - bytes);
+    }
+}
+
+static void copy_out(char *to, const char *place, size_t rows, size_t bytes, size_t room)
+{
+    if (bytes == room) {
+        memcpy(to, place, rows * bytes);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++, place += room, to += bytes)
+        memcpy(to, place, bytes);
+}
+
+static void gather_lengths(const struct kiln__slot *slot, size_t rows, const struct taken *taken)
+{
+    int32_t *place = slot->lengths;
+    for (const kiln_future *r = taken->requests.first; r; r = r->next)
+        for (size_t i = 0; i < r->rows; i++)
+            *place++ = (int32_t)r->length;
+    memset(place, 0, (rows - taken->rows) * sizeof *place);
+}
+
 static void gather(const struct kiln__model *model, const struct kiln__slot *slot,
                    const struct taken *taken)
 {
+    const struct kiln__size *size = &model->sizes[taken->size];
     for (size_t i = 0; i < model->input_count; i++) {
+        const struct kiln__part *part = &model->parts[i];
+        size_t room = kiln__part_bytes(part, size->length);
         char *place = slot->memory[i];
         for (const kiln_future *r = taken->requests.first; r; r = r->next) {
-            memcpy(place, r->memory[i], r->rows * model->parts[i].bytes);
-            place += r->rows * model->parts[i].bytes;
+            copy_in(place, r->memory[i], r->rows, kiln__part_bytes(part, r->length), room);
+            place += r->rows * room;
         }
     }
+    if (size->length)
+        gather_lengths(slot, size->rows, taken);
 }
 
 static void scatter(const struct kiln__model *model, const struct kiln__slot *slot,
                     const struct taken *taken)
 {
-    size_t first = model->input_count;
+    size_t first = model->input_count, length = model->sizes[taken->size].length;
     for (size_t i = first; i < first + model->output_count; i++) {
+        const struct kiln__part *part = &model->parts[i];
+        size_t room = kiln__part_bytes(part, length);
         const char *place = slot->memory[i];
         for (const kiln_future *r = taken->requests.first; r; r = r->next) {
-            memcpy(r->memory[i], place, r->rows * model->parts[i].bytes);
-            place += r->rows * model->parts[i].bytes;
+            copy_out(r->memory[i], place, r->rows, kiln__part_bytes(part, r->length), room);
+            place += r->rows * room;
         }
     }
 }
@@ -138,6 +198,7 @@ static void leave_device(struct kiln__worker *worker, const struct taken *taken,
 {
     kiln_executor *executor = worker->executor;
     struct kiln__lane *lane = worker->lane;
+    const struct kiln__size *size = &executor->model.sizes[taken->size];
     int64_t now = kiln__now();
     pthread_mutex_lock(&executor->lock);
     kiln__histogram_move(&worker->wait, &executor->wait);
@@ -152,7 +213,9 @@ static void leave_device(struct kiln__worker *worker, const struct taken *taken,
         lane->rows += taken->rows;
         executor->counts.batches++;
         executor->counts.rows += taken->rows;
-        executor->counts.padding += executor->model.sizes[taken->size] - taken->rows;
+        executor->counts.padding += size->rows - taken->rows;
+        executor->asked += taken->elements;
+        executor->computed += size->rows * (size->length ? size->length : 1);
     }
     kiln__executor_wake(executor, now);
     pthread_mutex_unlock(&executor->lock);

@@ -683,7 +683,7 @@ static const kiln_model *take_model(void)
     static kiln_row rows[KILN_MODEL_MOST];
     static uint8_t way;
     memset(rows, 0, sizeof rows);
-    rows[0] = (kiln_row){KILN_F32, 1, {4}, 0};
+    rows[0] = (kiln_row){KILN_F32, 1, {4}, 0, 0};
     if (one_in(4))
         rows[0].type = take_type();
     if (one_in(8))
@@ -692,6 +692,7 @@ static const kiln_model *take_model(void)
         rows[0].dims[0] = take_size();
     if (one_in(16))
         rows[0].rank = take_size();
+    rows[0].sequence = one_in(8);
     way = one_in(8) ? byte() % 4 : 0;
     model = (kiln_model){take_struct_size(sizeof model), record_model, &way, 1, rows, 1};
     if (one_in(16))
@@ -759,9 +760,14 @@ static const kiln_request_options *take_request_options(void)
     static const uint64_t waits[] = {0, 0, 0, 1, 1000, UINT64_MAX};
     if (one_in(2))
         return NULL;
-    options = (kiln_request_options){
-        take_struct_size(sizeof options), (kiln_priority)(one_in(16) ? take_flag() : byte() % 3),
-        ONE_OF(waits), (kiln_when_full)(one_in(16) ? take_flag() : byte() % 2), ONE_OF(waits)};
+    options = (kiln_request_options){take_struct_size(sizeof options),
+                                     (kiln_priority)(one_in(16) ? take_flag() : byte() % 3),
+                                     ONE_OF(waits),
+                                     (kiln_when_full)(one_in(16) ? take_flag() : byte() % 2),
+                                     ONE_OF(waits),
+                                     0};
+    if (one_in(8))
+        options.length = take_size();
     return &options;
 }
 
