@@ -4,6 +4,10 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kiln/opencl.h>
 
 #include "runtime/commands.h"
 #include "session/context.h"
@@ -288,5 +292,177 @@ Test(streams, take_turns_where_threads_write_the_same_buffer)
         kiln_batch_release(adders[i].batch);
     pthread_barrier_destroy(&together);
     kiln_buffer_release(buffer);
+    close_world(&world);
+}
+
+/* ---- batches that run apart, on a device with memory of its own ---- */
+
+enum { LARGE = 1 << 17 };
+
+static struct world open_separate(const char *trace)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    options.trace = trace;
+    struct world world = {.context = open_context_with(&options)};
+    for (int i = 0; i < N; i++) {
+        ones[i] = 1;
+        twos[i] = 2;
+    }
+    world.first = world.context->runtime.compute;
+    world.buffer = make_buffer(world.context, N, ones);
+    return world;
+}
+
+static kiln_event *submit_apart(kiln_batch *batch)
+{
+    kiln_event *event;
+    expect_ok(kiln_batch_run_apart(batch));
+    expect_ok(kiln_batch_submit(batch, &event));
+    return event;
+}
+
+static void await_and_release(kiln_event *event)
+{
+    expect_ok(kiln_event_wait(event));
+    kiln_event_release(event);
+}
+
+/* Negates host memory. It has run once: a stream's first upload waits for pinned memory. */
+static kiln_batch *record_own(struct world *world, const float *from, float *to)
+{
+    kiln_batch *batch = kiln_batch_create(world->context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, from);
+    expect_ok(kiln_read(batch, kiln_neg(batch, x), to, N * sizeof *to));
+    run_batch(batch);
+    return batch;
+}
+
+/* One is held up: another one passes by, the same one again does not. */
+Test(streams, are_several_for_batches_that_run_apart)
+{
+    static float read[2][N];
+    static const char path[] = "streams.trace";
+    struct world world = open_separate(path);
+    kiln_batch *batches[] = {record_own(&world, ones, read[0]), record_own(&world, twos, read[1])};
+    hold(&world, world.first);
+    kiln_event *held = submit_apart(batches[0]), *again = submit_apart(batches[0]);
+    await_and_release(submit_apart(batches[1]));
+    cr_expect_eq(read[1][N - 1], -2);
+    cr_expect_eq(kiln_event_poll(held), KILN_NOT_READY);
+    cr_expect_eq(kiln_event_poll(again), KILN_NOT_READY);
+    let_go(&world);
+    await_and_release(held);
+    await_and_release(again);
+    cr_expect_eq(read[0][N - 1], -1);
+    for (int i = 0; i < 2; i++)
+        kiln_batch_release(batches[i]);
+    close_world(&world);
+
+    static char text[1 << 16];
+    FILE *file = fopen(path, "r");
+    cr_assert(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    remove(path);
+    cr_expect(strstr(text, "\"tid\":0") && strstr(text, "\"tid\":1"));
+}
+
+/* Buffers keep their order. */
+Test(streams, of_batches_apart_follow_each_other_where_they_share_a_buffer)
+{
+    static float read[N];
+    struct world world = open_separate(NULL);
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    hold(&world, world.first);
+    kiln_event *written = submit_apart(doubling), *reader = submit_apart(reading);
+    cr_expect_neq(doubling->last, NULL);
+    cr_expect_neq(kiln__run_stream(doubling->last), kiln__run_stream(reading->last));
+    cr_expect_eq(kiln_event_poll(reader), KILN_NOT_READY);
+    let_go(&world);
+    await_and_release(reader);
+    await_and_release(written);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(read[i], -2.0f);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+/* Whoever has the first queue may count on its order. */
+Test(streams, are_one_where_the_program_has_the_queue)
+{
+    static float read[2][N];
+    struct world world = open_separate(NULL);
+    kiln_batch *batches[] = {record_own(&world, ones, read[0]), record_own(&world, twos, read[1])};
+    cl_command_queue queue;
+    expect_ok(kiln_context_cl(world.context, NULL, NULL, &queue));
+    hold(&world, world.first);
+    kiln_event *events[] = {submit_apart(batches[0]), submit_apart(batches[1])};
+    for (int i = 0; i < 2; i++)
+        cr_expect_eq(kiln__run_stream(batches[i]->last)->queue, queue);
+    let_go(&world);
+    for (int i = 0; i < 2; i++) {
+        await_and_release(events[i]);
+        kiln_batch_release(batches[i]);
+    }
+    close_world(&world);
+}
+
+/* A large transfer does not wait for a batch that has nothing to do with its buffer. */
+Test(streams, let_large_transfers_pass_by)
+{
+    static float large[LARGE], back[LARGE], read[N];
+    struct world world = open_separate(NULL);
+    kiln_batch *reading = record(&world, read);
+    kiln_buffer *buffer;
+    expect_ok(kiln_buffer_create(world.context, KILN_F32, 1, (size_t[]){LARGE}, &buffer));
+    large[LARGE - 1] = 3;
+    hold(&world, world.first);
+    kiln_event *held;
+    expect_ok(kiln_batch_submit(reading, &held));
+    expect_ok(kiln_buffer_write(buffer, 0, large, sizeof large));
+    expect_ok(kiln_buffer_read(buffer, 0, back, sizeof back));
+    cr_expect_eq(kiln_event_poll(held), KILN_NOT_READY);
+    cr_expect_eq(back[LARGE - 1], 3);
+    let_go(&world);
+    await_and_release(held);
+    kiln_batch_release(reading);
+    kiln_buffer_release(buffer);
+    close_world(&world);
+}
+
+static cl_command_type last_command(const struct kiln__run *run)
+{
+    cl_command_type type = 0;
+    clGetEventInfo(kiln__run_end(run), CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL);
+    return type;
+}
+
+/* What reads a large result waits for it, not for what the batch does afterwards. */
+Test(streams, tell_early_that_a_buffer_is_complete)
+{
+    static float large[LARGE], back[LARGE], sum;
+    struct world world = open_separate(NULL);
+    kiln_buffer *first;
+    expect_ok(kiln_buffer_create(world.context, KILN_F32, 1, (size_t[]){LARGE}, &first));
+    kiln_batch *batch = kiln_batch_create(world.context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, (size_t[]){LARGE}, large);
+    kiln_tensor y = kiln_add(batch, x, kiln_constant(batch, KILN_F32, 1));
+    kiln_tensor total = kiln_sum(batch, kiln_cumsum(batch, y, 0, 0), 1, (const int[]){0}, 0);
+    expect_ok(kiln_export(batch, y, first));
+    expect_ok(kiln_read(batch, total, &sum, sizeof sum));
+    await_and_release(submit_apart(batch));
+    cr_expect_eq(last_command(first->writer), CL_COMMAND_MARKER);
+    cr_expect_neq(first->writer, batch->last);
+    for (int i = 0; i < LARGE; i++)
+        large[i] = 6;
+    kiln_event *event = submit_apart(batch);
+    expect_ok(kiln_buffer_read(first, 0, back, sizeof back));
+    for (int i = 0; i < LARGE; i++)
+        cr_assert_eq(back[i], 7);
+    await_and_release(event);
+    kiln_batch_release(batch);
+    kiln_buffer_release(first);
     close_world(&world);
 }

@@ -5,11 +5,11 @@
  *     worker.c   two threads per context: take requests, copy in, run, copy out, complete
  *     lane.c     whether a context is to take a batch now
  *
- * While one worker of a context waits for its batch, the other gathers the next: that is all there
- * is to overlap. One lock guards everything that is neither a worker's own nor atomic; nobody
- * copies rows, runs a batch or calls back under it. A request passes it twice: when it is queued,
- * and with its whole batch when that is taken and ends. Whoever waits for a request, asks about it
- * or lets go of it does without. */
+ * While one worker of a context waits for its batch, the other gathers the next, and may upload and
+ * run it: batches run apart. One lock guards everything that is neither a worker's own nor atomic;
+ * nobody copies rows, runs a batch or calls back under it. A request passes it twice: when it is
+ * queued, and with its whole batch when that is taken and ends. Whoever waits for a request, asks
+ * about it or lets go of it does without. */
 #ifndef KILN_EXECUTOR_EXECUTOR_H
 #define KILN_EXECUTOR_EXECUTOR_H
 

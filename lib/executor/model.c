@@ -296,6 +296,8 @@ static kiln_status record(struct kiln__slot *slot, struct kiln__model *model, ki
         return KILN_OUT_OF_HOST_MEMORY;
     kiln_status status = kiln_batch_sum_alike(slot->batch);
     if (!status)
+        status = kiln_batch_run_apart(slot->batch); /* it has memory of its own */
+    if (!status)
         status = record_inputs(slot, model, size, inputs);
     if (status)
         return status;

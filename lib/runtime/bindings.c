@@ -23,7 +23,23 @@ void kiln__bindings_free(struct kiln__bindings *bindings)
     kiln__vector_free(&bindings->inputs);
     kiln__vector_free(&bindings->results);
     kiln__vector_free(&bindings->buffers);
-    bindings->checked = false;
+    bindings->apart = bindings->checked = false;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct kiln__use_of_buffer *x = a, *y = b;
+    uintptr_t left = (uintptr_t)x->buffer, right = (uintptr_t)y->buffer;
+    return left < right ? -1 : left > right;
+}
+
+struct kiln__use_of_buffer *kiln__bindings_find(const struct kiln__bindings *bindings,
+                                                struct kiln_buffer *buffer)
+{
+    const struct kiln__use_of_buffer wanted = {.buffer = buffer};
+    return buffer ? bsearch(&wanted, bindings->buffers.items, bindings->buffers.count,
+                            sizeof wanted, by_address)
+                  : NULL;
 }
 
 void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding, void *host)
@@ -156,13 +172,6 @@ static bool find_overlaps(struct kiln__bindings *bindings, struct spans *spans,
 
 /* ---- buffers ---- */
 
-static int by_address(const void *a, const void *b)
-{
-    const struct kiln__use_of_buffer *x = a, *y = b;
-    uintptr_t left = (uintptr_t)x->buffer, right = (uintptr_t)y->buffer;
-    return left < right ? -1 : left > right;
-}
-
 static bool list_buffers(struct kiln__bindings *bindings)
 {
     size_t all = bindings->inputs.count + bindings->results.count, kept = 0;
@@ -173,7 +182,8 @@ static bool list_buffers(struct kiln__bindings *bindings)
         if (buffer && !use)
             return false;
         if (use)
-            *use = (struct kiln__use_of_buffer){buffer, i >= bindings->inputs.count};
+            *use = (struct kiln__use_of_buffer){.buffer = buffer,
+                                                .writes = i >= bindings->inputs.count};
     }
     struct kiln__use_of_buffer *uses = bindings->buffers.items;
     if (uses)

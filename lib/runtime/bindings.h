@@ -3,6 +3,8 @@
 #ifndef KILN_RUNTIME_BINDINGS_H
 #define KILN_RUNTIME_BINDINGS_H
 
+#include <stdint.h>
+
 #include <kiln/types.h>
 
 #include "device/opencl.h"
@@ -24,16 +26,24 @@ struct kiln__binding {
 struct kiln__use_of_buffer {
     struct kiln_buffer *buffer;
     bool writes;
+    size_t last_step; /* of this run, that uses it; KILN__NEVER_EARLY: what follows them does */
+    struct kiln__run *early; /* of this run: up to that step; or NULL */
 };
+#define KILN__NEVER_EARLY SIZE_MAX
 
 struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) inputs;
     KILN__VECTOR(struct kiln__binding) results;
     KILN__VECTOR(struct kiln__use_of_buffer) buffers; /* each once, by address */
+    bool apart;   /* other streams may use a buffer as soon as this run is done with it */
     bool checked; /* what kiln__bindings_check() settles is; false after any change */
 };
 
 void kiln__bindings_free(struct kiln__bindings *bindings);
+
+/* Once they are listed: the use of a buffer; NULL for NULL. */
+struct kiln__use_of_buffer *kiln__bindings_find(const struct kiln__bindings *bindings,
+                                                struct kiln_buffer *buffer);
 
 /* Point a host binding elsewhere. */
 void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *binding,

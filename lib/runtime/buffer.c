@@ -110,8 +110,18 @@ struct action {
     const char *call; /* for sentences */
     const char *name; /* of the command */
     bool writes;
+    struct kiln__stream *stream;
     struct kiln__run *run; /* once it is enqueued */
 };
+
+/* Transfers of so much go while batches run that do not use the buffer. */
+#define LARGE ((size_t)1 << 18)
+
+static struct kiln__stream *stream_for(const kiln_buffer *buffer, size_t bytes)
+{
+    return bytes < LARGE || buffer->lent ? buffer->stream
+                                         : kiln__runtime_choose(buffer->stream->runtime, NULL);
+}
 
 static kiln_status answer(const char *call, const char *function, cl_int code)
 {
@@ -128,9 +138,9 @@ static kiln_status begin(const struct action *action)
     struct kiln__error error = {0};
     kiln__buffer_enter(buffer, action->writes);
     kiln_status status =
-        kiln__buffer_waits(buffer, buffer->stream, action->writes, &events, &error);
+        kiln__buffer_waits(buffer, action->stream, action->writes, &events, &error);
     if (!status)
-        return kiln__stream_wait(buffer->stream, &events, NULL);
+        return kiln__stream_wait(action->stream, &events, NULL);
     kiln__events_free(&events);
     return kiln__fail(NULL, status, "%s", error.text);
 }
@@ -140,14 +150,14 @@ static kiln_status finish(struct action *action, kiln_status status, size_t byte
 {
     kiln_buffer *buffer = action->buffer;
     if (!status) {
-        action->run = kiln__run_create(buffer->stream);
+        action->run = kiln__run_create(action->stream);
         status = action->run
                      ? kiln__run_keep(action->run, action->name, bytes, event, NULL)
                      : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
         if (!action->run)
             clReleaseEvent(event);
         if (status)
-            kiln__cl_finish(buffer->stream->queue);
+            kiln__cl_finish(action->stream->queue);
         else
             kiln__buffer_note(buffer, action->run, action->writes);
     }
@@ -176,13 +186,14 @@ kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *d
                                const char *call)
 {
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    struct action action = {buffer, call, "write of a buffer", true, NULL};
+    struct action action = {buffer, call, "write of a buffer", true, stream_for(buffer, bytes),
+                            NULL};
     cl_event event = NULL;
     kiln_status status = begin(&action);
     if (!status)
         status = answer(call, "clEnqueueWriteBuffer",
-                        clEnqueueWriteBuffer(buffer->stream->queue, buffer->memory, CL_FALSE,
-                                             offset, bytes, data, 0, NULL, &event));
+                        clEnqueueWriteBuffer(action.stream->queue, buffer->memory, CL_FALSE, offset,
+                                             bytes, data, 0, NULL, &event));
     status = await(&action, finish(&action, status, bytes, event));
     atomic_fetch_add(&counters->uploads, !status);
     atomic_fetch_add(&counters->upload_bytes, status ? 0 : bytes);
@@ -193,12 +204,13 @@ kiln_status kiln__buffer_read(kiln_buffer *buffer, size_t offset, void *data, si
                               const char *call)
 {
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    struct action action = {buffer, call, "read of a buffer", false, NULL};
+    struct action action = {buffer, call, "read of a buffer", false, stream_for(buffer, bytes),
+                            NULL};
     cl_event event = NULL;
     kiln_status status = begin(&action);
     if (!status)
         status = answer(call, "clEnqueueReadBuffer",
-                        clEnqueueReadBuffer(buffer->stream->queue, buffer->memory, CL_FALSE, offset,
+                        clEnqueueReadBuffer(action.stream->queue, buffer->memory, CL_FALSE, offset,
                                             bytes, data, 0, NULL, &event));
     status = await(&action, finish(&action, status, bytes, event));
     atomic_fetch_add(&counters->downloads, !status);
@@ -210,7 +222,7 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer)
 {
     static const char call[] = "clEnqueueFillBuffer";
     const cl_ulong zero = 0; /* as wide as the widest type */
-    struct action action = {buffer, call, "fill of a buffer", true, NULL};
+    struct action action = {buffer, call, "fill of a buffer", true, buffer->stream, NULL};
     cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
@@ -226,7 +238,7 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer)
 
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
 {
-    struct action action = {buffer, call, "map of a buffer", true, NULL};
+    struct action action = {buffer, call, "map of a buffer", true, buffer->stream, NULL};
     cl_event event = NULL;
     cl_int code = CL_SUCCESS;
     kiln_status status = begin(&action);
@@ -246,7 +258,7 @@ kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
 
 kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call)
 {
-    struct action action = {buffer, call, "unmap of a buffer", true, NULL};
+    struct action action = {buffer, call, "unmap of a buffer", true, buffer->stream, NULL};
     cl_event event = NULL;
     kiln_status status = begin(&action);
     if (!status)

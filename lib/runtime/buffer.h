@@ -19,8 +19,9 @@ struct kiln_buffer {
     kiln_type type;
     struct kiln__shape shape;
     size_t bytes;
-    struct kiln__stream *stream; /* of the calls that read, write, clear and map it */
+    struct kiln__stream *stream; /* of the calls that clear and map it, and of small transfers */
     cl_mem memory;               /* NULL if it has no elements */
+    bool lent;                   /* by the program, which may use it in the stream's queue */
     atomic_bool mapped;
     void *mapping;
     pthread_rwlock_t order; /* held while a command that uses the buffer is enqueued, and until that
@@ -51,7 +52,7 @@ kiln_status kiln__buffer_waits(kiln_buffer *buffer, const struct kiln__stream *s
 /* Memory and runs, of a buffer that nobody uses any more. */
 void kiln__buffer_drop(kiln_buffer *buffer);
 
-/* ---- content: each in the buffer's stream, `call` is for the sentence ---- */
+/* ---- content: `call` is for the sentence ---- */
 
 /* Both return when they are done. Errors: DEVICE_ERROR and its kind. */
 kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes,

@@ -160,7 +160,7 @@ static kiln_status keep(struct commands *commands, cl_event event, const char *n
     if (!event)
         return KILN_OK;
     if (runtime_of(commands)->trace)
-        kiln__trace_add(runtime_of(commands)->trace, name, bytes, event);
+        kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, name, bytes, event);
     return kiln__run_keep(commands->run, name, bytes, event, error);
 }
 
@@ -305,6 +305,65 @@ static kiln_status mark_end(struct commands *commands, struct kiln__error *error
                 : kiln__run_keep(commands->run, "marker", 0, event, error);
 }
 
+/* ---- buffers that others may use before the run has ended ---- */
+
+/* Smaller ones gain less than the event costs. */
+#define EARLY_BYTES ((size_t)1 << 18)
+
+static void use_at(struct commands *commands, const struct kiln__binding *binding, size_t step)
+{
+    struct kiln__use_of_buffer *use = kiln__bindings_find(commands->bindings, binding->buffer);
+    if (use && use->last_step != KILN__NEVER_EARLY)
+        use->last_step = step;
+}
+
+static void find_last_steps(struct commands *commands)
+{
+    const struct kiln__plan *plan = commands->executable->plan;
+    const struct kiln__bindings *bindings = commands->bindings;
+    for (size_t i = 0; i < bindings->buffers.count; i++)
+        bindings->buffers.items[i].last_step = 0;
+    for (size_t i = 0; i < commands->bounces.count; i++)
+        use_at(commands, commands->bounces.items[i].binding, KILN__NEVER_EARLY);
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        const struct kiln__plan_step *step = &plan->steps.items[i];
+        struct kiln__named named = {0};
+        while (kiln__plan_next_named(plan, step, &named)) {
+            const struct kiln__slot *slot = &plan->slots.items[named.slot];
+            if (slot->place == KILN__PLACE_INPUT)
+                use_at(commands, &bindings->inputs.items[slot->binding], i);
+            else if (slot->place == KILN__PLACE_RESULT)
+                use_at(commands, &bindings->results.items[slot->binding], i);
+        }
+        if (result_of(commands, step))
+            use_at(commands, result_of(commands, step), i);
+    }
+}
+
+/* The run is done with some of the buffers that it writes. */
+static kiln_status mark_buffers(struct commands *commands, size_t step, struct kiln__error *error)
+{
+    const struct kiln__bindings *bindings = commands->bindings;
+    cl_event event = NULL;
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < bindings->buffers.count && !status && commands->left; i++) {
+        struct kiln__use_of_buffer *use = &bindings->buffers.items[i];
+        if (!use->writes || use->last_step != step || use->buffer->bytes < EARLY_BYTES)
+            continue;
+        cl_int code = clEnqueueMarkerWithWaitList(commands->stream->queue, 0, NULL, &event);
+        if (code)
+            return kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code);
+        use->early = kiln__run_create(commands->stream);
+        if (!use->early) {
+            clReleaseEvent(event);
+            return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+        }
+        kiln__run_is_part(use->early);
+        status = kiln__run_keep(use->early, "marker", 0, event, error);
+    }
+    return status;
+}
+
 static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
 {
     const struct kiln__plan *plan = commands->executable->plan;
@@ -312,8 +371,13 @@ static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
     if (commands->left == 0)
         return mark_end(commands, error);
     kiln_status status = run_bounces(commands, true, error);
-    for (size_t i = 0; i < plan->steps.count && !status; i++)
+    if (commands->bindings->apart)
+        find_last_steps(commands);
+    for (size_t i = 0; i < plan->steps.count && !status; i++) {
         status = run_step(commands, &plan->steps.items[i], error);
+        if (commands->bindings->apart && !status)
+            status = mark_buffers(commands, i, error);
+    }
     if (!status)
         status = run_bounces(commands, false, error);
     if (!status)
@@ -345,10 +409,12 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
 static void leave_buffers(const struct commands *commands, bool enqueued)
 {
     for (size_t i = 0; i < commands->entered; i++) {
-        const struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
+        struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         if (enqueued)
-            kiln__buffer_note(use->buffer, commands->run, use->writes);
+            kiln__buffer_note(use->buffer, use->early ? use->early : commands->run, use->writes);
         kiln__buffer_leave(use->buffer);
+        kiln__run_release(use->early);
+        use->early = NULL;
     }
 }
 

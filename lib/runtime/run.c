@@ -39,12 +39,30 @@ struct kiln__run *kiln__run_create(struct kiln__stream *stream)
         return NULL;
     run->stream = stream;
     atomic_init(&run->references, 1);
+    atomic_fetch_add(&stream->busy, 1);
     return run;
+}
+
+/* Nobody waits for news of it any more. */
+static void hear(struct kiln__run *run)
+{
+    if (!atomic_exchange(&run->told, true))
+        atomic_fetch_sub(&run->stream->busy, 1);
 }
 
 struct kiln__stream *kiln__run_stream(const struct kiln__run *run)
 {
     return run->stream;
+}
+
+bool kiln__run_is_over(const struct kiln__run *run)
+{
+    return atomic_load(&run->told);
+}
+
+void kiln__run_is_part(struct kiln__run *run)
+{
+    hear(run);
 }
 
 void kiln__run_retain(struct kiln__run *run)
@@ -56,6 +74,7 @@ void kiln__run_release(struct kiln__run *run)
 {
     if (!run || atomic_fetch_sub(&run->references, 1) != 1)
         return;
+    hear(run);
     for (size_t i = 0; i < run->events.count; i++)
         clReleaseEvent(run->events.items[i]);
     kiln__vector_free(&run->events);
@@ -99,7 +118,7 @@ static kiln_status look(const struct kiln__run *run, struct kiln__error *error)
 static kiln_status tell(struct kiln__run *run, const char *call, const struct kiln__error *found,
                         struct kiln__error *error)
 {
-    atomic_store(&run->told, true);
+    hear(run);
     return found->status ? kiln__fail(error, found->status, "%s: %s", call, found->text) : KILN_OK;
 }
 
@@ -232,10 +251,12 @@ static void sweep(struct kiln__runs *runs)
     size_t kept = 0;
     for (size_t i = 0; i < runs->runs.count; i++) {
         struct kiln__run *run = runs->runs.items[i];
-        if (!atomic_load(&run->told) && look(run, &runs->failed) == KILN_NOT_READY)
+        if (!atomic_load(&run->told) && look(run, &runs->failed) == KILN_NOT_READY) {
             runs->runs.items[kept++] = run;
-        else
-            kiln__run_release(run);
+            continue;
+        }
+        hear(run);
+        kiln__run_release(run);
     }
     runs->runs.count = kept;
 }

@@ -17,6 +17,7 @@ struct kiln__runs; /* runs whose end nobody has asked about yet; safe to use fro
 /* A run in a stream, which must outlive it. NULL without memory. */
 struct kiln__run *kiln__run_create(struct kiln__stream *stream);
 struct kiln__stream *kiln__run_stream(const struct kiln__run *run);
+bool kiln__run_is_over(const struct kiln__run *run); /* and somebody has heard of it */
 void kiln__run_retain(struct kiln__run *run);
 void kiln__run_release(struct kiln__run *run); /* NULL does nothing */
 
@@ -36,6 +37,9 @@ kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln
 
 /* The same without waiting; NOT_READY, without a sentence, before the end. */
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
+
+/* A part of another run of the same stream, which tells how it ended: nobody asks this one. */
+void kiln__run_is_part(struct kiln__run *run);
 
 /* Ends of runs that commands in another stream wait for, retained. */
 struct kiln__events {

@@ -5,11 +5,16 @@
 
 #include "runtime/clblast.h"
 
+/* Of a context: one that uploads, one that computes, one that is read. */
+#define MOST_STREAMS 3
+
 kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
                                 const struct kiln__runtime_options *options,
                                 struct kiln__error *error)
 {
     kiln__budget_begin(&runtime->memory, runtime->device.info.memory, options->memory_limit);
+    pthread_mutex_init(&runtime->making, NULL);
+    atomic_init(&runtime->shown, options->queue != NULL);
     if (options->profile) {
         runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);
         if (!runtime->trace)
@@ -24,11 +29,11 @@ void kiln__runtime_end(struct kiln__runtime *runtime)
 {
     kiln__programs_destroy(runtime->programs);
     kiln__trace_destroy(runtime->trace, NULL);
-    while (runtime->streams) {
-        struct kiln__stream *stream = runtime->streams;
-        runtime->streams = stream->next;
+    for (struct kiln__stream *stream = runtime->streams, *next; stream; stream = next) {
+        next = stream->next;
         kiln__stream_destroy(stream);
     }
+    pthread_mutex_destroy(&runtime->making);
     if (runtime->uses_clblast)
         kiln__clblast_end();
     if (runtime->context)
@@ -46,6 +51,37 @@ kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
 }
 
 /* ---- all streams ---- */
+
+/* The one with the fewest runs; of equals the one that was made first. */
+static struct kiln__stream *find_least_busy(struct kiln__runtime *runtime)
+{
+    struct kiln__stream *found = NULL, *stream = runtime->streams;
+    for (; stream; stream = stream->next)
+        if (!found || atomic_load(&stream->busy) <= atomic_load(&found->busy))
+            found = stream;
+    return found;
+}
+
+static struct kiln__stream *find_idle(struct kiln__runtime *runtime)
+{
+    struct kiln__stream *found = find_least_busy(runtime), *made;
+    if (!atomic_load(&found->busy))
+        return found;
+    pthread_mutex_lock(&runtime->making);
+    bool more = atomic_load(&runtime->streams)->number + 1 < MOST_STREAMS;
+    if (more && !kiln__stream_create(runtime, NULL, &made, NULL))
+        found = made;
+    pthread_mutex_unlock(&runtime->making);
+    return found;
+}
+
+struct kiln__stream *kiln__runtime_choose(struct kiln__runtime *runtime,
+                                          const struct kiln__run *last)
+{
+    if (runtime->host_mode != KILN__HOST_SEPARATE || atomic_load(&runtime->shown))
+        return runtime->compute;
+    return last && !kiln__run_is_over(last) ? kiln__run_stream(last) : find_idle(runtime);
+}
 
 cl_int kiln__runtime_finish(struct kiln__runtime *runtime)
 {

@@ -3,6 +3,7 @@
 #ifndef KILN_RUNTIME_RUNTIME_H
 #define KILN_RUNTIME_RUNTIME_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -28,10 +29,12 @@ struct kiln__runtime {
     cl_context context;
     enum kiln__host_mode host_mode;
     struct kiln__programs *programs;
-    struct kiln__stream *compute; /* where batches run, and buffers are read and written */
-    struct kiln__stream *streams; /* all of them, from the last made on */
-    struct kiln__trace *trace;    /* NULL: nobody asked for spans */
-    struct kiln__budget memory;   /* of the streams' pools */
+    struct kiln__stream *compute; /* where everything runs that is not said to be independent */
+    struct kiln__stream *_Atomic streams; /* all of them, from the last made on */
+    pthread_mutex_t making;               /* held while a further one is made */
+    atomic_bool shown; /* the program has the first one's queue, and may rely on its order */
+    struct kiln__trace *trace;  /* NULL: nobody asked for spans */
+    struct kiln__budget memory; /* of the streams' pools */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */
@@ -59,6 +62,12 @@ kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
                                         struct kiln__error *error);
 
 /* ---- all streams ---- */
+
+/* Where to submit what need not follow everything before it: so that one uploads while another
+ * computes and a third is read. `last`: what it has to follow even so, or NULL. The first stream
+ * where memory is the host's, since nothing is copied then, and where the program has its queue. */
+struct kiln__stream *kiln__runtime_choose(struct kiln__runtime *runtime,
+                                          const struct kiln__run *last);
 
 /* Wait for all that was submitted. */
 cl_int kiln__runtime_finish(struct kiln__runtime *runtime);

@@ -49,8 +49,9 @@ kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue 
         kiln__stream_destroy(stream);
         return status;
     }
-    stream->next = runtime->streams;
-    runtime->streams = *made = stream;
+    stream->next = atomic_load(&runtime->streams);
+    stream->number = stream->next ? stream->next->number + 1 : 0;
+    atomic_store(&runtime->streams, *made = stream);
     return KILN_OK;
 }
 

@@ -6,6 +6,7 @@
 #ifndef KILN_RUNTIME_STREAM_H
 #define KILN_RUNTIME_STREAM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "runtime/pool.h"
@@ -15,6 +16,8 @@
 struct kiln__stream { /* safe to submit to from many threads */
     struct kiln__runtime *runtime;
     struct kiln__stream *next; /* of the same runtime */
+    unsigned number;           /* among those, from 0 */
+    atomic_uint busy;          /* runs of whose end nobody has heard */
     cl_command_queue queue;
     bool gated; /* it passes the gate between launches and fetched binaries */
     struct kiln__pool *pool;
@@ -22,7 +25,7 @@ struct kiln__stream { /* safe to submit to from many threads */
     struct kiln__runs *runs; /* whose failures are still to be told */
 };
 
-/* One more stream of `runtime`, before its first use; `queue`: the caller's, which is retained;
+/* One more stream of `runtime`, by one thread at a time; `queue`: the caller's, which is retained;
  * NULL: a new one. What was made goes with the runtime. Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR.
  */
 kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue queue,

@@ -19,6 +19,7 @@
 
 struct span {
     char name[40];
+    unsigned stream;
     uint64_t bytes;
     cl_event event;                             /* NULL once the times are read */
     cl_ulong queued, submitted, started, ended; /* ns of the device's clock */
@@ -29,7 +30,8 @@ struct kiln__trace {
     char *device;
     pthread_mutex_t lock; /* guards the spans */
     KILN__VECTOR(struct span) spans;
-    size_t read; /* spans before this one have their times */
+    unsigned streams; /* that have spans, at most */
+    size_t read;      /* spans before this one have their times */
 };
 
 struct kiln__trace *kiln__trace_create(const char *path, const char *device)
@@ -65,13 +67,16 @@ static void read_all(struct kiln__trace *trace)
         read_times(&trace->spans.items[trace->read]);
 }
 
-void kiln__trace_add(struct kiln__trace *trace, const char *name, uint64_t bytes, cl_event event)
+void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
+                     cl_event event)
 {
     pthread_mutex_lock(&trace->lock);
     struct span *span = trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
     if (span && !clRetainEvent(event)) {
         snprintf(span->name, sizeof span->name, "%s", name);
+        span->stream = stream;
         span->bytes = bytes;
+        trace->streams = stream < trace->streams ? trace->streams : stream + 1;
         span->event = event;
     } else if (span) {
         trace->spans.count--;
@@ -85,17 +90,19 @@ static json_t *span_json(const struct span *span)
 {
     return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:{s:I, s:f}}", "name", span->name, "ph", "X",
                      "ts", (double)span->started / 1e3, "dur",
-                     (double)(span->ended - span->started) / 1e3, "pid", (int)getpid(), "tid", 0,
-                     "args", "bytes", (json_int_t)span->bytes, "queued_us",
+                     (double)(span->ended - span->started) / 1e3, "pid", (int)getpid(), "tid",
+                     (int)span->stream, "args", "bytes", (json_int_t)span->bytes, "queued_us",
                      (double)(span->started - span->queued) / 1e3);
 }
 
 static int write_trace(const struct kiln__trace *trace)
 {
     json_t *events = json_array();
-    json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name",
-                                            "ph", "M", "pid", (int)getpid(), "tid", 0, "args",
-                                            "name", trace->device ? trace->device : "device"));
+    for (unsigned i = 0; i < trace->streams; i++)
+        json_array_append_new(
+            events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s+s}}", "name", "thread_name", "ph", "M",
+                              "pid", (int)getpid(), "tid", (int)i, "args", "name",
+                              trace->device ? trace->device : "device", i ? ", overlapped" : ""));
     for (size_t i = 0; i < trace->spans.count; i++)
         json_array_append_new(events, span_json(&trace->spans.items[i]));
     json_t *root = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");

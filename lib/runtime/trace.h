@@ -14,8 +14,9 @@ struct kiln__trace; /* safe to use from many threads */
  * memory. */
 struct kiln__trace *kiln__trace_create(const char *path, const char *device);
 
-/* Note a command; its event is retained until its times are read. */
-void kiln__trace_add(struct kiln__trace *trace, const char *name, uint64_t bytes, cl_event event);
+/* Note a command of a stream; its event is retained until its times are read. */
+void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
+                     cl_event event);
 
 /* Waits for the noted commands and writes the file. Errors: IO_ERROR. */
 kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error);

@@ -78,6 +78,16 @@ kiln_status kiln_batch_sum_alike(kiln_batch *batch)
     return KILN_OK;
 }
 
+kiln_status kiln_batch_run_apart(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_run_apart: batch is NULL");
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    batch->bindings.apart = true;
+    return KILN_OK;
+}
+
 /* ---- running ---- */
 
 /* 1 + the one input in the memory of result `index`; 0: none such. */
@@ -145,6 +155,14 @@ static kiln_status check_uploads(const kiln_batch *batch, const char *call)
     return KILN_OK;
 }
 
+/* What is compared with the host runs in order. */
+static struct kiln__stream *choose_stream(const kiln_batch *batch)
+{
+    struct kiln__runtime *runtime = &batch->context->runtime;
+    bool apart = batch->bindings.apart && batch->context->validate == 0;
+    return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
+}
+
 /* The batch keeps the run as its latest one. */
 static kiln_status run(kiln_batch *batch, const char *call)
 {
@@ -167,8 +185,8 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = kiln__validate_begin(&validation, batch, call, &error);
     if (!status)
-        status = kiln__commands_run(batch->lease.executable, batch->context->runtime.compute,
-                                    &batch->bindings, &made, &error);
+        status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
+                                    &made, &error);
     if (status) {
         kiln__validate_free(&validation);
         return status;

@@ -118,6 +118,7 @@ kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_typ
         return status;
     }
     (*result)->memory = memory;
+    (*result)->lent = true;
     count_in(*result);
     return KILN_OK;
 }

@@ -237,6 +237,8 @@ kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_devi
         *device = context->runtime.device.id;
     if (queue)
         *queue = context->runtime.compute->queue;
+    if (queue)
+        atomic_store(&((kiln_context *)(uintptr_t)context)->runtime.shown, true);
     return KILN_OK;
 }
 
