@@ -65,10 +65,8 @@ static void check_shape(kiln_type type, size_t rank, const size_t *dims)
 
 Test(cumsum, every_axis_of_every_type)
 {
-    for (unsigned type = KILN_F32; type <= KILN_U8; type++) {
+    for (unsigned type = KILN_F32; type <= KILN_U8; type++)
         check_shape((kiln_type)type, DIMS(5, 6, 19));
-        check_shape((kiln_type)type, DIMS(3, 1031));
-    }
     check_close();
 }
 
@@ -79,6 +77,7 @@ Test(cumsum, lengths)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         check_shape(KILN_F32, DIMS(3, lengths[i]));
     check_shape(KILN_F32, DIMS(100003));
+    check_shape(KILN_F32, DIMS(7, 50, 3));
     check_shape(KILN_F32, DIMS(0, 5));
     check_shape(KILN_F32, DIMS(5, 0));
     check_close();
@@ -164,9 +163,9 @@ static kiln_tensor both_ways(kiln_batch *b)
     return kiln_add(b, kiln_cumsum(b, x, 1, 0), kiln_cumsum(b, x, 1, 1));
 }
 
-static kiln_tensor costly_long(kiln_batch *b)
+static kiln_tensor function(kiln_batch *b)
 {
-    return kiln_cumsum(b, kiln_exp(b, imagine_vector(b, 1000003)), 0, 0);
+    return kiln_cumsum(b, kiln_exp(b, imagine_matrix(b, 60, 70)), 1, 0);
 }
 
 static kiln_tensor turned(kiln_batch *b)
@@ -182,8 +181,8 @@ static kiln_tensor gradient(kiln_batch *b)
     return g;
 }
 
-/* Nothing goes to memory between running sums and what is around them, along any axis. What would
- * keep one work-item busy, reads across the sums, or goes the other way has a kernel of its own. */
+/* Nothing goes to memory between running sums and what is around them, along any axis. What is a
+ * function, reads across the sums, or goes the other way has a kernel of its own. */
 Test(cumsum, fuses_with_what_is_before_and_behind)
 {
     static const struct {
@@ -195,7 +194,7 @@ Test(cumsum, fuses_with_what_is_before_and_behind)
         {"along the middle axis", along_middle, 1}, {"a long line", long_line, 1},
         {"sums of a softmax", of_softmax, 1},       {"sums of sums", twice, 1},
         {"a reduction of sums", reduced, 1},        {"a gradient", gradient, 1},
-        {"sums both ways", both_ways, 2},           {"functions of a long line", costly_long, 2},
+        {"sums both ways", both_ways, 2},           {"sums of a function", function, 2},
         {"sums of a transpose", turned, 2}};
     for (int gpu = 0; gpu < 2; gpu++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -71,10 +71,14 @@ static void emit_phases(struct kiln__body *body)
 
 static void reduce_each(struct kiln__body *body)
 {
+    struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
+    bool carries = kiln__body_carries(body);
+    kiln__text_add(body->text, carries ? "{\n" : "");
+    kiln__body_sums(body, 1, KILN__START);
     kiln__text_add(body->text, "for (idx r = from; r < to; r++) {\n");
-    kiln__body_reduced_bases(body, "r");
-    kiln__body_element(body, 1, "0", "r", KILN__TOTALS);
-    close(body);
+    kiln__body_reduced_bases(body, r.text);
+    kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
+    kiln__text_add(body->text, carries ? "}\n}\n" : "}\n");
 }
 
 /* `unroll` vectors of the run at `i`, each `apart` elements behind the one before. */

@@ -127,8 +127,7 @@ static void scan_vector(const struct kiln__body *body, unsigned i, const struct 
     scan_blocks(body, i, visit->width, sums.text);
     add(body, i, visit->width, declare(body, i, visit).text,
         kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
-    kiln__text_add(body->text, "%s = %s;\n", total.text,
-                   last_of(body, kiln__phrase("v%u", i).text, visit->width).text);
+    add(body, i, 1, total.text, total.text, last_of(body, sums.text, visit->width).text);
 }
 
 /* The visits of a lane, one behind the other, as if they were single elements: elements that are

@@ -52,9 +52,9 @@ bool kiln__fuse_in_registers(const struct kiln__fuser *fuser, uint32_t index);
  * it: its layout is then the one that it would have in memory (prologue.c). */
 bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index);
 
-/* Whether the pointwise node `index` may be computed in a kernel that carries sums along rows of
- * `length` elements, before or after them (materialise.c). */
-bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index, size_t length);
+/* Whether the pointwise node `index` may be computed in a kernel that carries sums along rows,
+ * before or after them (materialise.c). */
+bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index);
 
 /* Whether operand `k` of the product `index` can be computed as it is read: from such a node and
  * movements of it, or from memory of a narrower type. */

@@ -15,8 +15,10 @@
 /* Up to this cost for each repetition of a broadcast: there may be thousands. Judged. */
 #define KILN__CHEAP_REPEATED 2
 
-/* From this cost on a rows group keeps what several phases use, and a map computes two vectors side
- * by side: functions, not arithmetic. */
+/* From this cost on a rows group keeps what several phases use, a map computes two vectors side by
+ * side, and no kernel that carries sums along rows computes it before or after them: functions, not
+ * arithmetic. Beside running sums of 4,096 times 4,096 two functions took PoCL 17 ms, in maps of
+ * their own 9. */
 #define KILN__COSTLY 8
 
 /* What a product may compute for each element of an operand as it reads it, rather than a kernel
@@ -78,9 +80,6 @@
  * cache). */
 #define KILN__SHORTEST_MAPPED_ROW 16
 #define KILN__LONGEST_MAPPED_ROW (1 << 13)
-
-/* Of longer rows whose sums are carried from element to element, only what is cheaper than
- * KILN__COSTLY is computed in the same kernel: functions are rather computed side by side. */
 
 /* ---- what later stages have room for, above the limits before ---- */
 

@@ -184,9 +184,9 @@ static void decide_own(struct kiln__fuser *fuser, uint32_t index)
     materialise(fuser, index, traits->result);
 }
 
-bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index, size_t length)
+bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index)
 {
-    return length <= KILN__LONGEST_MAPPED_ROW || fuser->sizes[index].cost < KILN__COSTLY;
+    return fuser->sizes[index].cost < KILN__COSTLY;
 }
 
 /* Whether all that is loaded to compute `index` has neighbours, or one value for all, along the
@@ -206,8 +206,8 @@ static bool loads_run_along(const struct kiln__fuser *fuser, uint32_t index, uin
     return run;
 }
 
-/* What a scan adds up is computed where it does, unless that takes too long for a row that one
- * work-item may have alone, or reads memory in another direction than the sums go to it. */
+/* What a scan adds up is computed where it does, unless that is a function, or reads memory across
+ * the direction in which the sums are stored. */
 static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
@@ -215,8 +215,7 @@ static void decide_scan(struct kiln__fuser *fuser, uint32_t index)
     uint32_t behind = 0, input = node->input[0];
     while (behind + 1 < shape->rank && shape->dims[shape->rank - 1 - behind] == 1)
         behind++;
-    if (!loads_run_along(fuser, input, behind) ||
-        !kiln__fuse_suits_scan(fuser, input, shape->dims[kiln__scan_axis(node)]))
+    if (!loads_run_along(fuser, input, behind) || !kiln__fuse_suits_scan(fuser, input))
         materialise_operand(fuser, input, KILN__BECAUSE_SCAN);
     decide_own(fuser, index);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Roots and groups over the same rows: dimensions that a reduction drops, or the one that a scan
- * goes along. A group starts with either, or as a map over whose last dimensions the root goes; the
+ * goes along. A group starts with either, or as a map whose last dimensions the root reduces; the
  * first further such root, or map over whole rows, makes it a rows group. */
 #include "fuse/kinds.h"
 
@@ -20,15 +20,14 @@ static bool is_of_one_run(const struct kiln__join *join)
     return join->axes >> join->kept << join->kept == join->axes;
 }
 
-/* Say what the group's rows are, or would be if the root made them. */
+/* Say what the group's rows are, or would be if the root reduced them. */
 static bool find_rows(struct kiln__join *join, const struct kiln__node *root)
 {
     bool reduces = kiln__group_reduces(join->group);
-    if (!reduces && !kiln__node_goes_over_rows(root))
+    if (!reduces && root->kind != KILN__REDUCE)
         return false;
     join->axes = reduces ? join->group->axes : root->axes;
-    join->kept = reduces ? join->group->kept
-                         : join->group->shape.rank - (uint32_t)__builtin_popcountll(root->axes);
+    join->kept = reduces ? join->group->kept : root->shape.rank;
     join->length = 1;
     for (uint32_t d = join->kept; d < join->group->shape.rank; d++)
         join->length *= join->group->shape.dims[d];
@@ -54,7 +53,7 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
 static bool has_good_length(const struct kiln__join *join, const struct kiln__node *root)
 {
     if (kiln__group_scan(join->group) && kiln__node_is_pointwise(root))
-        return kiln__fuse_suits_scan(join->fuser, join->index, join->length);
+        return true;
     size_t longest = join->columns         ? KILN__LONGEST_COLUMN
                      : is_of_one_run(join) ? KILN__LONGEST_ROW
                                            : KILN__LONGEST_SCATTERED_ROW;
@@ -81,6 +80,8 @@ bool kiln__fuse_join_rows(struct kiln__join *join)
 {
     const struct kiln__node *root = kiln__fuse_node(join->fuser, join->index);
     join->rows = true;
+    uint32_t value = kiln__node_goes_over_rows(root) ? root->input[0] : join->index;
     return find_rows(join, root) && is_over_rows(join, root) && has_good_length(join, root) &&
-           suits(join);
+           suits(join) &&
+           (!kiln__group_scan(join->group) || kiln__fuse_suits_scan(join->fuser, value));
 }
