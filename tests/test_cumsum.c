@@ -77,6 +77,7 @@ Test(cumsum, lengths)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         check_shape(KILN_F32, DIMS(3, lengths[i]));
     check_shape(KILN_F32, DIMS(100003));
+    check_shape(KILN_F32, DIMS(2, 40000));
     check_shape(KILN_F32, DIMS(7, 50, 3));
     check_shape(KILN_F32, DIMS(0, 5));
     check_shape(KILN_F32, DIMS(5, 0));

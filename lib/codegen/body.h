@@ -4,9 +4,10 @@
  *
  * Names in the text beside those of emit.h: p is the kept element, r the reduced one; h<k> is
  * access k at p, b<k> at p and r; g<k> is store k there, z<k> one with strides at p. v<i> is the
- * value of step i (w<i> in a second vector beside the first), r<i> the row's. t<i> is a REDUCED
- * step's total on the way, t<i>_<u> vectors that go into it; j<i> and j<i>_<u> are positions that
- * go with them. m<k>_<u> is vector u of access k, loaded once for all phases. */
+ * value of step i (w<i> in a second vector beside the first; A<i>, B<i>, ... in those of a lane),
+ * r<i> the row's. t<i> is a REDUCED or SCANNED step's total on the way, t<i>_<u> what goes into it;
+ * j<i> and j<i>_<u> are positions that go with them. m<k>_<u> is vector u of access k, loaded once
+ * for all phases. */
 #ifndef KILN_CODEGEN_BODY_H
 #define KILN_CODEGEN_BODY_H
 

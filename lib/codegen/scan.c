@@ -4,6 +4,8 @@
  * each visit alone. */
 #include "codegen/body.h"
 
+#include <assert.h>
+
 static kiln_type type_of(const struct kiln__body *body, unsigned i)
 {
     return (kiln_type)body->group->steps.items[i].type;
@@ -220,10 +222,11 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
 
 void kiln__body_pieces(const struct kiln__body *body)
 {
-    static const char letters[] = {0, 'w', 'k', 'l'};
+    enum { MOST = 16 };
     unsigned width = body->form->vector, share = body->form->carried, count = share / width;
-    struct kiln__phrase at[sizeof letters], only[sizeof letters];
-    struct kiln__visit visits[sizeof letters];
+    struct kiln__phrase at[MOST], only[MOST];
+    struct kiln__visit visits[MOST];
+    assert(share <= MOST);
     kiln__text_add(body->text,
                    "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
                    "const idx r = piece + lane * %u;\n",
@@ -236,7 +239,7 @@ void kiln__body_pieces(const struct kiln__body *body)
                                          .at = at[u].text,
                                          .number = at[u].text,
                                          .into = width > 1 ? 0 : KILN__TOTALS,
-                                         .letter = letters[u],
+                                         .letter = (char)('A' + u),
                                          .only = only[u].text};
         kiln__text_add(body->text, "const bool in%u = live && r + %u < to;\nconst idx at%u = %s;\n",
                        u, u * width, u, kiln__body_in_order(body, place.text, width, "to").text);
