@@ -177,10 +177,11 @@ static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln_
     return held <= MOST_HELD ? (uint8_t)held : 0;
 }
 
-/* Runs over which a chunked device does two phases in one visit: of 1,000 elements the ends of a
- * row cost 1.3 times what the visit saves, with 4,096 it takes 0.9 times as long, and 0.73 with
- * 50,257 in 512 rows (PoCL, AVX-512). */
-#define SHORTEST_TOGETHER 4096
+/* Runs over which a chunked device does two phases in one visit. A row's ends cost what the visit
+ * saves with some 4,000 elements; with 8,192 it takes 0.88 (log-softmax) to 1.01 times (logsumexp)
+ * as long, with 50,257 0.76 to 0.93 times, and 0.73 to 0.81 where 512 of them come from memory
+ * (PoCL, AVX-512). */
+#define SHORTEST_TOGETHER 8192
 
 /* Few lanes would round more often than a sum of as many elements in any order does. */
 #define FEWEST_TOGETHER 16
