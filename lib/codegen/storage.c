@@ -24,13 +24,25 @@ const char *kiln__stored_type(kiln_type type)
 
 /* A call around a value. */
 struct call {
-    char before[32], after[48];
+    char before[48], after[48];
 };
 
 static struct call convert(const char *to, unsigned width, const char *how)
 {
     struct call call = {.after = ")"};
     snprintf(call.before, sizeof call.before, "convert_%s%s(", wide_type(to, width).text, how);
+    return call;
+}
+
+/* The sign as arithmetic: where convert_int(char) is compared with 0, Mesa 22.3 compares 8 bits in
+ * llvmpipe, and crashes. */
+static struct call extend(const struct kiln__type_row *row, unsigned width)
+{
+    struct call call;
+    const int sign = 1 << (8 * row->bytes - 1);
+    snprintf(call.before, sizeof call.before, "((convert_%s(as_u%s(",
+             wide_type(row->device, width).text, wide_type(row->stored, width).text);
+    snprintf(call.after, sizeof call.after, ")) ^ %d) - %d)", sign, sign);
     return call;
 }
 
@@ -62,9 +74,9 @@ static struct call on_load(kiln_type type, unsigned width)
         return plain;
     if (row->floating)
         return narrow(row, "load", width);
-    return row->bytes == own->bytes
-               ? clamp(row, width)
-               : convert(row->device, width, row->bytes > own->bytes ? "_sat" : "");
+    if (row->bytes < own->bytes)
+        return extend(row, width);
+    return row->bytes == own->bytes ? clamp(row, width) : convert(row->device, width, "_sat");
 }
 
 static struct call on_store(kiln_type type, unsigned width)
