@@ -270,6 +270,8 @@ executor_sources = \
 	lib/executor/future.h \
 	lib/executor/histogram.c \
 	lib/executor/histogram.h \
+	lib/executor/inbox.c \
+	lib/executor/inbox.h \
 	lib/executor/lane.c \
 	lib/executor/metrics.c \
 	lib/executor/model.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue, the choice of a context and the histogram of an executor, without a device. */
+/* The inbox, the queue, the choice of a context and the histogram of an executor, without a device.
+ */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -83,9 +84,62 @@ Test(executor_parts, a_length_leads_that_has_rows_enough)
     cr_expect_eq(kiln__queue_lead(&queue, 1), 0u);
     cr_expect_eq(kiln__queue_lead(&queue, 2), 5u);
     cr_expect_eq(kiln__queue_lead(&queue, 3), 0u, "none has: the first request's");
+    cr_expect_eq(kiln__queue_most(&queue), 2u);
     kiln__queue_remove(&queue, &requests[0]);
     cr_expect_eq(kiln__queue_lead(&queue, 3), 5u);
     cr_expect_eq(queue.rows_of[0], 0u);
+}
+
+/* ---- the inbox ---- */
+
+static struct kiln__inbox inbox;
+
+static bool put(unsigned number, size_t rows)
+{
+    requests[number].rows = rows;
+    cr_expect(kiln__inbox_enter(&inbox, 8));
+    return kiln__inbox_put(&inbox, &requests[number], 8);
+}
+
+Test(executor_parts, the_inbox_gives_requests_in_the_order_in_which_they_came)
+{
+    cr_expect_null(kiln__inbox_empty(&inbox));
+    for (unsigned i = 0; i < 5; i++)
+        put(i, 1);
+    kiln_future *request = kiln__inbox_empty(&inbox);
+    for (unsigned i = 0; i < 5; i++, request = request->next)
+        cr_expect_eq(request - requests, i);
+    cr_expect_null(request);
+    cr_expect_null(kiln__inbox_empty(&inbox));
+}
+
+Test(executor_parts, a_submitter_wakes_a_worker_once_there_are_rows_enough)
+{
+    cr_expect(kiln__inbox_set_alarm(&inbox, KILN__NO_ALARM));
+    cr_expect(!put(0, 100), "no worker sleeps");
+    kiln__inbox_empty(&inbox);
+    cr_expect(kiln__inbox_set_alarm(&inbox, 108));
+    cr_expect(!put(1, 7));
+    cr_expect(put(2, 1));
+    cr_expect(!kiln__inbox_set_alarm(&inbox, 200), "two came meanwhile");
+    kiln__inbox_empty(&inbox);
+    kiln__inbox_leave(&inbox, 3, 108);
+    cr_expect(!put(3, 199));
+    cr_expect(put(4, 1));
+}
+
+Test(executor_parts, the_inbox_holds_so_many_with_those_in_the_queue)
+{
+    kiln__inbox_set_alarm(&inbox, 1000);
+    for (unsigned i = 0; i < 8; i++)
+        cr_expect_eq(put(i, 1), i == 7, "the last one fills it");
+    kiln__inbox_empty(&inbox);
+    cr_expect(!kiln__inbox_enter(&inbox, 8), "they are in the queue");
+    kiln__inbox_leave(&inbox, 1, 1);
+    cr_expect(kiln__inbox_enter(&inbox, 8));
+    kiln__inbox_leave(&inbox, 1, 0);
+    kiln__inbox_return(&inbox, 1, 1);
+    cr_expect(!kiln__inbox_enter(&inbox, 8), "one came back");
 }
 
 /* ---- which context takes a batch ---- */

@@ -42,7 +42,50 @@ int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int6
 
 /* ---- waking ---- */
 
-void kiln__executor_wake(kiln_executor *executor, int64_t now)
+void kiln__executor_admit(kiln_executor *executor)
+{
+    kiln_future *request = kiln__inbox_empty(&executor->inbox);
+    for (kiln_future *next; request; request = next) {
+        next = request->next;
+        kiln__queue_push(&executor->queue, request);
+        executor->counts.requests++;
+    }
+}
+
+/* How many rows of one length change what sleeping workers do. A first request makes them look when
+ * it is due; then more change nothing until they are enough for an idle device, or for a batch. */
+static size_t find_next(const kiln_executor *executor, size_t most, bool idle)
+{
+    const kiln_executor_options *options = &executor->options;
+    if (!executor->queue.count)
+        return 1;
+    if (idle && most < options->min_batch)
+        return options->min_batch;
+    return most < options->max_batch ? options->max_batch : KILN__NO_ALARM;
+}
+
+/* Those who have been called look anyway. */
+static size_t find_alarm(const kiln_executor *executor)
+{
+    bool sleeps = false, idle = false;
+    for (size_t i = 0; i < executor->lane_count; i++) {
+        const struct kiln__lane *lane = &executor->lanes[i];
+        bool one = lane->waiting && !lane->called;
+        sleeps = sleeps || one;
+        idle = idle || (one && !lane->running);
+    }
+    if (!sleeps)
+        return KILN__NO_ALARM;
+    size_t most = kiln__queue_most(&executor->queue), next = find_next(executor, most, idle);
+    return next == KILN__NO_ALARM ? next : executor->queue.rows + next - most;
+}
+
+bool kiln__executor_set_alarm(kiln_executor *executor)
+{
+    return kiln__inbox_set_alarm(&executor->inbox, find_alarm(executor));
+}
+
+static void call_workers(kiln_executor *executor, int64_t now)
 {
     int64_t again;
     for (size_t i = 0; i < executor->lane_count; i++) {
@@ -53,6 +96,14 @@ void kiln__executor_wake(kiln_executor *executor, int64_t now)
         if (lane->called)
             pthread_cond_signal(&lane->work);
     }
+}
+
+void kiln__executor_wake(kiln_executor *executor, int64_t now)
+{
+    do {
+        kiln__executor_admit(executor);
+        call_workers(executor, now);
+    } while (!kiln__executor_set_alarm(executor));
 }
 
 void kiln__executor_wake_all(kiln_executor *executor)
@@ -176,6 +227,8 @@ static bool allocate(kiln_executor *executor, size_t n)
     executor->workers = calloc(n * KILN__WORKERS, sizeof *executor->workers);
     if (!executor->lanes || !executor->workers)
         return false;
+    for (size_t i = 0; i < KILN__SHELVES; i++)
+        pthread_mutex_init(&executor->shelves[i].lock, NULL);
     bool done = make_lock(&executor->lock) && kiln__cond_create(&executor->room) &&
                 kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
@@ -187,8 +240,8 @@ static bool allocate(kiln_executor *executor, size_t n)
 /* What an executor without workers and futures still has. */
 static void destroy(kiln_executor *executor)
 {
-    kiln__futures_free(executor->spare);
-    kiln__futures_free(atomic_load(&executor->spared));
+    for (size_t i = 0; i < KILN__SHELVES && executor->lane_count; i++)
+        pthread_mutex_destroy(&executor->shelves[i].lock);
     for (size_t i = 0; i < executor->lane_count; i++)
         pthread_cond_destroy(&executor->lanes[i].work);
     if (executor->lane_count) {
@@ -205,6 +258,13 @@ void kiln__executor_drop(kiln_executor *executor, size_t references)
 {
     if (atomic_fetch_sub(&executor->references, references) == references)
         destroy(executor);
+}
+
+/* Nobody submits any more: futures that somebody still holds are not put on a shelf again. */
+void kiln__executor_leave(kiln_executor *executor)
+{
+    if (atomic_fetch_sub(&executor->holders, 1) == 1)
+        kiln__executor_drop(executor, 1 + kiln__futures_close(executor));
 }
 
 static void open_lane(kiln_executor *executor, size_t i, kiln_context *context)
@@ -246,8 +306,8 @@ static kiln_status start(kiln_executor *executor)
                                &executor->workers[made]);
     executor->alive = (unsigned)made;
     executor->thread_count = made;
-    atomic_store(&executor->references, 1 + made);
-    executor->stopping = made < all;
+    atomic_store(&executor->holders, 1 + made);
+    atomic_store(&executor->stopping, made < all);
     pthread_mutex_unlock(&executor->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error ? kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no thread: %s", create_call,
@@ -286,6 +346,7 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     executor->forks = atomic_load(&forks);
     executor->options = options;
     executor->handles = 1;
+    atomic_store(&executor->references, 1);
     status = kiln__model_check(model, options.max_batch, &executor->model);
     if (!status && !(watch_forks() && allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
@@ -309,7 +370,8 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
 /* Under the lock. */
 static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__list *told)
 {
-    executor->stopping = true;
+    atomic_store(&executor->stopping, true);
+    kiln__executor_admit(executor);
     if (how == KILN_SHUTDOWN_CANCEL)
         kiln__future_cancel_all(executor, told);
     kiln__executor_wake_all(executor);
@@ -348,13 +410,13 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "kiln_executor_shutdown: %d is no way to shut down", (int)how);
     pthread_mutex_lock(&executor->lock);
-    atomic_fetch_add(&executor->references, 1); /* a callback may release the last handle */
+    atomic_fetch_add(&executor->holders, 1); /* a callback may release the last handle */
     stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
-    kiln__future_tell(executor, &told);
+    kiln__future_tell(&told);
     if (!kiln__in_worker())
         await_end(executor);
-    kiln__executor_drop(executor, 1);
+    kiln__executor_leave(executor);
     return KILN_OK;
 }
 
@@ -386,5 +448,5 @@ void kiln_executor_release(kiln_executor *executor)
         part(executor);
     else if (!kiln__in_worker())
         await_end(executor);
-    kiln__executor_drop(executor, 1);
+    kiln__executor_leave(executor);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests become batches:
  *
- *     submit.c   a caller's thread: checks, and the queue
+ *     submit.c   a caller's thread: checks, and the inbox
  *     worker.c   two threads per context: take requests, copy in, run, copy out, complete
  *     lane.c     whether a context is to take a batch now
  *
  * While one worker of a context waits for its batch, the other gathers the next, and may upload and
  * run it: batches run apart. One lock guards everything that is neither a worker's own nor atomic;
- * nobody copies rows, runs a batch or calls back under it. A request passes it twice: when it is
- * queued, and with its whole batch when that is taken and ends. Whoever waits for a request, asks
- * about it or lets go of it does without. */
+ * nobody copies rows, runs a batch or calls back under it. Whoever submits a request, waits for it,
+ * asks about it or lets go of it does without, as long as nobody is to be woken: workers take it,
+ * for a whole batch at a time. */
 #ifndef KILN_EXECUTOR_EXECUTOR_H
 #define KILN_EXECUTOR_EXECUTOR_H
 
@@ -20,10 +20,12 @@
 #include <kiln/executor.h>
 
 #include "executor/histogram.h"
+#include "executor/inbox.h"
 #include "executor/model.h"
 #include "executor/queue.h"
 
 #define KILN__WORKERS 2 /* of a context */
+#define KILN__SHELVES 8
 #define KILN__MOST_CONTEXTS 64
 
 /* Why a batch goes out. */
@@ -68,7 +70,18 @@ struct kiln__worker {
     struct kiln__histogram wait, total; /* of the batch at hand */
 };
 
+/* Futures of earlier requests. Each thread takes from one shelf, so that few meet there; each
+ * future goes back where it came from. */
+struct kiln__shelf {
+    _Alignas(64) pthread_mutex_t lock;
+    kiln_future *spare; /* by next */
+    _Atomic(kiln_future *)
+        newest; /* come back meanwhile, by next; &kiln__shelf_closed: none will */
+};
+
 struct kiln_executor {
+    struct kiln__inbox inbox;
+    struct kiln__shelf shelves[KILN__SHELVES];
     pthread_mutex_t lock; /* guards all that follows and is not set once */
     pthread_cond_t room;  /* of the queue; or shut down */
     pthread_cond_t over;  /* no worker is left */
@@ -82,19 +95,18 @@ struct kiln_executor {
     struct kiln__lane *lanes;
     struct kiln__worker *workers; /* KILN__WORKERS for each lane */
 
-    atomic_size_t references;      /* all handles together, each worker, each future */
-    _Atomic(kiln_future *) spared; /* futures that were let go of, by next */
+    atomic_size_t holders;    /* all handles together, each worker */
+    atomic_size_t references; /* all holders together, each future, on a shelf or not */
+    atomic_bool stopping;     /* no further requests */
 
     unsigned handles;
-    bool stopping; /* no further requests */
-    bool claimed;  /* somebody joins or detaches the threads */
-    bool ended;    /* all workers have, and let go of the contexts */
+    bool claimed; /* somebody joins or detaches the threads */
+    bool ended;   /* all workers have, and let go of the contexts */
     size_t thread_count;
     unsigned alive;  /* workers */
     unsigned active; /* of them, those with a batch: it may come back to the queue */
 
     struct kiln__queue queue;
-    kiln_future *spare; /* of those let go of before, by next */
 
     /* metrics; what is asked for otherwise is not counted here */
     kiln_executor_stats counts;
@@ -109,7 +121,8 @@ kiln_status kiln__executor_check(const kiln_executor *executor, const char *call
 /* Whether it was made in this process: a fork leaves its threads behind. */
 bool kiln__executor_is_here(const kiln_executor *executor);
 
-/* Give references back: the executor may be gone then. */
+/* A holder leaves; references are given back: the executor may be gone then. */
+void kiln__executor_leave(kiln_executor *executor);
 void kiln__executor_drop(kiln_executor *executor, size_t references);
 
 /* Nanoseconds of the monotonic clock, and as pthread_cond_timedwait() takes them. */
@@ -127,7 +140,13 @@ void *kiln__worker_main(void *argument); /* a worker */
 enum kiln__flush kiln__lane_decide(kiln_executor *executor, struct kiln__lane *lane, int64_t now,
                                    int64_t *again);
 
-/* Wake workers for what there is to do. */
+/* Move requests from the inbox to the queue. */
+void kiln__executor_admit(kiln_executor *executor);
+
+/* Have submitters wake a worker once there is something for it to do; false: there may be now. */
+bool kiln__executor_set_alarm(kiln_executor *executor);
+
+/* Admit requests, and wake workers for what there is to do. */
 void kiln__executor_wake(kiln_executor *executor, int64_t now);
 void kiln__executor_wake_all(kiln_executor *executor);
 

@@ -29,25 +29,44 @@ static kiln_future *make(kiln_executor *executor)
     return future;
 }
 
-void kiln__futures_free(kiln_future *first)
+static void destroy(kiln_future *future)
 {
-    for (kiln_future *future; (future = first);) {
-        first = future->next;
-        pthread_cond_destroy(&future->done);
-        pthread_mutex_destroy(&future->lock);
-        free(future);
-    }
+    pthread_cond_destroy(&future->done);
+    pthread_mutex_destroy(&future->lock);
+    free(future);
+}
+
+static kiln_future closed; /* a shelf that takes none back */
+
+/* The calling thread's shelf. */
+static struct kiln__shelf *find_shelf(kiln_executor *executor)
+{
+    static atomic_uint threads;
+    static _Thread_local unsigned own; /* from 1 */
+    if (!own)
+        own = 1 + atomic_fetch_add(&threads, 1) % KILN__SHELVES;
+    return &executor->shelves[own - 1];
+}
+
+static kiln_future *take_from(struct kiln__shelf *shelf, kiln_executor *executor)
+{
+    pthread_mutex_lock(&shelf->lock);
+    if (!shelf->spare)
+        shelf->spare = atomic_exchange(&shelf->newest, NULL);
+    kiln_future *future = shelf->spare;
+    if (future)
+        shelf->spare = future->next;
+    pthread_mutex_unlock(&shelf->lock);
+    if (future || !(future = make(executor)))
+        return future;
+    future->shelf = shelf;
+    atomic_fetch_add(&executor->references, 1);
+    return future;
 }
 
 kiln_future *kiln__future_create(kiln_executor *executor)
 {
-    if (!executor->spare)
-        executor->spare = atomic_exchange(&executor->spared, NULL);
-    kiln_future *future = executor->spare;
-    if (future)
-        executor->spare = future->next;
-    else
-        future = make(executor);
+    kiln_future *future = take_from(find_shelf(executor), executor);
     if (!future)
         return NULL;
     atomic_init(&future->state, KILN__FUTURE_QUEUED);
@@ -57,27 +76,52 @@ kiln_future *kiln__future_create(kiln_executor *executor)
     future->rerun = future->called = future->raised = false;
     future->callback = NULL;
     future->descriptor = -1;
-    atomic_fetch_add_explicit(&executor->references, 1, memory_order_relaxed);
     return future;
 }
 
-/* True: the executor has to lose a reference, too. */
-static bool let_go(kiln_future *future)
+static size_t close_shelf(struct kiln__shelf *shelf)
+{
+    kiln_future *lists[] = {shelf->spare, atomic_exchange(&shelf->newest, &closed)};
+    size_t count = 0;
+    for (int i = 0; i < 2; i++)
+        for (kiln_future *future = lists[i], *next; future; future = next) {
+            next = future->next;
+            destroy(future);
+            count++;
+        }
+    return count;
+}
+
+size_t kiln__futures_close(kiln_executor *executor)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < KILN__SHELVES; i++)
+        count += close_shelf(&executor->shelves[i]);
+    return count;
+}
+
+/* Nothing is touched once it is on the shelf: the executor may be gone then. */
+static void let_go(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
+    struct kiln__shelf *shelf = future->shelf;
     if (atomic_fetch_sub(&future->references, 1) > 1)
-        return false;
-    future->next = atomic_load_explicit(&executor->spared, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak(&executor->spared, &future->next, future))
-        continue;
-    return true;
+        return;
+    kiln_future *newest = atomic_load(&shelf->newest);
+    do {
+        if (newest == &closed) {
+            destroy(future);
+            kiln__executor_drop(executor, 1);
+            return;
+        }
+        future->next = newest;
+    } while (!atomic_compare_exchange_weak(&shelf->newest, &newest, future));
 }
 
 void kiln_future_release(kiln_future *future)
 {
     if (!future || !kiln__executor_is_here(future->executor))
         return;
-    kiln_executor *executor = future->executor;
     if (atomic_load(&future->listeners)) {
         pthread_mutex_lock(&future->lock);
         if (future->descriptor >= 0)
@@ -85,8 +129,7 @@ void kiln_future_release(kiln_future *future)
         future->descriptor = -1;
         pthread_mutex_unlock(&future->lock);
     }
-    if (let_go(future))
-        kiln__executor_drop(executor, 1);
+    let_go(future);
 }
 
 /* ---- ends ---- */
@@ -146,17 +189,30 @@ static void tell(kiln_future *future)
         callback(future->status, future->user);
 }
 
-void kiln__future_tell(kiln_executor *executor, struct kiln__list *told)
+void kiln__future_tell(struct kiln__list *told)
 {
-    size_t gone = 0;
     for (kiln_future *future = told->first, *next; future; future = next) {
         next = future->next;
         tell(future);
-        gone += let_go(future);
+        let_go(future);
     }
     *told = (struct kiln__list){0};
-    if (gone)
-        kiln__executor_drop(executor, gone);
+}
+
+static void leave_queue(kiln_future *future)
+{
+    kiln_executor *executor = future->executor;
+    kiln__queue_remove(&executor->queue, future);
+    kiln__inbox_leave(&executor->inbox, 1, future->rows);
+    pthread_cond_broadcast(&executor->room);
+}
+
+void kiln__future_withdraw(kiln_future *future)
+{
+    leave_queue(future);
+    future->executor->counts.requests--;
+    atomic_store(&future->references, 1);
+    let_go(future);
 }
 
 /* One that waits ends here, not in a batch. */
@@ -166,8 +222,7 @@ static void end_queued(kiln_future *future, kiln_status status, const char *sent
     kiln_executor *executor = future->executor;
     struct kiln__error error = {.status = status};
     snprintf(error.text, sizeof error.text, "%s", sentence); /* no call of this thread has failed */
-    kiln__queue_remove(&executor->queue, future);
-    pthread_cond_broadcast(&executor->room);
+    leave_queue(future);
     kiln__executor_count(executor, status, 1);
     kiln__histogram_add(&executor->total, kiln__now() - future->submitted);
     kiln__future_complete(future, &error);
@@ -212,10 +267,11 @@ static void look_at_deadline(kiln_future *future)
         kiln__now() < future->deadline)
         return;
     pthread_mutex_lock(&executor->lock);
+    kiln__executor_admit(executor);
     if (atomic_load(&future->state) == KILN__FUTURE_QUEUED)
         kiln__future_expire(future, &told);
     pthread_mutex_unlock(&executor->lock);
-    kiln__future_tell(executor, &told);
+    kiln__future_tell(&told);
 }
 
 /* Until it has completed, its deadline passes in the queue, or it is so late: then true. */
@@ -355,12 +411,13 @@ kiln_status kiln_future_cancel(kiln_future *future)
     if (status)
         return status;
     pthread_mutex_lock(&future->executor->lock);
+    kiln__executor_admit(future->executor);
     bool queued = atomic_load(&future->state) == KILN__FUTURE_QUEUED;
     bool done = is_done(future);
     if (queued)
         end_queued(future, KILN_CANCELLED, "the request was cancelled", &told);
     pthread_mutex_unlock(&future->executor->lock);
-    kiln__future_tell(future->executor, &told);
+    kiln__future_tell(&told);
     if (queued)
         return KILN_OK;
     return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_future_cancel: the request %s",

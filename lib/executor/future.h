@@ -18,7 +18,8 @@ enum kiln__future_state { KILN__FUTURE_QUEUED, KILN__FUTURE_RUNNING, KILN__FUTUR
 
 struct kiln_future {
     struct kiln_executor *executor;
-    kiln_future *next, *previous; /* in the queue, a batch, a list of completed ones, spare */
+    struct kiln__shelf *shelf;
+    kiln_future *next, *previous; /* in the inbox, the queue, a batch, a list, on a shelf */
     _Atomic(enum kiln__future_state) state;
     atomic_uint references;
     atomic_uint listeners; /* those who wait, a callback, a descriptor */
@@ -41,14 +42,19 @@ struct kiln_future {
     void *memory[]; /* inputs, then outputs */
 };
 
-/* ---- under the executor's lock ---- */
-
 /* A new request, held by its caller and by the executor; NULL without memory. */
 kiln_future *kiln__future_create(kiln_executor *executor);
-void kiln__futures_free(kiln_future *first); /* by next */
+
+/* Free those on shelves, for good: how many they were. */
+size_t kiln__futures_close(kiln_executor *executor);
+
+/* ---- under the executor's lock ---- */
 
 /* So many requests have ended so. */
 void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t requests);
+
+/* Take one that waits back, as if it had not been submitted. */
+void kiln__future_withdraw(kiln_future *future);
 
 /* Complete one in the queue whose deadline has passed; all of it, for a shutdown. Whoever calls
  * tells those on the list when the lock is free. */
@@ -60,7 +66,7 @@ void kiln__future_cancel_all(kiln_executor *executor, struct kiln__list *told);
 /* It has ended so (NULL: well). */
 void kiln__future_complete(kiln_future *future, const struct kiln__error *error);
 
-/* Tell whoever waits for them, and let go. A reference to the executor is held by the caller. */
-void kiln__future_tell(kiln_executor *executor, struct kiln__list *told);
+/* Tell whoever waits for them, and let go. */
+void kiln__future_tell(struct kiln__list *told);
 
 #endif

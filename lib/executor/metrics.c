@@ -16,6 +16,7 @@ kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats
     if (!stats)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_executor_get_stats: stats is NULL");
     pthread_mutex_lock(&executor->lock);
+    kiln__executor_admit(executor);
     *stats = executor->counts;
     stats->flushed_full = executor->flushes[KILN__FLUSH_FULL];
     stats->flushed_wait = executor->flushes[KILN__FLUSH_WAIT];

@@ -95,6 +95,15 @@ unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough)
     return first;
 }
 
+size_t kiln__queue_most(const struct kiln__queue *queue)
+{
+    const kiln_future *first = kiln__queue_first(queue);
+    size_t most = first ? queue->rows_of[first->length_number] : 0;
+    for (unsigned i = 0; most < queue->rows && i < KILN__MOST_LENGTHS; i++)
+        most = queue->rows_of[i] > most ? queue->rows_of[i] : most;
+    return most;
+}
+
 /* Without deadlines the first of a list is the one that has waited longest. */
 static int64_t find_due(const struct kiln__queue *queue)
 {

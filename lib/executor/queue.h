@@ -37,6 +37,9 @@ kiln_future *kiln__queue_first(const struct kiln__queue *queue);
  * has less than `enough` rows and another one has not. */
 unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough);
 
+/* The most rows of one length. */
+size_t kiln__queue_most(const struct kiln__queue *queue);
+
 /* KILN__NEVER: nothing waits. */
 int64_t kiln__queue_due(struct kiln__queue *queue);
 

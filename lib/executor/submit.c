@@ -136,31 +136,44 @@ static kiln_status check_memory(const struct kiln__model *model, const kiln_inpu
     return status;
 }
 
-/* ---- room, under the lock ---- */
+/* ---- room ---- */
 
 static kiln_status find_room(kiln_executor *executor, const kiln_request_options *options,
                              int64_t start)
 {
     int64_t until = KILN__NEVER;
+    size_t most = executor->options.max_queue;
+    kiln_status status = KILN_OK;
     if (options->room_us)
         until = start + (int64_t)options->room_us * 1000;
     if (options->deadline_us && start + (int64_t)options->deadline_us * 1000 < until)
         until = start + (int64_t)options->deadline_us * 1000;
     bool may_wait = options->when_full == KILN_WHEN_FULL_WAIT && !kiln__in_worker();
-    for (;;) {
+    pthread_mutex_lock(&executor->lock);
+    while (!status && (executor->stopping || !kiln__inbox_enter(&executor->inbox, most))) {
         if (executor->stopping)
-            return kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
-        if (executor->queue.count < executor->options.max_queue)
-            return KILN_OK;
-        if (!may_wait)
-            return kiln__fail(NULL, KILN_BUSY, "%s: %zu requests wait already", call,
-                              executor->queue.count);
-        if (kiln__now() >= until)
-            return kiln__fail(NULL, KILN_TIMED_OUT, "%s: no room among %zu requests that wait",
-                              call, executor->queue.count);
-        kiln__cond_wait_until(&executor->room, &executor->lock, until);
+            status = kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
+        else if (!may_wait)
+            status = kiln__fail(NULL, KILN_BUSY, "%s: %zu requests wait already", call, most);
+        else if (kiln__now() >= until)
+            status = kiln__fail(NULL, KILN_TIMED_OUT, "%s: no room among %zu requests that wait",
+                                call, most);
+        else
+            kiln__cond_wait_until(&executor->room, &executor->lock, until);
     }
+    pthread_mutex_unlock(&executor->lock);
+    return status;
 }
+
+static void give_up_room(kiln_executor *executor)
+{
+    pthread_mutex_lock(&executor->lock);
+    kiln__inbox_leave(&executor->inbox, 1, 0);
+    pthread_cond_broadcast(&executor->room);
+    pthread_mutex_unlock(&executor->lock);
+}
+
+/* ---- into the inbox ---- */
 
 /* The lists stand in the order of priorities. */
 static const unsigned list_of[KILN__PRIORITIES] = {
@@ -180,24 +193,59 @@ static void set(kiln_future *future, size_t rows, const kiln_request_options *op
     future->due = start + (deadline && deadline / 2 < wait ? deadline / 2 : wait);
 }
 
+static void note_memory(kiln_future *future, const kiln_input *inputs, const kiln_output *outputs)
+{
+    const struct kiln__model *model = &future->executor->model;
+    for (size_t i = 0; i < model->input_count; i++)
+        future->memory[i] = (void *)(uintptr_t)inputs[i].data;
+    for (size_t i = 0; i < model->output_count; i++)
+        future->memory[model->input_count + i] = outputs[i].data;
+}
+
+/* Have a worker look. After a shutdown there may be none, and the request is taken back. */
+static kiln_status announce(kiln_executor *executor, kiln_future **future, int64_t now)
+{
+    kiln_status status = KILN_OK;
+    pthread_mutex_lock(&executor->lock);
+    kiln__executor_wake(executor, now);
+    if (executor->stopping && atomic_load(&(*future)->state) == KILN__FUTURE_QUEUED) {
+        kiln__future_withdraw(*future);
+        *future = NULL;
+        status = kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
+    }
+    pthread_mutex_unlock(&executor->lock);
+    return status;
+}
+
 static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
                          const kiln_output *outputs, size_t rows,
-                         const kiln_request_options *options, int64_t start, kiln_future **result)
+                         const kiln_request_options *options, kiln_future **result)
 {
-    size_t first = executor->model.input_count;
-    kiln_status status = find_room(executor, options, start);
-    kiln_future *future = status ? NULL : kiln__future_create(executor);
-    if (!future)
-        return status ? status : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+    int64_t start = kiln__now();
+    kiln_status status = KILN_OK;
+    if (executor->stopping || !kiln__inbox_enter(&executor->inbox, executor->options.max_queue))
+        status = find_room(executor, options, start);
+    if (status)
+        return status;
+    kiln_future *future = kiln__future_create(executor);
+    if (!future) {
+        give_up_room(executor);
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+    }
     set(future, rows, options, start);
-    for (size_t i = 0; i < first; i++)
-        future->memory[i] = (void *)(uintptr_t)inputs[i].data;
-    for (size_t i = 0; i < executor->model.output_count; i++)
-        future->memory[first + i] = outputs[i].data;
-    kiln__queue_push(&executor->queue, future);
-    kiln__executor_wake(executor, start);
+    note_memory(future, inputs, outputs);
     *result = future;
-    return KILN_OK;
+    bool enough = kiln__inbox_put(&executor->inbox, future, executor->options.max_queue);
+    return enough || options->deadline_us || executor->stopping ? announce(executor, result, start)
+                                                                : KILN_OK;
+}
+
+static kiln_status refuse(kiln_executor *executor, kiln_status status)
+{
+    pthread_mutex_lock(&executor->lock);
+    executor->counts.refused++;
+    pthread_mutex_unlock(&executor->lock);
+    return status;
 }
 
 kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inputs,
@@ -223,12 +271,7 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
         status = check_length(&executor->model, &options);
     if (!status)
         status = check_memory(&executor->model, inputs, outputs, rows, options.length);
-    int64_t start = kiln__now();
-    pthread_mutex_lock(&executor->lock);
     if (!status)
-        status = queue(executor, inputs, outputs, rows, &options, start, future);
-    executor->counts.requests += !status;
-    executor->counts.refused += status != KILN_OK;
-    pthread_mutex_unlock(&executor->lock);
-    return status;
+        status = queue(executor, inputs, outputs, rows, &options, future);
+    return status ? refuse(executor, status) : KILN_OK;
 }

@@ -68,6 +68,7 @@ static void take(kiln_executor *executor, enum kiln__flush flush, struct taken *
     take_of(executor, length, taken, told);
     if (taken->rows)
         taken->size = kiln__model_size(&executor->model, taken->rows, length);
+    kiln__inbox_leave(&executor->inbox, taken->count, taken->rows);
     pthread_cond_broadcast(&executor->room);
 }
 
@@ -77,11 +78,12 @@ static bool is_over(const kiln_executor *executor)
     return executor->stopping && !executor->queue.count && !executor->active;
 }
 
-static void sleep_until(struct kiln__lane *lane, pthread_mutex_t *lock, int64_t again)
+static void sleep_until(kiln_executor *executor, struct kiln__lane *lane, int64_t again)
 {
     if (!lane->waiting++ || again < lane->wakes)
         lane->wakes = again;
-    kiln__cond_wait_until(&lane->work, lock, again);
+    if (kiln__executor_set_alarm(executor))
+        kiln__cond_wait_until(&lane->work, &executor->lock, again);
     lane->waiting--;
     lane->called = false;
     lane->wakes = KILN__NEVER; /* when the other looks again, if it waits too, is forgotten */
@@ -96,11 +98,12 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
     int64_t again;
     pthread_mutex_lock(&executor->lock);
     while (!is_over(executor)) {
+        kiln__executor_admit(executor);
         taken->start = kiln__now();
         flush = kiln__lane_decide(executor, lane, taken->start, &again);
         if (flush)
             break;
-        sleep_until(lane, &executor->lock, again);
+        sleep_until(executor, lane, again);
     }
     if (is_over(executor)) {
         pthread_mutex_unlock(&executor->lock);
@@ -237,6 +240,7 @@ static void queue_again(kiln_executor *executor, struct taken *taken)
         executor->counts.rerun++;
         taken->count--;
         kiln__queue_push_front(&executor->queue, request);
+        kiln__inbox_return(&executor->inbox, 1, request->rows);
     }
     taken->requests = rest;
 }
@@ -266,7 +270,7 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
         next = r->next;
         kiln__future_complete(r, error);
     }
-    kiln__future_tell(executor, &taken->requests);
+    kiln__future_tell(&taken->requests);
 }
 
 static void run(struct kiln__worker *worker, struct taken *taken)
@@ -302,7 +306,7 @@ static void end(struct kiln__worker *worker)
     executor->ended = executor->ended || last;
     pthread_cond_broadcast(&executor->over);
     pthread_mutex_unlock(&executor->lock);
-    kiln__executor_drop(executor, 1);
+    kiln__executor_leave(executor);
 }
 
 void *kiln__worker_main(void *argument)
@@ -311,11 +315,11 @@ void *kiln__worker_main(void *argument)
     struct kiln__list told = {0};
     in_worker = true;
     for (struct taken taken = {0}; next_batch(worker, &taken, &told); taken = (struct taken){0}) {
-        kiln__future_tell(worker->executor, &told);
+        kiln__future_tell(&told);
         if (taken.rows)
             run(worker, &taken);
     }
-    kiln__future_tell(worker->executor, &told);
+    kiln__future_tell(&told);
     end(worker);
     return NULL;
 }
