@@ -160,8 +160,10 @@ static int serve(kiln_executor *executor, const struct command *command, struct 
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     struct metrics *metrics = command->http < 0 ? NULL : metrics_start(executor, &port);
-    if (!metrics && command->http > 0)
+    if (!metrics && command->http > 0) {
+        unlink(command->socket);
         return fail("no metrics over HTTP", "the port is taken, or libmicrohttpd was not there");
+    }
     if (of)
         of->port = metrics ? port : 0;
     printf("serving at %s", command->socket);

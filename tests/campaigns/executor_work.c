@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include <kiln/elementwise.h>
-#include <kiln/executor.h>
+#include <kiln/models.h>
 
 enum { REQUESTS = 3, WIDTH = 4, MOST_BATCH = 2, ROUNDS = 3 };
 
@@ -71,10 +71,22 @@ static int serve(struct trial *trial, kiln_executor *executor)
 
 /* ---- from its making to its end ---- */
 
+static void make_models(struct trial *trial)
+{
+    kiln_model *slerp, *gradient;
+    if (!trial_made(trial, kiln_model_create_slerp(1, (size_t[]){WIDTH}, &slerp), &slerp))
+        return;
+    if (trial_made(trial, kiln_model_create_gradient(slerp, 1, (size_t[]){2}, &gradient),
+                   &gradient))
+        kiln_free(gradient);
+    kiln_free(slerp);
+}
+
 void executor_act(struct trial *trial)
 {
     kiln_executor *executor;
     char *text;
+    make_models(trial);
     if (!create(trial, &trial->context, 1, &executor))
         return;
     serve(trial, executor);
