@@ -517,13 +517,24 @@ Test(executor, writes_its_metrics_down)
                     "kiln_executor_requests_total 1\n",
                     "kiln_executor_queued 0\n", "kiln_executor_wait_seconds{quantile=\"0.99\"} ",
                     "kiln_executor_run_seconds_count 1\n",
-                    "kiln_executor_context_rows_total{context=\"0\",device=\"", NULL});
+                    "kiln_executor_context_rows_total{context=\"0\",device=\"",
+                    "kiln_executor_context_pool_bytes{context=\"0\",device=\"",
+                    "kiln_executor_context_cache_hits_total{context=\"0\",device=\"", NULL});
     expect_error(kiln_executor_metrics(executor, (kiln_metrics_format)3, &text),
                  KILN_INVALID_ARGUMENT, "kiln_executor_metrics: 3 is no format");
     cr_expect_null(text);
     expect_ok(kiln_executor_get_context_stats(executor, 0, &stats));
     cr_expect_eq(stats.rows, 3u);
     cr_expect(stats.utilisation > 0 && stats.utilisation < 1);
+    kiln_context_stats all = stats_of(context);
+    cr_expect_eq(stats.kernels_compiled + stats.cache_hits,
+                 all.kernels_compiled + all.kernels_from_memory + all.kernels_from_disk);
+    cr_expect_gt(stats.kernels_compiled + stats.cache_hits, 0u);
+    cr_expect_eq(stats.pool_bytes, all.pool_bytes);
+    expect_ok(kiln_executor_shutdown(executor, KILN_SHUTDOWN_DRAIN));
+    expect_ok(kiln_executor_get_context_stats(executor, 0, &stats));
+    cr_expect_eq(stats.rows, 3u);
+    cr_expect_eq(stats.kernels_compiled + stats.cache_hits, 0u, "it holds no context any more");
     expect_error(kiln_executor_get_context_stats(executor, 1, &stats), KILN_INVALID_ARGUMENT,
                  "kiln_executor_get_context_stats: context 1 of 1");
     served_end(executor, context);

@@ -306,6 +306,12 @@ typedef struct kiln_executor_context_stats {
     int in_service;         /**< zero: it failed, and is to be tried again */
     double seconds_per_row; /**< lately, of the size that ran last; 0: nothing measured */
     double utilisation;     /**< share of the time since the start with a batch under way, 0 to 1 */
+
+    /* Of the context, whoever else uses it; 0 once the executor has shut down. */
+    uint64_t pool_bytes;       /**< device memory that its pool holds, in use or idle */
+    uint64_t plans_reused;     /**< batches that found their plan */
+    uint64_t cache_hits;       /**< kernels found, in memory or on disk */
+    uint64_t kernels_compiled; /**< those that were not */
 } kiln_executor_context_stats;
 
 /** Fill `stats`. Threads: any. Errors: INVALID_ARGUMENT, FORKED. */

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <kiln/context.h>
+
 #include "executor/future.h"
 #include "util/text.h"
 
@@ -36,6 +38,29 @@ kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats
     return KILN_OK;
 }
 
+/* A context in whose stats there is to be looked; NULL once the workers have let go of it. Under
+ * the lock. */
+static kiln_context *hold(const kiln_executor *executor, const struct kiln__lane *lane)
+{
+    kiln_context *context = executor->alive ? lane->context : NULL;
+    kiln_context_retain(context);
+    return context;
+}
+
+static kiln_status add_context(kiln_context *context, kiln_executor_context_stats *stats)
+{
+    kiln_context_stats all;
+    kiln_status status = context ? kiln_context_get_stats(context, &all) : KILN_OK;
+    if (context && !status) {
+        stats->pool_bytes = all.pool_bytes;
+        stats->plans_reused = all.plans_reused;
+        stats->cache_hits = all.kernels_from_memory + all.kernels_from_disk;
+        stats->kernels_compiled = all.kernels_compiled;
+    }
+    kiln_context_release(context);
+    return status;
+}
+
 kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t index,
                                             kiln_executor_context_stats *stats)
 {
@@ -61,8 +86,9 @@ kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t inde
     stats->seconds_per_row =
         1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest].rows;
     stats->utilisation = age > 0 ? (double)busy / (double)age : 0;
+    kiln_context *context = hold(executor, lane);
     pthread_mutex_unlock(&executor->lock);
-    return KILN_OK;
+    return add_context(context, stats);
 }
 
 /* ---- as text ---- */
@@ -118,6 +144,10 @@ static const struct metric context_metrics[] = {
     {"context_in_service", "gauge", "0: it failed.", OF(in_service), FLAG},
     {"context_seconds_per_row", "gauge", "Seconds a row took lately.", OF(seconds_per_row), REAL},
     {"context_utilisation", "gauge", "Share of time with a batch.", OF(utilisation), REAL},
+    {"context_pool_bytes", "gauge", "Device memory of the pool.", OF(pool_bytes), WHOLE},
+    {"context_plans_reused", "counter", "Batches that found their plan.", OF(plans_reused), WHOLE},
+    {"context_cache_hits", "counter", "Kernels found in a cache.", OF(cache_hits), WHOLE},
+    {"context_kernels_compiled", "counter", "Kernels not found.", OF(kernels_compiled), WHOLE},
 };
 #undef OF
 
