@@ -2,27 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # `kiln cache`: exit statuses, sentences, JSON. The program under test is $KILN, else ./kiln.
 kiln=${KILN:-./kiln}
-folder=$(mktemp -d) || exit 99
-trap 'rm -rf "$folder"' EXIT
+. "${srcdir:-.}/tests/shell-tests"
 export KILN_CACHE_DIR="$folder/cache"
 unset KILN_CACHE
-number=0
-failures=0
 
-# check NAME STATUS PATTERN ARGUMENT...: the exit status, and a pattern in all that it says.
-check() {
-    name=$1 status=$2 pattern=$3
-    shift 3
-    number=$((number + 1))
-    "$kiln" cache "$@" >"$folder/said" 2>&1
-    got=$?
-    if [ "$got" -eq "$status" ] && grep -q -e "$pattern" "$folder/said"; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name: status $got instead of $status, or no \"$pattern\" in:"
-        sed 's/^/# /' "$folder/said"
-        failures=$((failures + 1))
-    fi
+run() {
+    "$kiln" cache "$@"
 }
 
 check "help" 0 'Usage: kiln cache ' --help
@@ -78,5 +63,4 @@ KILN_CACHE=off
 export KILN_CACHE
 check "off is memory only" 0 '(memory only)' stat
 
-echo "1..$number"
-[ "$failures" -eq 0 ]
+finish

@@ -3,26 +3,7 @@
 # What `make check` does not see of the examples by running each as it is: training in narrow types,
 # a server that is interrupted, and the command line. The folder of the examples is $EXAMPLES, else ./examples.
 examples=${EXAMPLES:-./examples}
-folder=$(mktemp -d) || exit 99
-trap 'rm -rf "$folder"' EXIT
-number=0
-failures=0
-
-# check NAME STATUS PATTERN COMMAND...: the exit status, and a pattern in all that it says.
-check() {
-    name=$1 status=$2 pattern=$3
-    shift 3
-    number=$((number + 1))
-    "$@" >"$folder/said" 2>&1
-    got=$?
-    if [ "$got" -eq "$status" ] && grep -q -e "$pattern" "$folder/said"; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name: status $got instead of $status, or no \"$pattern\" in:"
-        sed 's/^/# /' "$folder/said"
-        failures=$((failures + 1))
-    fi
-}
+. "${srcdir:-.}/tests/shell-tests"
 
 # Its status says that 91% are read, as with f32.
 check "bf16 trains as f32 does" 0 ' in bf16, 60 epochs' "$examples/train_digits" --precision bf16
@@ -61,5 +42,4 @@ check "serving and asking at once" 2 '^usage: serve_digits ' "$examples/serve_di
     --socket "$folder/socket" --load "$folder/socket"
 check "no clients" 2 '^usage: serve_digits ' "$examples/serve_digits" --load x --clients 0
 
-echo "1..$number"
-[ "$failures" -eq 0 ]
+finish

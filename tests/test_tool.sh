@@ -3,26 +3,7 @@
 # The `kiln` program's frame: exit statuses, sentences, and what `kiln explain` does with a program.
 # The program under test is $KILN, else ./kiln.
 kiln=${KILN:-./kiln}
-folder=$(mktemp -d) || exit 99
-trap 'rm -rf "$folder"' EXIT
-number=0
-failures=0
-
-# check NAME STATUS PATTERN COMMAND...: the exit status, and a pattern in all that it says.
-check() {
-    name=$1 status=$2 pattern=$3
-    shift 3
-    number=$((number + 1))
-    "$@" >"$folder/said" 2>&1
-    got=$?
-    if [ "$got" -eq "$status" ] && grep -q -e "$pattern" "$folder/said"; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name: status $got instead of $status, or no \"$pattern\" in:"
-        sed 's/^/# /' "$folder/said"
-        failures=$((failures + 1))
-    fi
-}
+. "${srcdir:-.}/tests/shell-tests"
 
 no_driver() {
     OCL_ICD_VENDORS=/nonexistent "$@"
@@ -66,5 +47,4 @@ mkdir "$TMPDIR"
 export TMPDIR
 check "explain cleans up" 0 '^0$' sh -c "\"\$0\" explain true >/dev/null 2>&1; ls \"$TMPDIR\" | wc -l" "$kiln"
 
-echo "1..$number"
-[ "$failures" -eq 0 ]
+finish

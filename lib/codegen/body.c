@@ -18,7 +18,7 @@ static const struct kiln__reduce_row *row_at(const struct kiln__body *body, unsi
 static kiln_type sums_type(const struct kiln__body *body, unsigned i)
 {
     const struct kiln__step *value = step_at(body, step_at(body, i)->args[0]);
-    return kiln__reduce_accumulator(row_at(body, i), (kiln_type)value->type);
+    return kiln__reduce_accumulator(row_at(body, i), value->type);
 }
 
 unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i)
@@ -316,7 +316,7 @@ static void take(const struct kiln__body *body, unsigned i, const struct kiln__v
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
     struct kiln__phrase value = kiln__phrase("%s", kiln__emit_value(&own, from).text);
-    if (type != (kiln_type)step_at(body, from)->type)
+    if (type != step_at(body, from)->type)
         value = kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
                              kiln__emit_value(&own, from).text);
     if (row_at(body, i)->indexed)
@@ -420,7 +420,7 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
 {
     const struct kiln__step *step = step_at(body, i);
     const char *base = body->form->reduced_walk == KILN__WALK_NONE ? "h" : "b";
-    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, visit->width);
+    struct kiln__type_name type = kiln__emit_type(step->type, visit->width);
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
     struct kiln__value_name name = kiln__emit_value(&own, i);
@@ -506,7 +506,7 @@ void kiln__body_finish(const struct kiln__body *body, unsigned width)
             emit_default_position(body, i, width);
         if (body->form->stage == KILN__STAGE_PARTIAL)
             continue;
-        kiln_type type = (kiln_type)step_at(body, i)->type;
+        kiln_type type = step_at(body, i)->type;
         struct kiln__type_name name = kiln__emit_type(type, width);
         struct kiln__phrase count =
             kiln__phrase("((%s)((%s)reduced))", name.text, kiln__emit_type(type, 1).text);

@@ -48,7 +48,7 @@ void kiln__emit_check_memories(const struct kiln__emit *emit)
         const struct kiln__argument *argument = &launch->arguments.items[i];
         if (argument->kind != KILN__ARGUMENT_MEMORY)
             continue;
-        const char *type = kiln__stored_type((kiln_type)argument->type), *name = argument->name;
+        const char *type = kiln__stored_type(argument->type), *name = argument->name;
         const char *constant = argument->constant ? "const " : "";
         kiln__text_add(emit->text,
                        "global %s%s *const spare_%s = (global %s%s *)(kiln_wrong + 16);\n"

@@ -83,12 +83,12 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
 kiln_type kiln__emit_access_type(const struct kiln__emit *emit, size_t access)
 {
     const struct kiln__node *nodes = emit->plan->fusion.graph.nodes.items;
-    return (kiln_type)nodes[emit->group->accesses.items[access].node].type;
+    return nodes[emit->group->accesses.items[access].node].type;
 }
 
 kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store)
 {
-    return (kiln_type)emit->group->steps.items[emit->group->stores.items[store].step].type;
+    return emit->group->steps.items[emit->group->stores.items[store].step].type;
 }
 
 static void emit_parameter(const struct kiln__emit *emit, const struct kiln__argument *argument)
@@ -100,8 +100,8 @@ static void emit_parameter(const struct kiln__emit *emit, const struct kiln__arg
     const char *index = emit->form->wide ? "long" : "int";
     if (argument->kind == KILN__ARGUMENT_MEMORY)
         kiln__text_add(emit->text, "global %s%s *%s%s", argument->constant ? "const " : "",
-                       kiln__stored_type((kiln_type)argument->type),
-                       argument->restricted ? "restrict " : "", argument->name);
+                       kiln__stored_type(argument->type), argument->restricted ? "restrict " : "",
+                       argument->name);
     else
         kiln__text_add(emit->text, "const %s %s",
                        argument->kind < KILN__ARGUMENT_I32 ? index : values[argument->kind],
@@ -210,7 +210,7 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
     struct kiln__phrase run = kiln__phrase("%s + %s", first.text, at);
     struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
     struct kiln__elements elements =
-        kiln__emit_run(emit, (kiln_type)step->type, repeats ? 1 : width, pointer.text, run.text);
+        kiln__emit_run(emit, step->type, repeats ? 1 : width, pointer.text, run.text);
     if (along == KILN__ACROSS && width > 1) {
         kiln__text_add(emit->text, "t%zu[r]", k);
         return;
@@ -239,7 +239,7 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
                       const char *base, const char *at)
 {
     const struct kiln__step *step = &emit->group->steps.items[index];
-    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    struct kiln__type_name type = kiln__emit_type(step->type, width);
     struct kiln__value_name operand[3];
     for (unsigned k = 0; k < 3; k++)
         operand[k] = kiln__emit_value(emit, step->args[k]);
@@ -255,8 +255,8 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
                               kiln__emit_operands_type(emit, step), width);
         break;
     case KILN__STEP_CONVERT:
-        kiln__emit_convert(emit->text, (kiln_type)emit->group->steps.items[step->args[0]].type,
-                           (kiln_type)step->type, width, operand[0].text);
+        kiln__emit_convert(emit->text, emit->group->steps.items[step->args[0]].type, step->type,
+                           width, operand[0].text);
         break;
     case KILN__STEP_REDUCED: /* declared by the reduction itself */
     case KILN__STEP_SCANNED: break;

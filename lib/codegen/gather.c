@@ -56,7 +56,7 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
 /* What stands where the index is none of the data's. */
 static const char *nothing(const struct kiln__step *step)
 {
-    return kiln__type_row((kiln_type)step->type)->floating ? "NAN" : "0";
+    return kiln__type_row(step->type)->floating ? "NAN" : "0";
 }
 
 /* `width` neighbours from where the index says. */
@@ -67,7 +67,7 @@ static void emit_element(const struct kiln__emit *emit, const struct kiln__step 
     struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset = kiln__phrase("%s + %s * g%u", position, index, k);
     struct kiln__elements elements =
-        kiln__emit_run(emit, (kiln_type)step->type, width, pointer.text, offset.text);
+        kiln__emit_run(emit, step->type, width, pointer.text, offset.text);
     kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? ", index, k);
     kiln__emit_load(emit->text, &elements);
     if (width == 1)
@@ -80,7 +80,7 @@ static void emit_element(const struct kiln__emit *emit, const struct kiln__step 
 void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
                          unsigned width, const char *base, const char *at)
 {
-    const struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    const struct kiln__type_name type = kiln__emit_type(step->type, width);
     const struct kiln__value_name where = kiln__emit_value(emit, step->args[0]);
     uint8_t along = emit->form->along[step->index];
     bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);

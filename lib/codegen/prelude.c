@@ -84,7 +84,7 @@ bool kiln__emit_is_helper(const char *word, size_t length)
 
 kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct kiln__step *step)
 {
-    return (kiln_type)emit->group->steps.items[step->args[step->n_args - 1]].type;
+    return emit->group->steps.items[step->args[step->n_args - 1]].type;
 }
 
 /* Each helper that the group's operations name, once for a type. */
@@ -172,8 +172,8 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
     const struct kiln__type_row *row = kiln__type_row(type);
     unsigned width = emit->form->vector;
     for (int earlier = 1; earlier < (int)type; earlier++)
-        if (!strcmp(kiln__stored_type((kiln_type)earlier), row->stored) &&
-            (row->computed == type || uses(emit, (kiln_type)earlier)))
+        if (!strcmp(kiln__stored_type(earlier), row->stored) &&
+            (row->computed == type || uses(emit, earlier)))
             return;
     if (row->computed == type || uses(emit, type))
         kiln__text_add(emit->text, "typedef %s%u __attribute__((aligned(%d))) loose_%s%u;\n",

@@ -27,7 +27,7 @@ static void emit_function(const struct hook *hook, const char *name, unsigned wi
 {
     const struct kiln__emit *emit = &hook->emit;
     size_t own = hook->operand.access;
-    kiln_type type = (kiln_type)emit->group->steps.items[hook->operand.value].type;
+    kiln_type type = emit->group->steps.items[hook->operand.value].type;
     kiln__text_add(emit->text,
                    "static inline __attribute__((always_inline)) %s\n"
                    "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"

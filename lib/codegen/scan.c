@@ -8,7 +8,7 @@
 
 static kiln_type type_of(const struct kiln__body *body, unsigned i)
 {
-    return (kiln_type)body->group->steps.items[i].type;
+    return body->group->steps.items[i].type;
 }
 
 bool kiln__body_carries(const struct kiln__body *body)

@@ -27,7 +27,7 @@ static bool is_left(const struct kiln__body *body, unsigned i)
 static const char *type_of(const struct kiln__body *body, unsigned i, unsigned width,
                            struct kiln__type_name *name)
 {
-    *name = kiln__emit_type((kiln_type)body->group->steps.items[i].type, width);
+    *name = kiln__emit_type(body->group->steps.items[i].type, width);
     return name->text;
 }
 

@@ -39,7 +39,7 @@ void kiln__emit_turns(const struct kiln__emit *emit)
     bool seen[16] = {false};
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        kiln_type type = kiln__type_row((kiln_type)step->type)->computed;
+        kiln_type type = kiln__type_row(step->type)->computed;
         if (!is_turned(emit, step) || seen[type])
             continue;
         seen[type] = true;
@@ -72,13 +72,13 @@ static void emit_turned_load(const struct kiln__body *body, const struct kiln__s
                              uint32_t across, uint32_t last)
 {
     unsigned width = body->form->vector, k = step->index;
-    struct kiln__type_name type = kiln__emit_type((kiln_type)step->type, width);
+    struct kiln__type_name type = kiln__emit_type(step->type, width);
     struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset =
         kiln__phrase("o%u%s%s + (l + r) * s%u_%u + e", k, kiln__emit_dot(k, 0, across).text,
                      kiln__emit_dot(k, across + 1, last).text, k, last);
     struct kiln__elements elements =
-        kiln__emit_run(body->emit, (kiln_type)step->type, width, pointer.text, offset.text);
+        kiln__emit_run(body->emit, step->type, width, pointer.text, offset.text);
     kiln__text_add(body->text,
                    "%s t%u[%u];\n"
                    "#pragma unroll\n"

@@ -14,13 +14,12 @@ bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
     return false;
 }
 
-static bool add(struct kiln__launch *launch, struct kiln__argument argument)
+static void add(struct kiln__launch *launch, struct kiln__argument argument)
 {
     struct kiln__argument *place = kiln__vector_push(&launch->arguments);
     if (place)
         *place = argument;
     launch->failed = launch->failed || !place;
-    return place;
 }
 
 void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,
@@ -36,27 +35,27 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
     add(launch, argument);
 }
 
-bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
+void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
 {
     launch->failed = launch->failed || slot == UINT32_MAX; /* KILN__NO_SLOT: without memory */
-    return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
+    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
 }
 
-bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item)
+void kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item)
 {
     assert(item > 0 && item <= UINT8_MAX);
-    return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
-                                               .slot = slot,
-                                               .integer = elements,
-                                               .item = (uint8_t)item});
+    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
+                                        .slot = slot,
+                                        .integer = elements,
+                                        .item = (uint8_t)item});
 }
 
-bool kiln__launch_index(struct kiln__launch *launch, int64_t value)
+void kiln__launch_index(struct kiln__launch *launch, int64_t value)
 {
-    return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
+    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
 }
 
-bool kiln__launch_f32(struct kiln__launch *launch, float value)
+void kiln__launch_f32(struct kiln__launch *launch, float value)
 {
-    return add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
+    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
 }

@@ -21,12 +21,12 @@ enum kiln__part {
 };
 
 struct kiln__argument {
-    uint8_t kind; /* enum kiln__argument_kind */
-    uint8_t item; /* OFFSET: bytes of an element */
+    enum kiln__argument_kind kind : 8;
+    enum kiln__part part : 8;
+    kiln_type type : 8; /* MEMORY: of its elements */
+    uint8_t item;       /* OFFSET: bytes of an element */
     /* Generated texts declare their parameters from these: */
     char name[22];             /* empty: a parameter of a file of kernels/, which declares it */
-    uint8_t type;              /* MEMORY: kiln_type of its elements */
-    uint8_t part;              /* enum kiln__part */
     bool constant, restricted; /* MEMORY */
     uint32_t slot;
     int64_t integer;
@@ -91,20 +91,20 @@ enum kiln__reads {
 
 /* All that shapes a generated kernel's text beside the group's steps. */
 struct kiln__form {
-    uint8_t chunked;                 /* one long chunk per work-item */
-    uint8_t vector;                  /* elements of a vector */
-    uint8_t aligned;                 /* contiguous vectors lie at multiples of their size */
-    uint8_t wide;                    /* indices have 64 bits */
-    uint8_t streams;                 /* has a switch for non-temporal stores */
-    uint8_t work_group;              /* not chunked: log2 of the work-items in a work-group */
-    uint8_t native_math;             /* uses the device's own exp, tanh, ... */
-    uint8_t no_fma;                  /* and kiln's without fma() */
-    uint8_t rank, kept;              /* dimensions after merging */
-    uint8_t kept_walk, reduced_walk; /* enum kiln__walk */
-    uint8_t across;                  /* TILES: 1 + the dimension that ACROSS accesses lie along */
-    uint8_t placed;                  /* enum kiln__along of stores that have strides; else 0 */
-    uint8_t pairs;                   /* map, VECTORS: two vectors step by step beside each other */
-    uint8_t stage;                   /* reduce: enum kiln__stage */
+    uint8_t chunked;     /* one long chunk per work-item */
+    uint8_t vector;      /* elements of a vector */
+    uint8_t aligned;     /* contiguous vectors lie at multiples of their size */
+    uint8_t wide;        /* indices have 64 bits */
+    uint8_t streams;     /* has a switch for non-temporal stores */
+    uint8_t work_group;  /* not chunked: log2 of the work-items in a work-group */
+    uint8_t native_math; /* uses the device's own exp, tanh, ... */
+    uint8_t no_fma;      /* and kiln's without fma() */
+    uint8_t rank, kept;  /* dimensions after merging */
+    enum kiln__walk kept_walk : 8, reduced_walk : 8;
+    uint8_t across;              /* TILES: 1 + the dimension that ACROSS accesses lie along */
+    enum kiln__along placed : 8; /* of stores that have strides; else 0 */
+    uint8_t pairs;               /* map, VECTORS: two vectors step by step beside each other */
+    enum kiln__stage stage : 8;
     uint8_t apart;    /* reduced VECTORS: several at once come from parts of a long run */
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
@@ -122,7 +122,7 @@ struct kiln__form {
 _Static_assert(sizeof(struct kiln__form) == 24 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
-    uint8_t source; /* enum kiln__source */
+    enum kiln__source source;
     uint32_t group;
     struct kiln__form form; /* generated texts */
     const char *file;       /* template: name in kernels/, static */
@@ -130,7 +130,7 @@ struct kiln__launch {
     const char *kernel;     /* name of the kernel, static */
     const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
     bool substitute;        /* another implementation was wanted, which cannot do this product */
-    uint8_t part;           /* of arguments that are appended from now on */
+    enum kiln__part part;   /* of arguments that are appended from now on */
     bool failed;            /* without memory for an argument; further ones make no difference */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
@@ -147,11 +147,11 @@ static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 /* Whether memory that it takes is that of `slot`. */
 bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot);
 
-/* Append an argument of a file of kernels/; false without memory. */
-bool kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
-bool kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
-bool kiln__launch_index(struct kiln__launch *launch, int64_t value);
-bool kiln__launch_f32(struct kiln__launch *launch, float value);
+/* Append an argument of a file of kernels/. */
+void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
+void kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
+void kiln__launch_index(struct kiln__launch *launch, int64_t value);
+void kiln__launch_f32(struct kiln__launch *launch, float value);
 
 /* Append an argument that a generated text declares under a name. */
 void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,

@@ -113,7 +113,7 @@ static void add_memory(const struct kiln__plan *plan, struct kiln__launch *launc
 static struct kiln__argument offset_in(const struct kiln__plan *plan, uint32_t node,
                                        int64_t elements)
 {
-    kiln_type type = (kiln_type)plan->fusion.graph.nodes.items[node].type;
+    kiln_type type = plan->fusion.graph.nodes.items[node].type;
     return (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
                                    .item = (uint8_t)kiln_type_size(type),
                                    .slot = plan->slot_of[node],
@@ -141,17 +141,16 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__space *
     kiln__launch_add(launch, extent, "e%zu", k);
 }
 
-bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__launch *launch,
                            size_t first, size_t end)
 {
     for (size_t k = first; k < end; k++)
         add_access(plan, space, &group->accesses.items[k], k, launch);
-    return !launch->failed;
 }
 
 /* A store of an epilogue may be the kernel's own result. */
-bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
+void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch)
 {
     for (size_t k = 0; k < group->stores.count; k++) {
@@ -162,10 +161,9 @@ bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
     }
     for (uint32_t d = 0; launch->form.placed && d < space->rank; d++)
         kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);
-    return !launch->failed;
 }
 
-bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
                           size_t to)
 {
     for (size_t i = from; i < to; i++) {
@@ -173,7 +171,7 @@ bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
         if (step->kind != KILN__STEP_SCALAR)
             continue;
         double value = group->scalars.items[step->index];
-        bool floating = kiln__type_row((kiln_type)step->type)->floating;
+        bool floating = kiln__type_row(step->type)->floating;
         struct kiln__argument scalar = {.kind = floating ? KILN__ARGUMENT_F32 : KILN__ARGUMENT_I32};
         if (floating)
             scalar.real = (float)value;
@@ -181,7 +179,6 @@ bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
             scalar.integer = (int64_t)value;
         kiln__launch_add(launch, scalar, "c%u", step->index);
     }
-    return !launch->failed;
 }
 
 void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct kiln__launch *launch)
@@ -208,28 +205,24 @@ uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__gro
             bytes += kiln__node_bytes(&nodes[group->accesses.items[i].node]);
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
-        bytes += store->placed ? kiln__shape_count(&group->shape) *
-                                     kiln_type_size((kiln_type)nodes[store->node].type)
-                               : kiln__node_bytes(&nodes[store->node]);
+        bytes += store->placed
+                     ? kiln__shape_count(&group->shape) * kiln_type_size(nodes[store->node].type)
+                     : kiln__node_bytes(&nodes[store->node]);
     }
     return bytes;
 }
 
-bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete)
+void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch)
 {
-    plan->failed = plan->failed || launch->failed || !complete;
-    struct kiln__launch *place = plan->failed ? NULL : kiln__vector_push(&plan->launches);
-    plan->failed = !place;
-    if (!place) {
+    struct kiln__launch *place = NULL;
+    plan->failed = plan->failed || launch->failed;
+    if (!plan->failed)
+        place = kiln__vector_push(&plan->launches);
+    if (place)
+        *place = *launch;
+    else
         kiln__vector_free(&launch->arguments);
-        return false;
-    }
-    *place = *launch;
-    struct kiln__plan_step *step = kiln__vector_push(&plan->steps);
-    plan->failed = !step;
-    if (!step)
-        return false;
-    *step = (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,
-                                     .launch = (uint32_t)(plan->launches.count - 1)};
-    return true;
+    plan->failed = !place;
+    kiln__plan_add(plan, (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,
+                                                  .launch = (uint32_t)(plan->launches.count - 1)});
 }

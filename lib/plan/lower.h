@@ -55,16 +55,16 @@ struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct 
 
 /* Memory (that of a store is not named again), offset and strides of accesses `first` to `end` - 1:
  * the strides that its form leaves open; of a gather also the stride and extent of its axis. */
-bool kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__launch *launch,
                            size_t first, size_t end);
 
 /* Memory and offset of every store, strides of those that have some. */
-bool kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
+void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__launch *launch);
 
 /* The scalars of steps `from` to `to` - 1. */
-bool kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
                           size_t to);
 
 /* Have generated text read what a kernel for a single node takes in a narrower type than the one
@@ -75,7 +75,7 @@ void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector,
 /* Bytes that a group loads and stores at least. */
 uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);
 
-/* Append the launch and its step, or release it if it could not be completed. */
-bool kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch, bool complete);
+/* Append the launch, which is taken over, and its step. */
+void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch);
 
 #endif

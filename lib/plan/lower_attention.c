@@ -64,8 +64,7 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
     for (uint32_t i = 0; i < attention.inputs; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
         attention.input[i].slot = plan->slot_of[access->node];
-        attention.input[i].item =
-            (uint8_t)kiln_type_size((kiln_type)graph->nodes.items[access->node].type);
+        attention.input[i].item = (uint8_t)kiln_type_size(graph->nodes.items[access->node].type);
         attention.input[i].offset = access->offset;
         attention.input[i].row = access->stride[group->shape.rank - 2];
         attention.input[i].column = access->stride[group->shape.rank - 1];
@@ -78,22 +77,20 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
 
 /* ---- arguments ---- */
 
-static bool add_place(struct kiln__launch *launch, const struct attention *attention, unsigned i)
+static void add_place(struct kiln__launch *launch, const struct attention *attention, unsigned i)
 {
-    return kiln__launch_offset(launch, attention->input[i].slot, attention->input[i].offset,
-                               attention->input[i].item) &&
-           KILN__LAUNCH_INDICES(launch, attention->input[i].row, attention->input[i].column);
+    kiln__launch_offset(launch, attention->input[i].slot, attention->input[i].offset,
+                        attention->input[i].item);
+    KILN__LAUNCH_INDICES(launch, attention->input[i].row, attention->input[i].column);
 }
 
-static bool add_runs(struct kiln__launch *launch, const struct attention *attention)
+static void add_runs(struct kiln__launch *launch, const struct attention *attention)
 {
-    bool done = true;
     for (uint32_t run = 0; run < attention->runs; run++) {
-        done = done && kiln__launch_index(launch, attention->run_size[run]);
+        kiln__launch_index(launch, attention->run_size[run]);
         for (uint32_t i = 0; i < attention->inputs; i++)
-            done = done && kiln__launch_index(launch, attention->input[i].run[run]);
+            kiln__launch_index(launch, attention->input[i].run[run]);
     }
-    return done;
 }
 
 /* Within the range that matters, so that sums with row numbers do not overflow. */
@@ -107,25 +104,25 @@ static int64_t diagonal_of(const struct attention *attention)
 }
 
 /* Both kernels take the same. */
-static bool add_arguments(struct kiln__launch *launch, const struct attention *attention)
+static void add_arguments(struct kiln__launch *launch, const struct attention *attention)
 {
     const struct kiln__attention_size *size = &attention->size;
     const double log2_e = 1.4426950408889634;
-    bool done = true;
     for (unsigned i = 0; i < KILN__MASK; i++)
-        done = done && kiln__launch_memory(launch, attention->input[i].slot);
-    done = done && kiln__launch_memory(launch, attention->out) &&
-           KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
-                                (int64_t)size->e) &&
-           kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e)) &&
-           kiln__launch_index(launch, diagonal_of(attention));
+        kiln__launch_memory(launch, attention->input[i].slot);
+    kiln__launch_memory(launch, attention->out);
+    KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
+                         (int64_t)size->e);
+    kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
+    kiln__launch_index(launch, diagonal_of(attention));
     for (unsigned i = 0; i < KILN__MASK; i++)
-        done = done && add_place(launch, attention, i);
-    done = done && kiln__launch_offset(launch, attention->out, 0, sizeof(float));
-    if (attention->inputs > KILN__MASK)
-        done = done && kiln__launch_memory(launch, attention->input[KILN__MASK].slot) &&
-               add_place(launch, attention, KILN__MASK);
-    return done && add_runs(launch, attention);
+        add_place(launch, attention, i);
+    kiln__launch_offset(launch, attention->out, 0, sizeof(float));
+    if (attention->inputs > KILN__MASK) {
+        kiln__launch_memory(launch, attention->input[KILN__MASK].slot);
+        add_place(launch, attention, KILN__MASK);
+    }
+    add_runs(launch, attention);
 }
 
 static struct kiln__launch launch_of(const struct kiln__plan *plan,
@@ -176,7 +173,7 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     return vectors;
 }
 
-static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention)
+static void lower_cpu(struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__attention_size *size = &attention->size;
     size_t vector = plan->options.device->traits->vector;
@@ -195,7 +192,8 @@ static bool lower_cpu(struct kiln__plan *plan, const struct attention *attention
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
-    return kiln__plan_launch(plan, &launch, add_arguments(&launch, attention));
+    add_arguments(&launch, attention);
+    kiln__plan_launch(plan, &launch);
 }
 
 /* ---- other devices ---- */
@@ -236,7 +234,7 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
     return NULL;
 }
 
-static bool lower_gpu(struct kiln__plan *plan, const struct attention *attention,
+static void lower_gpu(struct kiln__plan *plan, const struct attention *attention,
                       const struct shape *shape)
 {
     struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
@@ -250,18 +248,22 @@ static bool lower_gpu(struct kiln__plan *plan, const struct attention *attention
     launch.global[1] = attention->size.batches;
     launch.local[0] = items;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    return kiln__plan_launch(plan, &launch, add_arguments(&launch, attention));
+    add_arguments(&launch, attention);
+    kiln__plan_launch(plan, &launch);
 }
 
-bool kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
+void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0)
-        return true;
+        return;
     const struct attention attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
-        return true;
+        return;
     bool chunked = plan->options.device->traits->chunked;
     const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
-    return shape ? lower_gpu(plan, &attention, shape) : lower_cpu(plan, &attention);
+    if (shape)
+        lower_gpu(plan, &attention, shape);
+    else
+        lower_cpu(plan, &attention);
 }

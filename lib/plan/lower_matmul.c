@@ -25,7 +25,7 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
     struct kiln__operand operand = kiln__group_operand(group, k);
     assert(operand.access < group->accesses.count);
     const struct kiln__access *from = &group->accesses.items[operand.access];
-    kiln_type stored = (kiln_type)plan->fusion.graph.nodes.items[from->node].type;
+    kiln_type stored = plan->fusion.graph.nodes.items[from->node].type;
     uint32_t rank = group->shape.rank;
     struct kiln__matrix matrix = {
         .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
@@ -121,15 +121,15 @@ static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
     return rows[row_count - 1];
 }
 
-bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
+void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     assert(group->kind == KILN__GROUP_MATMUL);
     if (group->stores.count == 0)
-        return true;
+        return;
     struct kiln__product product = product_of(plan, group);
     if (product.m == 0 || product.n == 0 || product.batch == 0)
-        return true;
+        return;
     place_result(plan, group, &product);
     const struct kiln__matmul_row *row = choose(plan, group, &product);
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
@@ -141,7 +141,6 @@ bool kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
         plan->launches.items[i].matmul = row->name;
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
-    return !plan->failed;
 }
 
 /* ---- for implementations ---- */
@@ -202,7 +201,7 @@ static void add_operand(const struct kiln__plan *plan, const struct kiln__matrix
         form->along[i] = (uint8_t)kiln__space_along(&space, i, along);
         form->aligned = form->aligned && is_aligned(group, &space, i, along, form->vector);
     }
-    launch->part = (uint8_t)part;
+    launch->part = part;
     kiln__launch_accesses(plan, group, &space, launch, operand.access + 1u, operand.end);
     kiln__launch_scalars(group, launch, operand.first, operand.value + 1u);
     launch->part = KILN__PART_GROUP;
@@ -273,13 +272,11 @@ void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extr
                         struct kiln__launch *launch)
 {
     add_extras(plan, extras, launch);
-    kiln__plan_launch(plan, launch, true);
+    kiln__plan_launch(plan, launch);
 }
 
-bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)
+void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values)
 {
-    bool done = true;
     for (size_t i = 0; i < count; i++)
-        done = done && kiln__launch_index(launch, values[i]);
-    return done;
+        kiln__launch_index(launch, values[i]);
 }

@@ -128,8 +128,9 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
     struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
     struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
     unsigned step = lowering->group->reduced_step;
-    assert(slot != KILN__NO_SLOT && kiln_type_size(type) <= PARTIAL_BYTES);
-    memory.type = (uint8_t)type;
+    assert((slot != KILN__NO_SLOT || lowering->plan->failed) &&
+           kiln_type_size(type) <= PARTIAL_BYTES);
+    memory.type = type;
     memory.constant = launch->form.stage == KILN__STAGE_FINAL;
     memory.restricted = true;
     offset.item = (uint8_t)kiln_type_size(type);
@@ -147,7 +148,7 @@ static void add_partials(struct lowering *lowering)
     const struct kiln__step *steps = lowering->group->steps.items;
     if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
         return;
-    kiln_type type = (kiln_type)steps[steps[lowering->group->reduced_step].args[0]].type;
+    kiln_type type = steps[steps[lowering->group->reduced_step].args[0]].type;
     add_partial(lowering, lowering->values, kiln__reduce_accumulator(row_of(lowering->group), type),
                 't');
     if (row_of(lowering->group)->indexed)
@@ -156,7 +157,7 @@ static void add_partials(struct lowering *lowering)
 
 /* ---- launches ---- */
 
-static bool lower_stage(struct lowering *lowering, uint32_t index, enum kiln__stage stage)
+static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__stage stage)
 {
     static const char *const names[] = {[KILN__GROUP_MAP] = "kiln_map",
                                         [KILN__GROUP_REDUCE] = "kiln_reduce",
@@ -176,26 +177,26 @@ static bool lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
     if (stage != KILN__STAGE_PARTIAL)
         kiln__launch_stores(plan, group, &lowering->space, launch);
     kiln__launch_scalars(group, launch, 0, group->steps.count);
-    return kiln__plan_launch(plan, launch, true);
+    kiln__plan_launch(plan, launch);
 }
 
-bool kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
+void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
 {
     struct lowering lowering = {.plan = plan, .group = &plan->fusion.groups.items[index]};
     const struct kiln__group *group = lowering.group;
     kiln__space_of(group, &lowering.space);
     bool empty = lowering.space.kept_count == 0 || group->stores.count == 0;
     if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
-        return true;
+        return;
     lowering.cut = kiln__schedule_cut(plan, group, &lowering.space);
-    if (lowering.cut.segments == 1)
-        return lower_stage(&lowering, index, KILN__STAGE_WHOLE);
+    if (lowering.cut.segments == 1) {
+        lower_stage(&lowering, index, KILN__STAGE_WHOLE);
+        return;
+    }
     size_t partials = lowering.space.kept_count * lowering.cut.segments;
     lowering.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
     if (row_of(group)->indexed)
         lowering.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
-    if (lowering.values == KILN__NO_SLOT || lowering.positions == KILN__NO_SLOT)
-        return false;
-    return lower_stage(&lowering, index, KILN__STAGE_PARTIAL) &&
-           lower_stage(&lowering, index, KILN__STAGE_FINAL);
+    lower_stage(&lowering, index, KILN__STAGE_PARTIAL);
+    lower_stage(&lowering, index, KILN__STAGE_FINAL);
 }

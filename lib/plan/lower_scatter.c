@@ -54,23 +54,23 @@ static size_t size_launch(const struct kiln__plan *plan, const struct scatter *s
 
 static const struct kiln__type_row *type_of(const struct kiln__plan *plan, uint32_t node)
 {
-    return kiln__type_row((kiln_type)plan->fusion.graph.nodes.items[node].type);
+    return kiln__type_row(plan->fusion.graph.nodes.items[node].type);
 }
 
-static bool add_access(const struct kiln__plan *plan, const struct kiln__access *access,
+static void add_access(const struct kiln__plan *plan, const struct kiln__access *access,
                        struct kiln__launch *launch)
 {
     const struct kiln__node *node = &plan->fusion.graph.nodes.items[access->node];
     uint32_t slot = plan->slot_of[access->node];
-    return kiln__launch_memory(launch, slot) &&
-           kiln__launch_offset(launch, slot, access->offset, kiln_type_size((kiln_type)node->type));
+    kiln__launch_memory(launch, slot);
+    kiln__launch_offset(launch, slot, access->offset, kiln_type_size(node->type));
 }
 
 /* Mesa's llvmpipe leaves a loop after 65,535 rounds. */
 #define MOST_ROUNDS 32768
 
 /* The launch for indices `from` to `to` - 1. */
-static bool lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
+static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
                        size_t from, size_t to)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -86,27 +86,26 @@ static bool lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s%s",
              type_of(plan, result.node)->sums, type_of(plan, indices->node)->device,
              columns == 1 ? " -DONE_COLUMN" : "");
-    bool done = add_access(plan, values, &launch) && add_access(plan, indices, &launch) &&
-                add_access(plan, &result, &launch) &&
-                KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent,
-                                     (int64_t)scatter->inner, (int64_t)columns,
-                                     (int64_t)launch.global[1], (int64_t)from, (int64_t)to);
-    return kiln__plan_launch(plan, &launch, done);
+    add_access(plan, values, &launch);
+    add_access(plan, indices, &launch);
+    add_access(plan, &result, &launch);
+    KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent,
+                         (int64_t)scatter->inner, (int64_t)columns, (int64_t)launch.global[1],
+                         (int64_t)from, (int64_t)to);
+    kiln__plan_launch(plan, &launch);
 }
 
-bool kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
+void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
-        return true;
+        return;
     const struct scatter scatter = scatter_of(plan, group);
     if (scatter.extent == 0)
-        return true;
+        return;
     size_t most = plan->options.device->traits->chunked ? scatter.count : MOST_ROUNDS;
     for (size_t from = 0; from < scatter.count; from += most) {
         size_t left = scatter.count - from;
-        if (!lower_walk(plan, index, &scatter, from, from + (left < most ? left : most)))
-            return false;
+        lower_walk(plan, index, &scatter, from, from + (left < most ? left : most));
     }
-    return true;
 }

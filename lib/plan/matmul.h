@@ -101,7 +101,7 @@ void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extr
                         struct kiln__launch *launch);
 
 /* Append `count` integers. */
-bool kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
+void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
 #define KILN__LAUNCH_INDICES(launch, ...)                                                          \
     kiln__launch_indices(launch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
                          (int64_t[]){__VA_ARGS__})

@@ -111,7 +111,7 @@ static void lower_clblast(struct kiln__plan *plan, uint32_t group,
                          kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
                          product->c.row, product->a.column != 1, product->b.column != 1,
                          product->a.batch, product->b.batch, product->c.batch);
-    kiln__plan_launch(plan, &launch, true);
+    kiln__plan_launch(plan, &launch);
 }
 
 const struct kiln__matmul_row kiln__matmul_clblast = {

@@ -8,12 +8,12 @@ static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t 
     return &plan->fusion.graph.nodes.items[index];
 }
 
-static bool add_step(struct kiln__plan *plan, struct kiln__plan_step step)
+void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step)
 {
-    struct kiln__plan_step *place = kiln__vector_push(&plan->steps);
+    struct kiln__plan_step *place = plan->failed ? NULL : kiln__vector_push(&plan->steps);
+    plan->failed = !place;
     if (place)
         *place = step;
-    return place;
 }
 
 static uint32_t add_slot(struct kiln__plan *plan, struct kiln__slot slot)
@@ -150,26 +150,23 @@ static bool place_nodes(struct kiln__plan *plan)
 /* ---- steps ---- */
 
 /* Uploads come right before their first use, so that short-lived memory is shared. */
-static bool add_uploads(struct kiln__plan *plan, const struct kiln__group *group, bool *uploaded)
+static void add_uploads(struct kiln__plan *plan, const struct kiln__group *group, bool *uploaded)
 {
     for (size_t i = 0; i < group->accesses.count; i++) {
         uint32_t node = group->accesses.items[i].node;
         if (plan->options.shared || uploaded[node] || node_at(plan, node)->kind != KILN__UPLOAD)
             continue;
         uploaded[node] = true;
-        if (kiln__node_bytes(node_at(plan, node)) == 0)
-            continue;
-        if (!add_step(plan,
-                      (struct kiln__plan_step){.kind = KILN__STEP_UPLOAD,
+        if (kiln__node_bytes(node_at(plan, node)))
+            kiln__plan_add(
+                plan, (struct kiln__plan_step){.kind = KILN__STEP_UPLOAD,
                                                .slot = plan->slot_of[node],
-                                               .binding = (uint32_t)node_at(plan, node)->binding}))
-            return false;
+                                               .binding = (uint32_t)node_at(plan, node)->binding});
     }
-    return true;
 }
 
 /* Bring the value of `node` to every request that it was not computed straight into. */
-static bool add_deliveries(struct kiln__plan *plan, uint32_t node)
+static void add_deliveries(struct kiln__plan *plan, uint32_t node)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__slot slot = plan->slots.items[plan->slot_of[node]];
@@ -180,13 +177,11 @@ static bool add_deliveries(struct kiln__plan *plan, uint32_t node)
         struct kiln__plan_step step = {.slot = plan->slot_of[node], .binding = i};
         bool reads = graph->requests.items[i].kind == KILN__READ;
         step.kind = reads ? KILN__STEP_DOWNLOAD : KILN__STEP_COPY;
-        if (!add_step(plan, step))
-            return false;
+        kiln__plan_add(plan, step);
     }
-    return true;
 }
 
-static bool lower_group(struct kiln__plan *plan, uint32_t index)
+static void lower_group(struct kiln__plan *plan, uint32_t index)
 {
     static kiln__lower *const lower[] = {
         [KILN__GROUP_MAP] = kiln__lower_nest,
@@ -198,19 +193,16 @@ static bool lower_group(struct kiln__plan *plan, uint32_t index)
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];
-    if (!lower[group->kind](plan, index))
-        return false;
+    lower[group->kind](plan, index);
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
-        bool complete = plan->fusion.group_of[node] == index;
-        if (complete && !add_deliveries(plan, node))
-            return false;
+        if (plan->fusion.group_of[node] == index)
+            add_deliveries(plan, node);
     }
-    return true;
 }
 
 /* Inputs that were asked for as they are. */
-static bool deliver_inputs(struct kiln__plan *plan, bool *uploaded)
+static void deliver_inputs(struct kiln__plan *plan, bool *uploaded)
 {
     const struct kiln__graph *graph = &plan->fusion.graph;
     for (uint32_t i = 0; i < graph->nodes.count; i++) {
@@ -219,23 +211,25 @@ static bool deliver_inputs(struct kiln__plan *plan, bool *uploaded)
             continue;
         struct kiln__access access = {.node = i};
         struct kiln__group group = {.accesses = {.items = &access, .count = 1}};
-        bool asked = plan->first_request[i] != KILN__NO_REQUEST;
-        if (asked && !(add_uploads(plan, &group, uploaded) && add_deliveries(plan, i)))
-            return false;
+        if (plan->first_request[i] == KILN__NO_REQUEST)
+            continue;
+        add_uploads(plan, &group, uploaded);
+        add_deliveries(plan, i);
     }
-    return true;
 }
 
 static bool make_steps(struct kiln__plan *plan)
 {
     bool *uploaded = calloc(plan->fusion.graph.nodes.count + 1, sizeof *uploaded);
-    bool done = uploaded != NULL;
-    for (uint32_t i = 0; done && i < plan->fusion.groups.count; i++)
-        done = add_uploads(plan, &plan->fusion.groups.items[plan->order[i]], uploaded) &&
-               lower_group(plan, plan->order[i]);
-    done = done && deliver_inputs(plan, uploaded);
+    plan->failed = plan->failed || !uploaded;
+    for (uint32_t i = 0; i < plan->fusion.groups.count && !plan->failed; i++) {
+        add_uploads(plan, &plan->fusion.groups.items[plan->order[i]], uploaded);
+        lower_group(plan, plan->order[i]);
+    }
+    if (!plan->failed)
+        deliver_inputs(plan, uploaded);
     free(uploaded);
-    return done;
+    return !plan->failed;
 }
 
 /* Offsets within the arena are known now. */

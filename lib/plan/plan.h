@@ -111,9 +111,11 @@ bool kiln__plan_assign_memory(struct kiln__plan *plan);
 /* Find what each step depends on (dependencies.c). False without memory. */
 bool kiln__plan_find_dependencies(struct kiln__plan *plan);
 
-/* Turn a group into launches (lower_nest.c, lower_matmul.c, ...).
- * Errors: OUT_OF_HOST_MEMORY. */
-typedef bool kiln__lower(struct kiln__plan *plan, uint32_t group);
+/* Append a step. */
+void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
+
+/* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
+typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
 kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scatter;
 
 #endif

@@ -302,7 +302,7 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     kiln__form_start(plan, group, space, form);
-    form->stage = (uint8_t)stage;
+    form->stage = stage;
     /* The last blocks of tiles overlap, which is one update too many. */
     bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
     if (!kiln__group_reduces(group) && !updates)
@@ -312,7 +312,7 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
     form->placed = choose_placed(group, space, along);
     choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)
-        form->along[i] = (uint8_t)choose_along(group, space, i, along, form->across);
+        form->along[i] = choose_along(group, space, i, along, form->across);
     form->aligned = kiln__form_is_aligned(plan, group, form);
     choose_details(traits, group, space, form);
 }
