@@ -119,13 +119,6 @@ Test(matmul, operands_are_checked)
 
 /* ---- every implementation ---- */
 
-/* A context that prefers one implementation; as check_context(), but not kept. */
-static void prefer(const char *name)
-{
-    setenv("KILN_MATMUL", name, 1);
-    check_context();
-}
-
 static void multiply(size_t m, size_t n, size_t k, int transposes, enum check_values values)
 {
     kiln_batch *b = check_begin();
@@ -179,7 +172,7 @@ static void multiply_alike(const char *name, float *y)
     fill(b, 600 * 64, 2);
     for (size_t i = 0; i < 600; i++)
         a[i] /= 3;
-    prefer(name);
+    check_prefer(name, false);
     kiln_batch *batch = check_begin();
     expect_ok(kiln_batch_sum_alike(batch));
     kiln_tensor few = kiln_upload(batch, KILN_F32, DIMS(4, 600), a);
@@ -272,9 +265,7 @@ static bool fits_few_rows(const char *name)
 
 static void everything_with(const char *name, bool of_cpus)
 {
-    prefer(name);
-    if (of_cpus && !check_context()->runtime.device.traits->chunked)
-        cr_skip("not for this device");
+    check_prefer(name, of_cpus);
     if (*name)
         expect_chosen(name, fits_few_rows(name) ? 3 : 37, !strcmp(name, "dots") ? 2 : 0);
     edge_sizes();
@@ -312,7 +303,7 @@ Test(matmul, tiled)
 /* What a wish cannot be met for is done by another one, which an explanation says. */
 Test(matmul, says_where_a_wish_is_not_met)
 {
-    prefer("skinny");
+    check_prefer("skinny", false);
     if (!check_context()->runtime.device.traits->chunked)
         cr_skip("not for this device");
     kiln_batch *b = check_begin();
@@ -325,7 +316,7 @@ Test(matmul, says_where_a_wish_is_not_met)
 /* It compiles for seconds where a cache has nothing yet. */
 Test(matmul, clblast)
 {
-    prefer("clblast");
+    check_prefer("clblast", false);
 #ifdef HAVE_CLBLAST
     expect_chosen("clblast", 37, 0);
 #endif

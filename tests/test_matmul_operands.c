@@ -111,18 +111,10 @@ static void check_product(const struct product *p, record *operands, const char 
     check_end(batch);
 }
 
-static void prefer(const char *name)
-{
-    setenv("KILN_MATMUL", name, 1);
-    check_context();
-}
-
 /* Sizes and transposes that the implementation can do. */
 static void check_all(const char *name, bool of_cpus, size_t count, const struct product *products)
 {
-    prefer(name);
-    if (of_cpus && !check_context()->runtime.device.traits->chunked)
-        cr_skip("not for this device");
+    check_prefer(name, of_cpus);
     for (size_t i = 0; i < count; i++)
         check_product(&products[i], both, name);
     check_product(&products[count - 1], narrow, name);
@@ -167,7 +159,7 @@ Test(operands, by_the_heuristic)
 Test(operands, are_not_lost_with_clblast)
 {
     struct product p = {0, 9, 8, 7, 0};
-    prefer("clblast");
+    check_prefer("clblast", false);
     check_product(&p, both, "");
     check_close();
 }
@@ -177,7 +169,7 @@ Test(operands, are_read_by_several_products)
 {
     struct product p = {0, 40, 16, 50, 0};
     kiln_tensor x, w;
-    prefer("");
+    check_prefer("", false);
     kiln_batch *batch = check_begin();
     pixels(batch, &p, &x, &w);
     kiln_tensor y = kiln_matmul(batch, x, w);
@@ -198,7 +190,7 @@ Test(operands, are_read_by_several_products)
 Test(operands, are_one_and_the_same)
 {
     struct product p = {0, 19, 19, 19, 0};
-    prefer("");
+    check_prefer("", false);
     for (int transposes = 1; transposes < 3; transposes++) {
         kiln_batch *batch = check_begin();
         kiln_tensor x = kiln_sub(batch, bytes(batch, &p, 19, 19), vector(batch, 1, 19));

@@ -180,17 +180,9 @@ static void check_product(const struct product *p, const char *name)
     free(b);
 }
 
-static void prefer(const char *name)
-{
-    setenv("KILN_MATMUL", name, 1);
-    check_context();
-}
-
 static void check_all(const char *name, bool of_cpus, size_t count, const struct product *products)
 {
-    prefer(name);
-    if (of_cpus && !check_context()->runtime.device.traits->chunked)
-        cr_skip("not for this device");
+    check_prefer(name, of_cpus);
     for (size_t i = 0; i < count; i++)
         check_product(&products[i], name);
     check_close();
@@ -235,7 +227,7 @@ Test(quantised, products_by_the_heuristic)
 /* A layer: its weights are read as they lie, its scales and what follows are in its kernel. */
 Test(quantised, weights_of_a_layer)
 {
-    prefer("");
+    check_prefer("", false);
     kiln_batch *batch = check_begin();
     kiln_tensor x = check_input(batch, KILN_BF16, DIMS(2, 7, 40), CHECK_PLAIN);
     kiln_tensor w = check_input(batch, KILN_I8, DIMS(24, 40), CHECK_PLAIN);
@@ -252,7 +244,7 @@ Test(quantised, weights_of_a_layer)
 /* All from floats: not far from the product of these. */
 Test(quantised, operands_of_a_product)
 {
-    prefer("");
+    check_prefer("", false);
     kiln_batch *batch = check_begin();
     kiln_tensor r, c, x = check_plain(batch, DIMS(9, 50)), w = check_plain(batch, DIMS(50, 11));
     kiln_tensor p = kiln_quantize(batch, x, 1, (int[]){-1}, &r);
@@ -268,7 +260,7 @@ Test(quantised, operands_of_a_product)
 
 Test(quantised, weights_let_gradients_through_and_quantising_does_not)
 {
-    prefer("");
+    check_prefer("", false);
     kiln_batch *batch = check_begin();
     kiln_tensor s, c, x = check_plain(batch, DIMS(3, 5)), d[2];
     kiln_tensor w = check_input(batch, KILN_I8, DIMS(5, 4), CHECK_PLAIN);

@@ -41,6 +41,13 @@ kiln_context *check_context(void)
     return check.context;
 }
 
+void check_prefer(const char *matmul, bool of_cpus)
+{
+    setenv("KILN_MATMUL", matmul, 1);
+    if (of_cpus && !check_context()->runtime.device.traits->chunked)
+        cr_skip("not for this device");
+}
+
 static struct share *share_of(const char *operation)
 {
     for (size_t i = 0; i < check.shares.count; i++)

@@ -32,6 +32,10 @@ kiln_context *check_context(void);
 void check_close(void);
 void check_close_random(void);
 
+/* The same one, which prefers an implementation of products to others ("": none). The test ends if
+ * that is one `of_cpus` and the device is none. */
+void check_prefer(const char *matmul, bool of_cpus);
+
 /* What flushing denormals may change: 0 on a device that has them. */
 double check_denormal(void);
 
