@@ -5,6 +5,7 @@
 
 #include "codegen/emit.h"
 #include "codegen/indent.h"
+#include "fuse/nest.h"
 #include "util/kernels.h"
 
 /* Everything in it is part of the text, nothing that is not. */
@@ -23,6 +24,11 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
         const uint8_t stored[2] = {nodes[store->node].type, store->full};
         kiln__text_add_bytes(name, stored, sizeof stored);
     }
+    if (launch->source != KILN__SOURCE_NEST)
+        return;
+    struct kiln__nest nest; /* loads that stand still along a row are made before it */
+    kiln__nest_of(group, false, &nest);
+    kiln__text_add_bytes(name, nest.full, group->steps.count * sizeof *nest.full);
 }
 
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
