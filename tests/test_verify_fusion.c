@@ -145,6 +145,11 @@ Test(verify_fusion, knows_each_kind_of_group)
                   group->accesses.count = group->steps.count = 2);
     EXPECT_BROKEN(5, "group 5 (attention), access 0: not of memory",
                   ACCESS(0).kind = KILN__ACCESS_GATHER);
+    EXPECT_BROKEN(5, "group 5 (attention), access 1: not loaded by a step of its own",
+                  STEP(1).index = 0);
+    EXPECT_BROKEN(5, "group 5 (attention), access 1: not of its input's type",
+                  STEP(2) = ((struct kiln__step){
+                      .kind = KILN__STEP_CONVERT, .type = KILN_I32, .n_args = 1, .args = {1}}));
     EXPECT_BROKEN(
         6, "group 6 (rows), step 1: running sums in a group that has no rows of one dimension",
         group->kept = 0;

@@ -75,7 +75,7 @@ static struct call on_load(kiln_type type, unsigned width)
     if (row->floating)
         return narrow(row, "load", width);
     if (row->bytes < own->bytes)
-        return extend(row, width);
+        return row->lowest < 0 ? extend(row, width) : convert(row->device, width, "");
     return row->bytes == own->bytes ? clamp(row, width) : convert(row->device, width, "_sat");
 }
 
