@@ -54,6 +54,10 @@ bench_growth_SOURCES = \
 	bench/growth.c \
 	tests/support/grown.c \
 	tests/support/grown.h
+bench_executor_SOURCES = \
+	bench/executor.c \
+	bench/requests.c \
+	bench/requests.h
 bench_rerun_SOURCES = \
 	bench/rerun.c \
 	tests/support/layer.c \
