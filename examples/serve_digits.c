@@ -120,18 +120,35 @@ struct demonstration {
     int failed;
 };
 
+/* Every answer is in the metrics, however one asks for them; and other pages are not there. */
+static int look_at_metrics(unsigned port, size_t answered)
+{
+    static const struct {
+        const char *path, *part;
+        int is_count; /* a number follows, of answers */
+    } pages[] = {{"/metrics", "\nkiln_executor_completed_total ", 1},
+                 {"/metrics.json", "\"completed\": ", 1},
+                 {"/elsewhere", " 404 ", 0}};
+    char page[16384];
+    int missed = 0;
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        size_t length = metrics_fetch(port, pages[i].path, page, sizeof page);
+        const char *part = strstr(page, pages[i].part);
+        const char *value = part ? part + strlen(pages[i].part) : page;
+        int fine = part && (!pages[i].is_count || strtoul(value, NULL, 10) >= answered);
+        printf("http://127.0.0.1:%u%s: %zu bytes%s\n", port, pages[i].path, length,
+               fine ? "" : ", which are not as they should be");
+        missed += !fine;
+    }
+    return missed;
+}
+
 static void *demonstrate(void *argument)
 {
     struct demonstration *of = argument;
-    char page[16384];
     of->failed = ask(of->command, of->digits, &of->result);
-    if (of->port) {
-        size_t length = metrics_fetch(of->port, "/metrics", page, sizeof page);
-        char *line = strstr(page, "\nkiln_executor_completed_total ");
-        printf("http://127.0.0.1:%u/metrics: %zu bytes, %.*s\n", of->port, length,
-               line ? (int)strcspn(line + 1, "\n") : 0, line ? line + 1 : "");
-        of->failed |= !line || strtoul(strchr(line, ' '), NULL, 10) < of->result.answered;
-    }
+    if (of->port)
+        of->failed |= look_at_metrics(of->port, of->result.answered) > 0;
     interrupt(0);
     return NULL;
 }
