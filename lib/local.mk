@@ -280,6 +280,8 @@ executor_sources = \
 	lib/executor/queue.c \
 	lib/executor/queue.h \
 	lib/executor/submit.c \
+	lib/executor/tune.c \
+	lib/executor/tune.h \
 	lib/executor/worker.c
 
 kernels = \

@@ -26,6 +26,7 @@ criterion_tests = \
 	tests/test_executor_lengths \
 	tests/test_executor_parts \
 	tests/test_executor_threads \
+	tests/test_executor_tune \
 	tests/test_explain \
 	tests/test_fork \
 	tests/test_fusion \

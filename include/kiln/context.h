@@ -163,6 +163,19 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_best_precision(kiln_context *context,
                                                                  kiln_type *type);
 
+/** Keep a text about `subject` for programs to come, on the same device with the same driver and
+ *  kiln: what was measured, say. It takes the place of an earlier one, and lies in the disk cache,
+ *  where `kiln cache list` shows the subject; where that cannot be written nothing is kept.
+ *  Threads: any. Errors: INVALID_ARGUMENT (NULL), TOO_LARGE (4096 bytes and more), FORKED. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_remember(kiln_context *context,
+                                                           const char *subject, const char *text);
+
+/** What was kept about `subject`, or NULL in *text; what is damaged is removed, and logged.
+ *  Owner: the caller frees *text with kiln_free(). Threads: any.
+ *  Errors: INVALID_ARGUMENT (NULL), OUT_OF_HOST_MEMORY, FORKED; *text is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_recall(kiln_context *context,
+                                                         const char *subject, char **text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -142,6 +142,23 @@ KILN_API void kiln_executor_retain(kiln_executor *executor);
  *  fork() nothing is waited for or freed. Threads: any. Errors: none. */
 KILN_API void kiln_executor_release(kiln_executor *executor);
 
+/** The rows of the batches that suit a model on a context, for kiln_executor_options::max_batch; at
+ *  most `max_batch` (0: 1024), of the greatest length. `max_bytes`: a batch takes so much device
+ *  memory at most beside buffers, by its plan (kiln_batch_cost::peak_bytes); the workers of an
+ *  executor may have two at once. `max_run_us`: among 2, 4, ... rows up to the largest that fit, the
+ *  size that has most rows a second, within a twentieth the smallest that does, and runs no longer
+ *  than that; the smallest if all run longer. 0 is no bound; without max_run_us nothing is measured,
+ *  and the answer is the largest that fits. The model is recorded for context number 0.
+ *
+ *  Measuring runs each size some times on rows of zeros. Times are kept by kiln_context_remember(),
+ *  for the same model on the same device; a record that cannot be read is logged and measured anew.
+ *  Threads: any. Errors: those of kiln_executor_create() and kiln_batch_execute(),
+ *  OUT_OF_DEVICE_MEMORY (not even 2 rows fit); *rows is 0. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_model_choose_batch(kiln_context *context,
+                                                             const kiln_model *model,
+                                                             size_t max_batch, uint64_t max_bytes,
+                                                             uint64_t max_run_us, size_t *rows);
+
 /** What becomes of requests that still wait when an executor shuts down. */
 typedef enum kiln_shutdown {
     KILN_SHUTDOWN_DRAIN = 1, /**< they are run */

@@ -286,8 +286,8 @@ static kiln_status record_outputs(struct kiln__slot *slot, struct kiln__model *m
     return status ? status : look(slot->batch, size->rows);
 }
 
-static kiln_status record(struct kiln__slot *slot, struct kiln__model *model, kiln_context *context,
-                          size_t number, const struct kiln__size *size)
+kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model,
+                              kiln_context *context, size_t number, const struct kiln__size *size)
 {
     kiln_tensor inputs[KILN_MODEL_MOST + 2] = {{0}}, outputs[KILN_MODEL_MOST] = {{0}};
     size_t rows = size->rows;
@@ -316,22 +316,26 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
 {
     kiln_status status = KILN_OK;
     for (unsigned i = 0; i < model->size_count * model->length_count && !status; i++) {
-        status = record(&slots->of[i], model, context, number, &model->sizes[i]);
+        status = kiln__slot_record(&slots->of[i], model, context, number, &model->sizes[i]);
         if (!status && prepare)
             status = kiln_batch_prepare(slots->of[i].batch, 0);
     }
     return status;
 }
 
+void kiln__slot_free(struct kiln__slot *slot)
+{
+    kiln_batch_release(slot->batch);
+    if (slot->in.base)
+        munmap(slot->in.base, slot->in.bytes);
+    if (slot->out.base)
+        munmap(slot->out.base, slot->out.bytes);
+    memset(slot, 0, sizeof *slot);
+}
+
 void kiln__slots_free(struct kiln__slots *slots)
 {
-    for (unsigned i = 0; i < KILN__MOST_SIZES; i++) {
-        struct kiln__slot *slot = &slots->of[i];
-        kiln_batch_release(slot->batch);
-        if (slot->in.base)
-            munmap(slot->in.base, slot->in.bytes);
-        if (slot->out.base)
-            munmap(slot->out.base, slot->out.bytes);
-    }
-    memset(slots, 0, sizeof *slots);
+    for (unsigned i = 0; i < KILN__MOST_SIZES; i++)
+        if (slots->of[i].batch)
+            kiln__slot_free(&slots->of[i]);
 }

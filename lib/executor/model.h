@@ -58,6 +58,11 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
                                kiln_context *context, size_t number, bool prepare);
 void kiln__slots_free(struct kiln__slots *slots);
 
+/* The same of one size, which need not be one of the model's. */
+kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model,
+                              kiln_context *context, size_t number, const struct kiln__size *size);
+void kiln__slot_free(struct kiln__slot *slot);
+
 /* The least of the lengths that holds `length`, by number; the smallest size of it that has so many
  * rows. */
 unsigned kiln__model_length(const struct kiln__model *model, size_t length);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <kiln/cache.h>
 
+#include <string.h>
+
 #include "cache/catalog.h"
+#include "cache/note.h"
 #include "cache/store.h"
+#include "session/context.h"
 #include "util/error.h"
 
 static kiln_status is_null(const char *function, const char *argument)
@@ -44,4 +48,35 @@ kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *co
     if (!file)
         return is_null("kiln_cache_import", "file");
     return kiln__catalog_import(folder, file, KILN__STORE_LIMIT, count ? count : &ignored);
+}
+
+/* ---- notes ---- */
+
+#define LONGEST_NOTE 4095
+
+kiln_status kiln_context_remember(kiln_context *context, const char *subject, const char *text)
+{
+    if (!context || !subject || !text)
+        return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
+    if (strlen(text) > LONGEST_NOTE)
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: a text of %zu bytes, and %d are the most",
+                          __func__, strlen(text), LONGEST_NOTE);
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (!status)
+        kiln__note_put(context->runtime.programs, subject, text);
+    return status;
+}
+
+kiln_status kiln_context_recall(kiln_context *context, const char *subject, char **text)
+{
+    char note[LONGEST_NOTE + 1];
+    if (text)
+        *text = NULL;
+    if (!context || !subject || !text)
+        return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
+    kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
+    if (status || !kiln__note_get(context->runtime.programs, subject, note, sizeof note))
+        return status;
+    *text = strdup(note);
+    return *text ? KILN_OK : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
 }
