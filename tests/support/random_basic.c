@@ -108,12 +108,16 @@ static kiln_tensor reduce(struct pool *pool)
     return check_reduction(pool->batch, op, x.tensor, count, axes, (int)choose(2));
 }
 
+/* Mostly with something before or behind it, which its kernel computes too. */
 static kiln_tensor cumsum(struct pool *pool)
 {
     struct operand x = any_operand(pool);
-    return x.rank
-               ? kiln_cumsum(pool->batch, x.tensor, (int)choose((uint32_t)x.rank), (int)choose(2))
-               : none;
+    if (x.rank == 0)
+        return none;
+    int axis = (int)choose((uint32_t)x.rank);
+    kiln_tensor before = chance(2) ? kiln_add(pool->batch, x.tensor, x.tensor) : x.tensor;
+    kiln_tensor sums = kiln_cumsum(pool->batch, before, axis, (int)choose(2));
+    return chance(2) ? kiln_neg(pool->batch, sums) : sums;
 }
 
 /* That the type holds. */

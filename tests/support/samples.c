@@ -107,6 +107,7 @@ SAMPLE(attention, kiln_attention(b, x, x, x, (kiln_tensor){0}, NULL))
 SAMPLE(cumsum_rows, kiln_cumsum(b, x, 1, 0))
 SAMPLE(cumsum_columns, kiln_cumsum(b, x, 0, 1))
 SAMPLE(cumsum_of_map, kiln_cumsum(b, kiln_tanh(b, x), 1, 0))
+SAMPLE(cumsum_between, kiln_relu(b, kiln_cumsum(b, kiln_add(b, x, cut(b, x, 5, 1, 1)), 1, 1)))
 SAMPLE(scatter, kiln_scatter_add(b, x, row_numbers(b, x), x, 0))
 SAMPLE(scatter_turned, kiln_scatter_add(b, transposed(b, x), row_numbers(b, x), x, 0))
 SAMPLE(scatter_on_zeros, kiln_scatter_add(b, kiln_fill(b, KILN_F32, 2, (size_t[]){N, N}, 0),
@@ -181,6 +182,7 @@ const struct sample samples[] = {
     ROW(SCAN, cumsum_rows),
     ROW(SCAN, cumsum_columns),
     ROW(SCAN, cumsum_of_map),
+    ROW(SCAN, cumsum_between),
     ROW(SCATTER, scatter),
     ROW(SCATTER, scatter_turned),
     ROW(SCATTER, scatter_on_zeros),
