@@ -272,6 +272,8 @@ libtest_support_la_SOURCES = \
 	tests/support/grown.h \
 	tests/support/interpret.c \
 	tests/support/interpret.h \
+	tests/support/interpret_groups.c \
+	tests/support/interpret_groups.h \
 	tests/support/layer.c \
 	tests/support/layer.h \
 	tests/support/movement.c \
