@@ -50,6 +50,10 @@ bench/peer_viennacl: bench/peer_viennacl.cpp
 	$(AM_V_at)$(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -DVIENNACL_WITH_OPENMP \
 	    -o $@ $(srcdir)/bench/peer_viennacl.cpp || echo 'no ViennaCL: it is left out'
 BENCH_CXX = c++
+# Takes options of its own, hence no part of `make bench`.
+bench_devices_SOURCES = bench/devices.c
+bench_devices_CFLAGS = $(bench_cflags)
+bench_devices_LDADD = libkiln.la $(OPENCL_LIBS) -lm
 bench_growth_SOURCES = \
 	bench/growth.c \
 	tests/support/grown.c \
@@ -92,10 +96,10 @@ BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
 libbench_la_CFLAGS = $(bench_cflags)
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
-EXTRA_PROGRAMS = $(bench_programs)
+EXTRA_PROGRAMS = $(bench_programs) bench/devices
 
 bench-programs: all
-	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/peer_viennacl
+	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices bench/peer_viennacl
 
 bench: bench-programs
 	for program in $(bench_programs); do \
@@ -106,4 +110,4 @@ bench: bench-programs
 bench-against: bench-programs
 	@test -n '$(BASE)' || { echo 'make bench-against BASE=<build folder of another checkout>'; exit 2; }
 	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' .
-CLEANFILES += $(bench_programs) bench/peer_viennacl libbench.la libpeers.la
+CLEANFILES += $(bench_programs) bench/devices bench/peer_viennacl libbench.la libpeers.la

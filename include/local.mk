@@ -21,6 +21,7 @@ kilninclude_HEADERS = \
 	include/kiln/now.h \
 	include/kiln/opencl.h \
 	include/kiln/operations.h \
+	include/kiln/parallel.h \
 	include/kiln/product.h \
 	include/kiln/random.h \
 	include/kiln/status.h \

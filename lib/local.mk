@@ -277,8 +277,10 @@ executor_sources = \
 	lib/executor/model.c \
 	lib/executor/model.h \
 	lib/executor/models.c \
+	lib/executor/parallel.c \
 	lib/executor/queue.c \
 	lib/executor/queue.h \
+	lib/executor/split.c \
 	lib/executor/submit.c \
 	lib/executor/tune.c \
 	lib/executor/tune.h \

@@ -66,6 +66,7 @@ criterion_tests = \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
 	tests/test_pairs \
+	tests/test_parallel \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_precision \
@@ -128,6 +129,7 @@ device_tests = \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
 	tests/test_pairs \
+	tests/test_parallel \
 	tests/test_reuse \
 	tests/test_types \
 	tests/test_validate

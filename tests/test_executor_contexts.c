@@ -183,6 +183,54 @@ Test(executor_contexts, have_weights_of_their_own)
     end(executor, 2);
 }
 
+/* ---- one large request ---- */
+
+enum { MANY = 10 * ROWS + 3 };
+
+static kiln_status run_many(kiln_executor *executor, float *many, float *sums, size_t rows)
+{
+    const kiln_input input = {many, rows * SERVED_WIDTH * sizeof *many, KILN_F32};
+    const kiln_output output = {sums, rows * sizeof *sums, KILN_F32};
+    return kiln_executor_run(executor, &input, &output, rows, NULL);
+}
+
+/* Cut into batches, which go to both. */
+Test(executor_contexts, share_the_rows_of_one_request)
+{
+    static float many[MANY * SERVED_WIDTH], sums[MANY];
+    kiln_executor_options options = served_options(ROWS, 1, 0);
+    options.max_queue = 2;
+    kiln_executor *executor = create(2, &options);
+    served_fill(many, MANY, 3);
+    for (size_t rows = MANY; rows; rows = rows * 2 / 3) {
+        memset(sums, 0, sizeof sums);
+        expect_ok(run_many(executor, many, sums, rows));
+        cr_expect(served_right(many, sums, rows));
+    }
+    cr_expect_gt(stats_at(executor, 0).batches, 0u);
+    cr_expect_gt(stats_at(executor, 1).batches, 0u);
+    end(executor, 2);
+}
+
+Test(executor_contexts, say_what_is_wrong_with_a_large_request)
+{
+    static float many[MANY * SERVED_WIDTH], sums[MANY];
+    kiln_executor *executor = create(1, NULL);
+    const kiln_input input = {many, sizeof many - 4, KILN_F32};
+    const kiln_output output = {sums, sizeof sums, KILN_F32};
+    expect_error_part(kiln_executor_run(executor, &input, &output, MANY, NULL),
+                      KILN_INVALID_ARGUMENT,
+                      "kiln_executor_run: kiln_executor_submit: input 0 has");
+    expect_error(kiln_executor_run(executor, NULL, &output, MANY, NULL), KILN_INVALID_ARGUMENT,
+                 "kiln_executor_run: inputs is NULL");
+    expect_error_part(run_many(executor, many, sums, 0), KILN_INVALID_ARGUMENT, "no rows");
+    expect_error_part(run_many(executor, many, sums, SIZE_MAX / 32 + 1), KILN_INVALID_ARGUMENT,
+                      "input 0 has"); /* 0 bytes, counted carelessly */
+    expect_ok(kiln_executor_shutdown(executor, KILN_SHUTDOWN_DRAIN));
+    expect_error_part(run_many(executor, many, sums, MANY), KILN_WRONG_STATE, "shut down");
+    end(executor, 1);
+}
+
 /* ---- which fail ---- */
 
 static const char kernel_call[] = "clEnqueueNDRangeKernel";
@@ -247,6 +295,23 @@ Test(executor_contexts, that_all_fail_tell_everybody)
     kiln_executor_stats stats = served_stats(executor);
     cr_expect_eq(stats.failed, 10u);
     cr_expect_eq(stats.completed, 10u);
+    end(executor, 2);
+}
+
+/* A piece whose context fails runs on the other one. */
+Test(executor_contexts, that_fail_leave_their_piece_to_others)
+{
+    static float many[MANY * SERVED_WIDTH], sums[MANY];
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    kiln_executor_options options = served_options(ROWS, 1, 0);
+    kiln_executor *executor = create(2, &options);
+    served_fill(many, MANY, 3);
+    layer_fail(2, kernel_call, -36, KILN_LAYER_ONCE, KILN_LAYER_CALL);
+    expect_ok(run_many(executor, many, sums, MANY));
+    cr_expect_eq(layer_failures(), 1u);
+    cr_expect(served_right(many, sums, MANY));
+    cr_expect_eq(served_stats(executor).rerun, 1u);
     end(executor, 2);
 }
 

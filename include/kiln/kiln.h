@@ -23,6 +23,7 @@
 #include <kiln/normalization.h>
 #include <kiln/now.h>
 #include <kiln/operations.h>
+#include <kiln/parallel.h>
 #include <kiln/product.h>
 #include <kiln/random.h>
 #include <kiln/reductions.h>

@@ -30,6 +30,7 @@ struct kiln_future {
     int64_t submitted, due, deadline; /* KILN__NEVER: none */
     unsigned priority;
     bool rerun; /* a context failed it already */
+    bool alone; /* it is a batch by itself */
 
     pthread_mutex_t lock; /* guards what follows; the executor's is not taken under it */
     pthread_cond_t done;
@@ -62,6 +63,15 @@ void kiln__future_expire(kiln_future *future, struct kiln__list *told);
 void kiln__future_cancel_all(kiln_executor *executor, struct kiln__list *told);
 
 /* ---- without it ---- */
+
+/* Look at a request of any number of rows, and fill in its options; submit one that has been looked
+ * at, to be a batch by itself. Errors: those of kiln_executor_submit(). */
+kiln_status kiln__submit_check(const kiln_executor *executor, const kiln_input *inputs,
+                               const kiln_output *outputs, size_t rows,
+                               const kiln_request_options *given, kiln_request_options *options);
+kiln_status kiln__submit_alone(kiln_executor *executor, const kiln_input *inputs,
+                               const kiln_output *outputs, size_t rows,
+                               const kiln_request_options *options, kiln_future **future);
 
 /* It has ended so (NULL: well). */
 void kiln__future_complete(kiln_future *future, const struct kiln__error *error);

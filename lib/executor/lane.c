@@ -27,6 +27,14 @@ static int64_t cost_of(const struct kiln__lane *lane, unsigned size)
     return 0;
 }
 
+int64_t kiln__lane_cost(const kiln_executor *executor, const struct kiln__lane *lane, unsigned size)
+{
+    int64_t cost = cost_of(lane, size);
+    for (size_t i = 0; i < executor->lane_count && !cost; i++)
+        cost = cost_of(&executor->lanes[i], size);
+    return cost ? cost : (int64_t)executor->model.sizes[size].rows;
+}
+
 static int64_t nap(const struct kiln__lane *lane)
 {
     int64_t part = cost_of(lane, 0) / 4;
@@ -39,6 +47,11 @@ static int64_t free_at(const struct kiln__lane *lane, int64_t now)
     if (!lane->running)
         return now;
     return lane->ready > now ? lane->ready : now + (now - lane->ready);
+}
+
+int64_t kiln__lane_free(const struct kiln__lane *lane, int64_t now)
+{
+    return free_at(lane, now);
 }
 
 static int64_t finish(const struct kiln__lane *lane, unsigned size, int64_t now)
@@ -150,7 +163,12 @@ static bool another_is_better(const kiln_executor *executor, const struct kiln__
 {
     size_t most = executor->options.max_batch;
     unsigned length = kiln__queue_lead(&executor->queue, most);
+    const kiln_future *first = kiln__queue_first(&executor->queue);
     size_t rows = executor->queue.rows_of[length];
+    if (first->alone) {
+        length = first->length_number;
+        rows = first->rows;
+    }
     unsigned size = kiln__model_size(&executor->model, rows < most ? rows : most, length);
     int64_t own = finish(lane, size, now);
     for (size_t i = 0; i < executor->lane_count; i++) {

@@ -68,7 +68,8 @@ static void name_length(const struct kiln__part *part, size_t length, char text[
 static kiln_status check_part(const struct kiln__part *part, const char *name, size_t number,
                               size_t rows, size_t length, const kiln_input *given)
 {
-    size_t bytes = rows * kiln__part_bytes(part, length);
+    size_t bytes;
+    bool fits = !__builtin_mul_overflow(rows, kiln__part_bytes(part, length), &bytes);
     char of[40];
     if (!given->data)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: data of %s %zu is NULL", call, name,
@@ -77,7 +78,7 @@ static kiln_status check_part(const struct kiln__part *part, const char *name, s
         return kiln__fail(NULL, KILN_TYPE_MISMATCH, "%s: %s %zu is %s, and the model's is %s", call,
                           name, number, kiln_type_name(given->type),
                           kiln_type_name(part->row.type));
-    if (given->bytes == bytes)
+    if (fits && given->bytes == bytes)
         return KILN_OK;
     name_length(part, length, of);
     return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
@@ -179,12 +180,13 @@ static void give_up_room(kiln_executor *executor)
 static const unsigned list_of[KILN__PRIORITIES] = {
     [KILN_PRIORITY_HIGH] = 0, [KILN_PRIORITY_NORMAL] = 1, [KILN_PRIORITY_LOW] = 2};
 
-static void set(kiln_future *future, size_t rows, const kiln_request_options *options,
+static void set(kiln_future *future, size_t rows, const kiln_request_options *options, bool alone,
                 int64_t start)
 {
-    int64_t wait = (int64_t)future->executor->options.max_wait_us * 1000;
+    int64_t wait = alone ? 0 : (int64_t)future->executor->options.max_wait_us * 1000;
     int64_t deadline = (int64_t)options->deadline_us * 1000;
     future->rows = rows;
+    future->alone = alone;
     future->length = options->length;
     future->length_number = kiln__model_length(&future->executor->model, options->length);
     future->priority = list_of[options->priority];
@@ -219,7 +221,7 @@ static kiln_status announce(kiln_executor *executor, kiln_future **future, int64
 
 static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
                          const kiln_output *outputs, size_t rows,
-                         const kiln_request_options *options, kiln_future **result)
+                         const kiln_request_options *options, bool alone, kiln_future **result)
 {
     int64_t start = kiln__now();
     kiln_status status = KILN_OK;
@@ -232,12 +234,12 @@ static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
         give_up_room(executor);
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
     }
-    set(future, rows, options, start);
+    set(future, rows, options, alone, start);
     note_memory(future, inputs, outputs);
     *result = future;
     bool enough = kiln__inbox_put(&executor->inbox, future, executor->options.max_queue);
-    return enough || options->deadline_us || executor->stopping ? announce(executor, result, start)
-                                                                : KILN_OK;
+    bool at_once = enough || alone || options->deadline_us || executor->stopping;
+    return at_once ? announce(executor, result, start) : KILN_OK;
 }
 
 static kiln_status refuse(kiln_executor *executor, kiln_status status)
@@ -246,6 +248,26 @@ static kiln_status refuse(kiln_executor *executor, kiln_status status)
     executor->counts.refused++;
     pthread_mutex_unlock(&executor->lock);
     return status;
+}
+
+kiln_status kiln__submit_alone(kiln_executor *executor, const kiln_input *inputs,
+                               const kiln_output *outputs, size_t rows,
+                               const kiln_request_options *options, kiln_future **future)
+{
+    kiln_status status = queue(executor, inputs, outputs, rows, options, true, future);
+    return status ? refuse(executor, status) : KILN_OK;
+}
+
+kiln_status kiln__submit_check(const kiln_executor *executor, const kiln_input *inputs,
+                               const kiln_output *outputs, size_t rows,
+                               const kiln_request_options *given, kiln_request_options *options)
+{
+    kiln_status status = check_options(given, options);
+    if (!status && !rows)
+        status = check_rows(&executor->model, rows);
+    if (!status)
+        status = check_length(&executor->model, options);
+    return status ? status : check_memory(&executor->model, inputs, outputs, rows, options->length);
 }
 
 kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inputs,
@@ -264,14 +286,10 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
                             : outputs ? "future"
                                       : "outputs");
     if (!status)
-        status = check_options(given, &options);
-    if (!status)
         status = check_rows(&executor->model, rows);
     if (!status)
-        status = check_length(&executor->model, &options);
+        status = kiln__submit_check(executor, inputs, outputs, rows, given, &options);
     if (!status)
-        status = check_memory(&executor->model, inputs, outputs, rows, options.length);
-    if (!status)
-        status = queue(executor, inputs, outputs, rows, &options, future);
+        status = queue(executor, inputs, outputs, rows, &options, false, future);
     return status ? refuse(executor, status) : KILN_OK;
 }

@@ -35,11 +35,17 @@ static void take_one(kiln_executor *executor, kiln_future *request, struct taken
     kiln__list_push(&taken->requests, request);
 }
 
+static bool alone(const struct taken *taken)
+{
+    return taken->requests.first && taken->requests.first->alone;
+}
+
 /* As many of a length as a batch has room for, in their order; none overtakes one of its length
  * that does not fit. */
 static void take_of(kiln_executor *executor, unsigned length, struct taken *taken,
                     struct kiln__list *told)
 {
+    const size_t most = executor->options.max_batch;
     for (unsigned i = 0; i < KILN__PRIORITIES; i++) {
         for (kiln_future *r = executor->queue.lists[i].first, *next; r; r = next) {
             next = r->next;
@@ -47,9 +53,11 @@ static void take_of(kiln_executor *executor, unsigned length, struct taken *take
                 kiln__future_expire(r, told);
             else if (r->length_number != length)
                 continue;
-            else if (taken->rows + r->rows <= executor->options.max_batch)
-                take_one(executor, r, taken);
+            else if (taken->rows && (r->alone || taken->rows + r->rows > most))
+                return;
             else
+                take_one(executor, r, taken);
+            if (alone(taken))
                 return;
         }
     }

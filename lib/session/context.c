@@ -151,6 +151,15 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
 
 /* ---- over the caller's OpenCL objects ---- */
 
+/* PoCL names, of a context over a part of a device, the whole one. */
+static cl_device_id whole_of(cl_device_id device)
+{
+    cl_device_id parent = NULL;
+    cl_int code =
+        clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof(cl_device_id), &parent, NULL);
+    return code || !parent ? device : parent;
+}
+
 static kiln_status check_device(cl_context cl, cl_device_id device)
 {
     cl_device_id devices[64];
@@ -159,7 +168,7 @@ static kiln_status check_device(cl_context cl, cl_device_id device)
     if (code)
         return kiln__cl_fail(NULL, "kiln_context_create_cl: clGetContextInfo", code);
     for (size_t i = 0; i < bytes / sizeof *devices; i++)
-        if (devices[i] == device)
+        if (devices[i] == device || devices[i] == whole_of(device))
             return KILN_OK;
     return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                       "kiln_context_create_cl: the device is not of the cl_context");

@@ -221,7 +221,8 @@ static void check_answer(const struct row *row, const struct before *before,
     }
     if (answer->status < 0)
         check(!world.new_context && !world.new_buffer && !world.new_event && !world.new_optimizer &&
-                  !world.new_executor && !world.new_future && !world.new_model && !world.text,
+                  !world.new_executor && !world.new_future && !world.new_parallel &&
+                  !world.new_model && !world.text,
               "a failure that leaves an object");
 }
 
@@ -251,6 +252,7 @@ static struct before look(const struct row *row, const union value *values)
     world.new_event = NULL;
     world.new_optimizer = NULL;
     world.new_executor = NULL;
+    world.new_parallel = NULL;
     world.new_future = NULL;
     world.new_model = NULL;
     world.text = NULL;

@@ -158,6 +158,7 @@ OBJECT(event, events, EVENTS)
 OBJECT(optimizer, optimizers, OPTIMIZERS)
 OBJECT(executor, executors, EXECUTORS)
 OBJECT(future, futures, FUTURES)
+OBJECT(parallel, parallels, PARALLELS)
 
 static kiln_context *take_context(void)
 {
@@ -205,6 +206,7 @@ static kiln_buffer *take_buffer(void)
 GONE(event, events, EVENTS)
 GONE(optimizer, optimizers, OPTIMIZERS)
 GONE(future, futures, FUTURES)
+GONE(parallel, parallels, PARALLELS)
 
 static kiln_batch *take_gone_batch(void)
 {
@@ -264,6 +266,7 @@ NEW(event)
 NEW(optimizer)
 NEW(executor)
 NEW(future)
+NEW(parallel)
 NEW(model)
 
 /* A context takes the time of a thousand calls. */
@@ -702,6 +705,49 @@ static const kiln_model *take_model(void)
     if (one_in(16))
         model.record = NULL;
     return one_in(16) ? NULL : &model;
+}
+
+/* The derivative of a sum of squares, or something else altogether. */
+static kiln_status record_training(kiln_batch *batch, size_t context, kiln_tensor *gradients,
+                                   void *user)
+{
+    static const float numbers[4] = {1, 2, 3, 4};
+    uint8_t way = *(uint8_t *)user;
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, (size_t[]){4}, numbers);
+    gradients[0] = way == 1 ? (kiln_tensor){context + 7} : kiln_add(batch, x, x);
+    if (way == 2)
+        gradients[0] = kiln_cast(batch, x, KILN_I32);
+    return way == 3 ? KILN_UNSUPPORTED : KILN_OK;
+}
+
+static kiln_status record_update(kiln_batch *batch, size_t context, const kiln_tensor *gradients,
+                                 void *user)
+{
+    static float sums[LASTING];
+    (void)user;
+    kiln_tensor sum = kiln_sum(batch, gradients[0], 1, (const int[]){0}, 0);
+    return kiln_read(batch, sum, &sums[context % LASTING], sizeof(float));
+}
+
+static const kiln_training *take_training(void)
+{
+    static kiln_training training;
+    static double shares[SHORTEST];
+    static uint8_t way;
+    way = one_in(8) ? byte() % 4 : 0;
+    for (unsigned i = 0; i < SHORTEST; i++)
+        shares[i] = take_number();
+    training = (kiln_training){
+        take_struct_size(sizeof training), record_training, record_update, &way, 1, NULL};
+    if (one_in(8))
+        training.shares = shares;
+    if (one_in(16))
+        training.gradient_count = 0;
+    if (one_in(16))
+        training.record = NULL;
+    if (one_in(16))
+        training.update = NULL;
+    return one_in(16) ? NULL : &training;
 }
 
 /* Requests end soon: nobody comes to fill a batch. */

@@ -184,12 +184,14 @@ void world_settle(void)
     kiln_optimizer **optimizer = NULL;
     kiln_executor **executor = NULL;
     kiln_future **future = NULL;
+    kiln_parallel **parallel = NULL;
     PLACE_IN(world.contexts, CONTEXTS, context)
     PLACE_IN(world.buffers, BUFFERS, buffer)
     PLACE_IN(world.events, EVENTS, event)
     PLACE_IN(world.optimizers, OPTIMIZERS, optimizer)
     PLACE_IN(world.executors, EXECUTORS, executor)
     PLACE_IN(world.futures, FUTURES, future)
+    PLACE_IN(world.parallels, PARALLELS, parallel)
     if (world.new_context && context) {
         *context = world.new_context;
         world.context_references[context - world.contexts] = 1;
@@ -217,12 +219,17 @@ void world_settle(void)
         *future = world.new_future;
         world.new_future = NULL;
     }
+    if (parallel) {
+        *parallel = world.new_parallel;
+        world.new_parallel = NULL;
+    }
     kiln_context_release(world.new_context);
     kiln_buffer_release(world.new_buffer);
     kiln_event_release(world.new_event);
     kiln_optimizer_release(world.new_optimizer);
     kiln_executor_release(world.new_executor);
     kiln_future_release(world.new_future);
+    kiln_parallel_release(world.new_parallel);
     kiln_free(world.new_model);
     kiln_free(world.text);
 }
@@ -233,6 +240,8 @@ static void release_all(void)
 {
     for (unsigned i = 0; i < FUTURES; i++)
         kiln_future_release(world.futures[i]);
+    for (unsigned i = 0; i < PARALLELS; i++)
+        kiln_parallel_release(world.parallels[i]);
     for (unsigned i = 0; i < EXECUTORS; i++)
         for (; world.executor_references[i]; world.executor_references[i]--)
             kiln_executor_release(world.executors[i]);
@@ -253,6 +262,7 @@ static void release_all(void)
     memset(world.optimizers, 0, sizeof world.optimizers);
     memset(world.executors, 0, sizeof world.executors);
     memset(world.futures, 0, sizeof world.futures);
+    memset(world.parallels, 0, sizeof world.parallels);
     memset(world.buffers, 0, sizeof world.buffers);
     memset(world.contexts + LASTING, 0, (CONTEXTS - LASTING) * sizeof *world.contexts);
 }

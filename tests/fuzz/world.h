@@ -8,7 +8,7 @@
 #include "record/batch.h"
 
 enum { CONTEXTS = 3, BATCHES = 3, BUFFERS = 6, EVENTS = 2, OPTIMIZERS = 2 };
-enum { EXECUTORS = 2, FUTURES = 3, RECENT = 16 };
+enum { EXECUTORS = 2, FUTURES = 3, PARALLELS = 1, RECENT = 16 };
 enum { LASTING = 2 }; /* of the contexts */
 
 struct batch_slot {
@@ -29,6 +29,7 @@ struct world {
     kiln_executor *executors[EXECUTORS];
     unsigned executor_references[EXECUTORS];
     kiln_future *futures[FUTURES];
+    kiln_parallel *parallels[PARALLELS];
     cl_command_queue out_of_order;
     kiln_tensor stale[RECENT];
     unsigned forgotten;
@@ -40,6 +41,7 @@ struct world {
     kiln_optimizer *new_optimizer;
     kiln_executor *new_executor;
     kiln_future *new_future;
+    kiln_parallel *new_parallel;
     kiln_model *new_model; /* freed after the call */
     kiln_tensor results[SHORTEST];
     char *text;
