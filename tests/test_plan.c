@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps, memory and kernel texts of plans, for devices that are only imagined. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -450,6 +451,27 @@ Test(kernels, have_one_name_for_one_text)
         }
     for (size_t i = 0; i < KERNELS; i++)
         free_kernel(&kernels[i]);
+}
+
+/* Two sums of powers of one row, the second below its largest element or `value`. */
+static kiln_tensor sums_powers_twice(kiln_batch *batch, size_t n, size_t m, double value)
+{
+    kiln_tensor x = imagine_matrix(batch, n, m);
+    x = kiln_sub(batch, x, kiln_logsumexp(batch, x, 1, (int[]){1}, 1));
+    kiln_tensor top = kiln_minimum(batch, kiln_max(batch, x, 1, (int[]){1}, 1),
+                                   kiln_constant(batch, KILN_F32, value));
+    return kiln_sum(batch, kiln_exp(batch, kiln_sub(batch, x, top)), 1, (int[]){1}, 0);
+}
+
+/* Below a finite number they may be added up in one visit with what finds the largest. */
+Test(kernels, have_names_of_their_own_where_a_number_decides_their_text)
+{
+    struct kernel a = kernel_of(imagined_cpu(), sums_powers_twice, 2, 16384, 1);
+    struct kernel b = kernel_of(imagined_cpu(), sums_powers_twice, 2, 16384, -INFINITY);
+    cr_expect_not(same_text(&a.source, &b.source));
+    cr_expect_not(same_text(&a.name, &b.name));
+    free_kernel(&a);
+    free_kernel(&b);
 }
 
 Test(kernels, differ_where_their_work_differs)

@@ -29,6 +29,11 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     struct kiln__nest nest; /* loads that stand still along a row are made before it */
     kiln__nest_of(group, false, &nest);
     kiln__text_add_bytes(name, nest.full, group->steps.count * sizeof *nest.full);
+    /* Which phases follow others is decided by limits, too, which are numbers. */
+    for (unsigned phase = 0; launch->form.together && phase < nest.phases; phase++) {
+        const uint8_t follows = kiln__nest_follows(group, &nest, phase);
+        kiln__text_add_bytes(name, &follows, sizeof follows);
+    }
 }
 
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,

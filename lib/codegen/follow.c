@@ -45,7 +45,7 @@ static void emit_tops(const struct kiln__body *body, unsigned width, unsigned co
     for (KILN__EACH_REDUCTION(i, body))
         wanted[body->nest.top[i] - 1] = true;
     for (size_t i = body->group->steps.count; i-- > 0;)
-        for (unsigned k = 0; wanted[i] && !body->nest.full[steps[i].args[k]] && k < steps[i].n_args;
+        for (unsigned k = 0; wanted[i] && k < steps[i].n_args && !body->nest.full[steps[i].args[k]];
              k++)
             wanted[steps[i].args[k]] = true;
     for (unsigned i = 0; i < body->group->steps.count; i++)
