@@ -41,12 +41,12 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_sum_alike(kiln_batch *batch);
 
 /** Have this batch, until it is reset, run apart: its runs do not wait for other batches that were
  *  submitted before them, nor do later ones wait for them, unless they have a buffer in common.
- *  Buffers keep their order as ever, and so do the runs of this batch; host memory is the caller's
- * to keep apart. On a device with memory of its own the upload of one such batch, the computation
- * of another and the reading of a third then take place at the same time, and a large buffer that
- * the batch exports can be read as soon as it is complete. Once kiln_context_cl() has handed out
- * the queue, everything runs in that, in order; where memory is the host's there is nothing to
- * gain. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
+ *  Buffers keep their order as ever, and so do the runs of this batch; host memory is the caller's to
+ *  keep apart. On a device with memory of its own the upload of one such batch, the computation of
+ *  another and the reading of a third then take place at the same time, and a large buffer that the
+ *  batch exports can be read as soon as it is complete. Once kiln_context_cl() has handed out the
+ *  queue, everything runs in that, in order; where memory is the host's there is nothing to gain.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_run_apart(kiln_batch *batch);
 
 /** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
