@@ -140,6 +140,28 @@ Test(executor_lengths, like_ones_travel_together)
     served_end(executor, context);
 }
 
+/* Rows of another length that are gone must not count for what wakes a worker. */
+Test(executor_lengths, begin_at_once_after_one_of_another_length_was_cancelled)
+{
+    kiln_context *context = open_context();
+    kiln_executor *executor;
+    kiln_executor_options options = served_options(16, 4, 0);
+    kiln_model model = model_of(record_means);
+    expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
+    fill(x, MOST, 3);
+    kiln_future *gone = submit(executor, x, y, 3, 5, 1);
+    kiln_future *first = submit(executor, x, y + 3 * WIDTH, 2, 20, 1);
+    cr_expect_eq(kiln_future_wait_for(first, 20000), KILN_NOT_READY);
+    expect_ok(kiln_future_cancel(gone));
+    kiln_future_release(gone);
+    kiln_future *second = submit(executor, x, y + 5 * WIDTH, 2, 20, 1);
+    cr_expect_eq(kiln_future_wait_for(second, 60000000), KILN_OK); /* else it waits for an hour */
+    cr_expect_eq(kiln_future_poll(first), KILN_OK);
+    kiln_future_release(first);
+    kiln_future_release(second);
+    served_end(executor, context);
+}
+
 /* ---- results as long as their rows ---- */
 
 static void expect_attention(const float *from, const float *found, size_t length)

@@ -59,9 +59,10 @@ typedef struct kiln_row {
  *  [rows, ...the row of input i]; leave results of shape [rows, ...] in outputs. What the batch is
  *  asked for otherwise, a kiln_export() say, is done by each run and perhaps twice: leave it.
  *
- *  Where inputs are sequences, a batch is for rows up to a length: ..., 8, 16, 32, ..., the
- *  greatest. Requests travel with those whose rows end in the same one, so that none pays for more
- *  than twice its length; inputs[i] is [rows, length, ...] then, and 0 beyond the end of a row.
+ *  Where inputs are sequences, a batch is for rows up to a length: 8, 16, 32, ..., the greatest; a
+ *  lesser one and the greatest, if it is at most 8. Requests travel with those whose rows end in the
+ *  same one, so that none of 4 or more pays for more than twice its length; inputs[i] is
+ *  [rows, length, ...] then, and 0 beyond the end of a row.
  *  After the inputs come two tensors more: at inputs[input_count] each row's own length, i32 [rows],
  *  0 in rows of nobody; at the next a mask, u8 [rows, length], 1 where the row has an element. An
  *  output of shape [rows, length, ...] is a sequence, too: requests get as much of each row as it
@@ -125,9 +126,9 @@ typedef struct kiln_executor_options {
  *  be NULL. The model is recorded for each context, each size and twice over, so that one batch is
  *  gathered while another runs; host memory for rows is reserved, and used as sizes are met.
  *  Owner: the caller, until kiln_executor_release(); it holds the contexts. Threads: any.
- *  Errors: INVALID_ARGUMENT, SHAPE_MISMATCH (an output whose first dimension is not the rows), those
- *  of the model, OUT_OF_HOST_MEMORY (threads too), FORKED, with `prepare` those of
- *  kiln_batch_prepare(); *executor is NULL. */
+ *  Errors: INVALID_ARGUMENT, TOO_LARGE (rows with too many bytes), SHAPE_MISMATCH (an output whose
+ *  first dimension is not the rows), those of the model, OUT_OF_HOST_MEMORY (threads too), with
+ *  `prepare` those of kiln_batch_prepare(); *executor is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n,
                                                           const kiln_model *model,
                                                           const kiln_executor_options *options,

@@ -270,6 +270,7 @@ static void look_at_deadline(kiln_future *future)
     kiln__executor_admit(executor);
     if (atomic_load(&future->state) == KILN__FUTURE_QUEUED)
         kiln__future_expire(future, &told);
+    kiln__executor_wake(executor, kiln__now()); /* the alarm counted on its rows */
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(&told);
 }
@@ -416,6 +417,7 @@ kiln_status kiln_future_cancel(kiln_future *future)
     bool done = is_done(future);
     if (queued)
         end_queued(future, KILN_CANCELLED, "the request was cancelled", &told);
+    kiln__executor_wake(future->executor, kiln__now()); /* the alarm counted on its rows */
     pthread_mutex_unlock(&future->executor->lock);
     kiln__future_tell(&told);
     if (queued)

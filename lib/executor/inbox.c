@@ -27,7 +27,7 @@ bool kiln__inbox_put(struct kiln__inbox *inbox, kiln_future *request, size_t mos
 kiln_future *kiln__inbox_empty(struct kiln__inbox *inbox)
 {
     kiln_future *oldest = NULL;
-    if (!atomic_load_explicit(&inbox->newest, memory_order_relaxed))
+    if (!atomic_load(&inbox->newest)) /* in the order of all: a shutdown must not overlook one */
         return NULL;
     for (kiln_future *request = atomic_exchange(&inbox->newest, NULL), *older; request;
          request = older) {
