@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a batch runs, how often it can, and what it says of itself. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -356,6 +358,57 @@ Test(batch, keeps_to_the_limit_of_the_pool_and_trims_before_it_refuses)
     expect_ok(status[0]);
     expect_ok(status[1]);
     expect_error_part(status[2], KILN_OUT_OF_DEVICE_MEMORY, "; the pool's limit has 7077888");
+    close_context(context);
+}
+
+/* There is room for one run at a time: threads take turns, and none is refused. */
+static pthread_barrier_t together;
+static atomic_int refused; /* Criterion's assertions are for the test's own thread */
+
+static void *run_again_and_again(void *batch)
+{
+    for (int i = 0; i < 40; i++) {
+        pthread_barrier_wait(&together);
+        atomic_fetch_add(&refused, kiln_batch_execute(batch) != KILN_OK);
+    }
+    return NULL;
+}
+
+static kiln_batch *record_sum(kiln_context *context, const float *ones, size_t count, float *sum)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, &count, ones);
+    kiln_tensor y = kiln_cumsum(batch, kiln_exp(batch, x), 0, 0);
+    expect_ok(kiln_read(batch, kiln_sum(batch, y, 0, NULL, 0), sum, sizeof *sum));
+    return batch;
+}
+
+Test(batch, waits_for_the_memory_of_those_that_are_being_submitted)
+{
+    enum { COUNT = 1 << 16, THREADS = 4 };
+    static float ones[COUNT], sums[THREADS];
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_batch *batches[THREADS];
+    pthread_t threads[THREADS];
+    kiln_context *context = open_context();
+    batches[0] = record_sum(context, ones, COUNT, sums);
+    options.memory_limit = cost_of(batches[0]).peak_bytes * 5 / 4 + 4096; /* of one, rounded up */
+    kiln_batch_release(batches[0]);
+    close_context(context);
+    context = open_context_with(&options);
+    for (int i = 0; i < THREADS; i++) {
+        batches[i] = record_sum(context, ones, COUNT, &sums[i]);
+        run_batch(batches[i]);
+    }
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, run_again_and_again, batches[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(atomic_load(&refused), 0);
+    pthread_barrier_destroy(&together);
+    for (int i = 0; i < THREADS; i++)
+        kiln_batch_release(batches[i]);
     close_context(context);
 }
 

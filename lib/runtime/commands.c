@@ -141,6 +141,23 @@ static void give_back(struct commands *commands)
         clReleaseMemObject(commands->wrappers.items[i].memory);
     kiln__vector_free(&commands->bounces);
     kiln__vector_free(&commands->wrappers);
+    commands->arena = NULL;
+    commands->maps_back = 0;
+}
+
+/* What other runs took may have been given back, but for those that are being enqueued: without
+ * room this one waits for their end and is alone. */
+static kiln_status take_memory(struct commands *commands, struct kiln__error *error)
+{
+    struct kiln__budget *budget = &runtime_of(commands)->memory;
+    struct kiln__error first = {0};
+    kiln_status status = settle_memory(commands, &first);
+    if (status != KILN_OUT_OF_DEVICE_MEMORY)
+        return status ? kiln__fail(error, status, "%s", first.text) : KILN_OK;
+    give_back(commands);
+    kiln__budget_leave(budget);
+    kiln__budget_enter(budget, true);
+    return settle_memory(commands, error);
 }
 
 /* ---- commands ---- */
@@ -424,7 +441,7 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
     if (!kiln__bindings_check(commands->bindings))
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     if (!status)
-        status = settle_memory(commands, error);
+        status = take_memory(commands, error);
     if (!status)
         status = kiln__executable_bind(commands->executable, error);
     if (!status)
@@ -447,6 +464,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     kiln__stream_enter(stream);
+    kiln__budget_enter(&executable->runtime->memory, false);
     status = submit(&commands, error);
     if (status)
         kiln__cl_finish(stream->queue);
@@ -459,6 +477,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
         *run = commands.run;
     }
     give_back(&commands);
+    kiln__budget_leave(&executable->runtime->memory);
     kiln__stream_leave(stream);
     return status;
 }

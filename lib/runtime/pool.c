@@ -2,8 +2,6 @@
 #include "runtime/pool.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "util/vector.h"
@@ -32,10 +30,35 @@ struct kiln__pool {
 
 void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uint64_t limit)
 {
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+#ifdef __GLIBC__ /* else runs that keep coming would keep one out that has to be alone */
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+    pthread_rwlock_init(&budget->turns, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
     budget->device_memory = device_memory;
     budget->limit = limit && limit < device_memory ? limit : device_memory;
     atomic_init(&budget->bytes, 0);
     atomic_init(&budget->pools, NULL);
+}
+
+void kiln__budget_end(struct kiln__budget *budget)
+{
+    pthread_rwlock_destroy(&budget->turns);
+}
+
+void kiln__budget_enter(struct kiln__budget *budget, bool alone)
+{
+    if (alone)
+        pthread_rwlock_wrlock(&budget->turns);
+    else
+        pthread_rwlock_rdlock(&budget->turns);
+}
+
+void kiln__budget_leave(struct kiln__budget *budget)
+{
+    pthread_rwlock_unlock(&budget->turns);
 }
 
 struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,

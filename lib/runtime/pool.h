@@ -5,7 +5,9 @@
 #ifndef KILN_RUNTIME_POOL_H
 #define KILN_RUNTIME_POOL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,10 +20,17 @@ struct kiln__budget {
     uint64_t device_memory, limit; /* the device's bytes; those that the pools may have of them */
     atomic_uint_fast64_t bytes;    /* that they have, in use and idle */
     struct kiln__pool *_Atomic pools; /* all, from the last made on */
+    pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
 };
 
 /* `limit`: 0 is the device's. */
 void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uint64_t limit);
+void kiln__budget_end(struct kiln__budget *budget);
+
+/* Around taking, enqueuing and giving back. `alone`: while nobody else does, for who found no room
+ * and has given back what it had: others may have had the rest for a moment. */
+void kiln__budget_enter(struct kiln__budget *budget, bool alone);
+void kiln__budget_leave(struct kiln__budget *budget);
 
 /* A pool of `budget`, for one queue; an eighth of the device's memory may lie idle in it.
  * Errors: NULL without memory. */

@@ -34,6 +34,7 @@ void kiln__runtime_end(struct kiln__runtime *runtime)
         kiln__stream_destroy(stream);
     }
     pthread_mutex_destroy(&runtime->making);
+    kiln__budget_end(&runtime->memory);
     if (runtime->uses_clblast)
         kiln__clblast_end();
     if (runtime->context)
