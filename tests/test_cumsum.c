@@ -95,6 +95,8 @@ Test(cumsum, among_other_operations)
     check_read(b, kiln_cumsum(b, kiln_broadcast(b, v, DIMS(4, 33)), 0, 0));
     int64_t from[] = {2, 0}, to[] = {30, 33};
     check_read(b, kiln_cumsum(b, kiln_slice(b, x, from, to, NULL), 1, 0));
+    kiln_tensor bytes = check_input(b, KILN_U8, DIMS(65, 70), CHECK_PLAIN);
+    check_read(b, kiln_cumsum(b, kiln_cast(b, bytes, KILN_F32), 0, 0));
     kiln_tensor one = kiln_broadcast(b, kiln_constant(b, KILN_I32, 1), DIMS(70));
     check_read(b, kiln_cumsum(b, one, 0, 1));
     check_read(b, kiln_cumsum(b, kiln_iota(b, DIMS(70), 0), 0, 0));

@@ -87,7 +87,9 @@ static struct call on_store(kiln_type type, unsigned width)
     return row->floating ? narrow(row, "store", width) : convert(row->stored, width, "");
 }
 
-/* Not every driver saturates NaN to 0, as the standard advises. */
+/* Not every driver saturates NaN to 0, as the standard advises. Bytes become floats by way of int:
+ * of eight that do so at once, as for running sums of columns, llvmpipe's compiler (LLVM 15)
+ * crashes. */
 static void emit_computed(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
                           const char *value)
 {
@@ -99,6 +101,9 @@ static void emit_computed(struct kiln__text *text, kiln_type from, kiln_type to,
         kiln__text_add(text, "convert_%s_sat(%s(%s != %s, (%s)(0), %s))", type.text,
                        width > 1 ? "PICK_VECTOR" : "PICK", value, value,
                        kiln__emit_type(from, width).text, value);
+    else if (from == KILN_U8 && !saturates)
+        kiln__text_add(text, "convert_%s(convert_%s(%s))", type.text,
+                       kiln__emit_type(KILN_I32, width).text, value);
     else
         kiln__text_add(text, "convert_%s%s(%s)", type.text, saturates ? "_sat" : "", value);
 }
