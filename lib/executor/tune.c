@@ -38,7 +38,7 @@ static kiln_status peak_of(struct tuning *tuning, size_t rows, uint64_t *bytes)
 {
     struct kiln__slot slot = {0};
     const struct kiln__size size = {rows, tuning->model.longest};
-    kiln_batch_cost cost;
+    kiln_batch_cost cost = {0};
     kiln_status status = kiln__slot_record(&slot, &tuning->model, tuning->context, 0, &size);
     if (!status)
         status = kiln_batch_get_cost(slot.batch, &cost);
