@@ -74,7 +74,7 @@ static kiln_status find_longest(struct kiln__model *model)
  * single row could be added up in another order than two. */
 static void list_rows(struct kiln__model *model, size_t most_rows, size_t length)
 {
-    struct kiln__size *sizes = model->sizes + model->length_count * model->size_count;
+    struct kiln__size *sizes = model->sizes + (size_t)model->length_count * model->size_count;
     unsigned count = 0;
     for (size_t rows = 2; rows < most_rows; rows *= 2)
         sizes[count++] = (struct kiln__size){rows, length};
@@ -128,7 +128,7 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct k
 unsigned kiln__model_length(const struct kiln__model *model, size_t length)
 {
     unsigned number = 0;
-    while (model->sizes[number * model->size_count].length < length)
+    while (model->sizes[(size_t)number * model->size_count].length < length)
         number++;
     return number;
 }

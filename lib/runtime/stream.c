@@ -28,10 +28,13 @@ static bool make_parts(struct kiln__stream *stream)
     const struct kiln__runtime *runtime = stream->runtime;
     bool late = runtime->device.traits->late_binary;
     stream->gated = late && kiln__gate_add_queue(stream->queue);
-    stream->pool = kiln__pool_create(runtime->context, stream->queue, &stream->runtime->memory);
     stream->staging = kiln__staging_create(runtime->context, stream->queue);
     stream->runs = kiln__runs_create();
-    return stream->gated == late && stream->pool && stream->staging && stream->runs;
+    if (stream->gated != late || !stream->staging || !stream->runs)
+        return false;
+    /* Last: the budget keeps it, so that nothing may fail afterwards. */
+    stream->pool = kiln__pool_create(runtime->context, stream->queue, &stream->runtime->memory);
+    return stream->pool;
 }
 
 kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue queue,
