@@ -184,7 +184,10 @@ Test(parallel, leaves_the_weights_where_deriving_fails)
     expect_ok(kiln_buffer_read(world.a[1], 0, after, sizeof after));
     cr_expect(!memcmp(before, after, sizeof before));
     layer_fail_next("clEnqueueReadBuffer", -36, KILN_LAYER_CALL);
-    expect_error_part(kiln_parallel_step(parallel), KILN_DEVICE_ERROR, "reading a gradient");
+    /* a gradient's; where memory is separate the loss's may come first */
+    expect_error_part(kiln_parallel_step(parallel), KILN_DEVICE_ERROR, "clEnqueueReadBuffer");
+    expect_ok(kiln_buffer_read(world.a[1], 0, after, sizeof after));
+    cr_expect(!memcmp(before, after, sizeof before));
     expect_ok(kiln_parallel_step(parallel));
     expect_equal_weights();
     kiln_parallel_release(parallel);
