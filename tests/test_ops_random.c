@@ -17,7 +17,7 @@ static uint64_t number_in(const char *variable, uint64_t otherwise)
  * `share`. */
 static void some(struct random_range range, uint64_t share)
 {
-    range.first = number_in("KILN_RANDOM_SEED", 1) + range.first;
+    range.first = number_in("KILN_RANDOM_SEED", 1) + range.base;
     range.count = (number_in("KILN_RANDOM_COUNT", 24) + share - 1) / share;
     random_check(&range);
     check_close_random();
@@ -25,15 +25,14 @@ static void some(struct random_range range, uint64_t share)
 
 Test(ops_random, small, .timeout = 360000)
 {
-    some((struct random_range){.first = 0, .variants = 6, .operations = 3, .validate_each = 8}, 1);
+    some((struct random_range){.variants = 6, .operations = 3, .validate_each = 8}, 1);
 }
 Test(ops_random, middle, .timeout = 360000)
 {
-    some(
-        (struct random_range){.first = 1000000, .variants = 6, .operations = 8, .validate_each = 4},
-        3);
+    some((struct random_range){.base = 1000000, .variants = 6, .operations = 8, .validate_each = 4},
+         3);
 }
 Test(ops_random, large, .timeout = 360000)
 {
-    some((struct random_range){.first = 2000000, .variants = 4, .operations = 40}, 24);
+    some((struct random_range){.base = 2000000, .variants = 4, .operations = 40}, 24);
 }

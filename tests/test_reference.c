@@ -247,6 +247,19 @@ Test(bounds, say_nothing_where_a_position_is_uncertain)
     }
 }
 
+/* tanh(9) is 1 to within its error, and only a whole power of -2 is a number. */
+Test(bounds, say_nothing_of_powers_that_may_be_whole)
+{
+    static const float bases[] = {-2, -0.0f, 2}, nine = 9;
+    for (int i = 0; i < 3; i++) {
+        kiln_batch *b = imagined_batch();
+        kiln_tensor power = kiln_tanh(b, kiln_upload(b, KILN_F32, 0, NULL, &nine));
+        double bound =
+            bound_of(b, kiln_pow(b, kiln_upload(b, KILN_F32, 0, NULL, &bases[i]), power));
+        cr_expect(i < 2 ? isinf(bound) : bound < 1e-4, "of %g: %g", bases[i], bound);
+    }
+}
+
 Test(bounds, grow_with_what_is_computed)
 {
     static const float third[] = {1 / 3.0f, 1 / 3.0f, 1 / 3.0f, 1 / 3.0f};

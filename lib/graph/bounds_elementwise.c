@@ -29,13 +29,22 @@ static bool may_be_zero(double value, double error)
     return error > 0 && fabs(value) <= error;
 }
 
+/* Of a base that is not above 0 powers by whole numbers are unlike those by what lies next to them.
+ */
+static bool may_be_whole(double value, double error)
+{
+    return error > 0 && floor(value + error) >= ceil(value - error);
+}
+
 /* Where a function jumps between the ends: the centre and the corners do not tell. */
 static bool is_wild(const struct kiln__node *node, const double *values, const double *errors)
 {
     switch ((enum kiln__elementwise)node->op) {
     case KILN__OP_div: return may_be_zero(values[1], errors[1]);
-    case KILN__OP_reciprocal:
-    case KILN__OP_pow: return may_be_zero(values[0], errors[0]);
+    case KILN__OP_reciprocal: return may_be_zero(values[0], errors[0]);
+    case KILN__OP_pow:
+        return may_be_zero(values[0], errors[0]) ||
+               (values[0] <= 0 && may_be_whole(values[1], errors[1]));
     case KILN__OP_sin:
     case KILN__OP_cos: return errors[0] > 1; /* turns round in between */
     case KILN__OP_equal:

@@ -278,7 +278,8 @@ static bool check_structure(const struct random_range *range, kiln_context *vali
         bool right = validates ? run_validated(validating, seed, sizes, range->operations)
                                : run_compared(seed, sizes, range->operations);
         cr_expect(right, "this was KILN_RANDOM_SEED=%llu, sizes %llu, %zu operations",
-                  (unsigned long long)seed, (unsigned long long)sizes, range->operations);
+                  (unsigned long long)(seed - range->base), (unsigned long long)sizes,
+                  range->operations);
         good = good && right;
     }
     return good;

@@ -15,6 +15,7 @@ void random_record(kiln_batch *batch, uint64_t seed, uint64_t sizes, size_t oper
 /* Which batches: `count` seeds from `first` on, each with `variants` sizes. */
 struct random_range {
     uint64_t first, count, variants;
+    uint64_t base; /* of the seeds, beyond $KILN_RANDOM_SEED */
     size_t operations;
     uint64_t validate_each; /* every so many seeds one with a gradient and an update, in validation
                                mode; 0: none */
