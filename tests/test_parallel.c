@@ -328,12 +328,15 @@ Test(parallel, and_executors_use_parts_of_a_device)
 {
     static const cl_device_partition_property one_each[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
     cl_device_id device, parts[2];
-    cl_uint made = 0;
+    cl_uint most = 0, made = 0;
     kiln_context *context = open_context();
     expect_ok(kiln_context_cl(context, NULL, &device, NULL));
-    cl_int code = clCreateSubDevices(device, one_each, 2, parts, &made);
+    clGetDeviceInfo(device, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, sizeof most, &most, NULL);
+    /* Mesa 22.3 divides none, and has no function for it that could be called. */
+    if (most > 1)
+        clCreateSubDevices(device, one_each, 2, parts, &made);
     close_context(context);
-    if (code || made != 2)
+    if (made != 2)
         cr_skip("the device is not divided into two");
     serve_on(open_part(parts[0]), open_part(parts[1]));
     for (int i = 0; i < 2; i++)
