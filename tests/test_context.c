@@ -115,6 +115,9 @@ Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
     options.cache = (kiln_cache_mode)7;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "cache is 7, none of KILN_CACHE_DEFAULT, ");
     options.cache = KILN_CACHE_DEFAULT;
+    options.compile = (kiln_compile_mode)9;
+    expect_refused(&options, KILN_INVALID_ARGUMENT, "compile is 9, none of KILN_COMPILE_DEFAULT, ");
+    options.compile = KILN_COMPILE_DEFAULT;
     options.host_memory = (kiln_host_memory)3;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "host_memory is 3, none of KILN_HOST_MEMORY_");
     options.host_memory = KILN_HOST_MEMORY_DEFAULT;
@@ -134,6 +137,8 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
         {"KILN_HOST_MEMORY", "both", KILN_INVALID_ARGUMENT,
          "KILN_HOST_MEMORY is \"both\", none of shared, separate"},
         {"KILN_CACHE", "yes", KILN_INVALID_ARGUMENT, "KILN_CACHE is \"yes\", none of on, ro, off"},
+        {"KILN_COMPILE", "later", KILN_INVALID_ARGUMENT,
+         "KILN_COMPILE is \"later\", none of together, alone, never"},
         {"KILN_VALIDATE", "2", KILN_INVALID_ARGUMENT, "KILN_VALIDATE is \"2\""},
         {"KILN_TRACE", "/nonexistent/x", KILN_IO_ERROR, "KILN_TRACE is /nonexistent/x, which"},
         {"KILN_EXPLAIN", "/nonexistent/x", KILN_IO_ERROR, "KILN_EXPLAIN is /nonexistent/x, which"},

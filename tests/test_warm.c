@@ -23,6 +23,8 @@ enum { ROWS = 16, INNER = 24, COLUMNS = 8, NO_LAYER = 77 };
 struct outcome {
     kiln_context_stats stats;
     uint64_t from_source, from_binary, launches, alive;
+    kiln_status status;
+    char said[480]; /* of a failure */
     float results[ROWS * COLUMNS + ROWS + 1];
 };
 
@@ -88,8 +90,10 @@ static int work(int number)
     kiln_status status = kiln_context_create(NULL, &context);
     if (status)
         return status == KILN_NO_DEVICE ? NO_LAYER : 1;
-    status = run(context, outcome->results);
-    if (status || kiln_context_get_stats(context, &outcome->stats))
+    outcome->status = run(context, outcome->results);
+    if (outcome->status)
+        snprintf(outcome->said, sizeof outcome->said, "%s", kiln_last_error());
+    if (kiln_context_get_stats(context, &outcome->stats))
         return 2;
     kiln_context_release(context); /* what is pending is stored */
     outcome->from_source = layer_count("source_programs");
@@ -101,7 +105,7 @@ static int work(int number)
 
 /* ---- in the test ---- */
 
-static const struct outcome *process(int number)
+static const struct outcome *any_process(int number)
 {
     int status = 0;
     pid_t child = fork();
@@ -112,6 +116,13 @@ static const struct outcome *process(int number)
         cr_skip("needs a device and OPENCL_LAYERS=.../kiln-layer.so");
     cr_assert_eq(status, 0, "a child ended with %#x", (unsigned)status);
     return &outcomes[number];
+}
+
+static const struct outcome *process(int number)
+{
+    const struct outcome *outcome = any_process(number);
+    cr_assert_eq(outcome->status, KILN_OK, "%s", outcome->said);
+    return outcome;
 }
 
 Test(warm, a_second_process_creates_no_program_from_source)
@@ -146,4 +157,27 @@ Test(warm, a_refused_binary_is_replaced)
     cr_expect_arr_eq(second->results, first->results, sizeof first->results);
     cr_expect_arr_eq(third->results, first->results, sizeof first->results);
     cr_expect_eq(second->alive, 0u);
+}
+
+Test(warm, where_nothing_may_be_compiled_a_miss_is_named_and_a_hit_runs)
+{
+    setenv("KILN_COMPILE", "never", 1);
+    const struct outcome *cold = any_process(0);
+    cr_expect_eq(cold->status, KILN_BUILD_FAILED);
+    cr_expect(strstr(cold->said, "kernel 0 (") != NULL, "%s", cold->said);
+    cr_expect(strstr(cold->said, ") is not in the kernel cache ") != NULL, "%s", cold->said);
+    cr_expect(strstr(cold->said, "matmul") || strstr(cold->said, "sum") ||
+                  strstr(cold->said, "exp"),
+              "no operation is named: %s", cold->said);
+    cr_expect_eq(cold->from_source, 0u);
+    cr_expect_eq(cold->launches, 0u);
+    cr_expect_eq(cold->alive, 0u);
+    unsetenv("KILN_COMPILE");
+    const struct outcome *filled = process(1);
+    setenv("KILN_COMPILE", "never", 1);
+    const struct outcome *warm = process(2);
+    cr_expect_eq(warm->from_source, 0u);
+    cr_expect_eq(warm->stats.kernels_from_disk, filled->from_source);
+    cr_expect_arr_eq(warm->results, filled->results, sizeof filled->results);
+    cr_expect_eq(warm->alive, 0u);
 }

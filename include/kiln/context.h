@@ -20,6 +20,20 @@ typedef enum kiln_cache_mode {
     KILN_CACHE_OFF = 3        /**< memory only */
 } kiln_cache_mode;
 
+/** How kernels are compiled that neither memory nor the disk cache has. */
+typedef enum kiln_compile_mode {
+    KILN_COMPILE_DEFAULT = 0,  /**< as $KILN_COMPILE says ("together", "alone", "never"); else
+                                    together */
+    KILN_COMPILE_TOGETHER = 1, /**< several of a batch at once, on as many threads as there are
+                                    cores. Where a driver compiles one at a time (PoCL), in further
+                                    processes, if there are cores for three and the disk cache can
+                                    be written */
+    KILN_COMPILE_ALONE = 2,    /**< one after the other, in this thread */
+    KILN_COMPILE_NEVER = 3     /**< not at all: a batch that lacks one is BUILD_FAILED, and the
+                                    sentence names the kernel and what it computes. A driver may
+                                    still compile what it calls a binary */
+} kiln_compile_mode;
+
 /** Whether the device works on the host's own memory. */
 typedef enum kiln_host_memory {
     KILN_HOST_MEMORY_DEFAULT = 0, /**< as $KILN_HOST_MEMORY says ("shared", "separate");
@@ -50,13 +64,14 @@ typedef struct kiln_context_options {
                                        intermediates and for what cannot be used in place; idle
                                        memory is given back before a run is refused; 0: all that
                                        the device has. Buffers do not count */
+    kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
 } kiln_context_options;
 
 /** Options with every default. */
 #define KILN_CONTEXT_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
-            0, 0, 0                                                                                \
+            0, 0, 0, KILN_COMPILE_DEFAULT                                                          \
     }
 
 /** @page validation Validation

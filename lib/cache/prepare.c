@@ -2,7 +2,11 @@
 /* Many programs at once, before any of them runs. PoCL compiles in one thread of a process at a
  * time: there several processes of kiln's compile and store (see cache/errand.h), and this one
  * finds it all on disk. Elsewhere, and where that does not work, threads of this one do it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +21,22 @@
 
 /* ---- in other processes ---- */
 
+/* One process, and what it is given. */
 struct party {
     struct kiln__text errands;
-    size_t count;
+    size_t count, weight; /* bytes of text, which say how long it takes */
     int answers;
+};
+
+/* What is missing, and whose it is. */
+struct errands {
+    struct missing {
+        struct kiln__text options;
+        const struct kiln__program_wish *wish;
+        uint64_t hash; /* of the key */
+        unsigned party;
+    } * items;
+    size_t count;
 };
 
 /* In memory and on disk there is no need for it. */
@@ -28,12 +44,45 @@ static bool is_missing(struct kiln__programs *programs, const struct kiln__progr
                        const struct kiln__key *key)
 {
     struct kiln__loaded loaded;
-    if (kiln__programs_find(programs, wish->name, wish->name_length))
+    if (kiln__programs_has(programs, wish->name, wish->name_length))
         return false;
     bool there = kiln__store_get(programs->store, key, &loaded);
     if (there)
         kiln__store_unload(&loaded);
     return !there;
+}
+
+static void add_missing(struct kiln__programs *programs, const struct kiln__program_wish *wish,
+                        struct errands *errands)
+{
+    struct missing *missing = &errands->items[errands->count];
+    struct kiln__key key = {0};
+    *missing = (struct missing){.wish = wish};
+    kiln__program_options(programs, wish->options, &missing->options);
+    if (!missing->options.failed &&
+        kiln__key_make(&programs->shared_key, missing->options.data, wish->source, &key) &&
+        is_missing(programs, wish, &key)) {
+        missing->hash = kiln__hash64(key.bytes, key.length);
+        errands->count++;
+    } else
+        kiln__text_free(&missing->options);
+    kiln__key_free(&key);
+}
+
+/* Without memory there is none. */
+static void find_missing(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+                         size_t count, struct errands *errands)
+{
+    *errands = (struct errands){calloc(count, sizeof *errands->items), 0};
+    for (size_t i = 0; errands->items && i < count; i++)
+        add_missing(programs, &wishes[i], errands);
+}
+
+static void free_errands(struct errands *errands)
+{
+    for (size_t i = 0; i < errands->count; i++)
+        kiln__text_free(&errands->items[i].options);
+    free(errands->items);
 }
 
 static void begin_party(struct kiln__programs *programs, struct party *party)
@@ -45,27 +94,36 @@ static void begin_party(struct kiln__programs *programs, struct party *party)
     kiln__errand_write_head(&head, &party->errands);
 }
 
-/* Kernels of one source go to the same process, which stores one binary for them: the hash in the
- * key's name decides. */
-static void assign(struct kiln__programs *programs, const struct kiln__program_wish *wish,
+/* Kernels of one source go to the same process, which stores one binary for them; else the one
+ * with the least to do takes it. */
+static unsigned choose_party(const struct errands *errands, size_t index,
+                             const struct party *parties, unsigned count)
+{
+    unsigned least = 0;
+    for (size_t i = 0; i < index; i++)
+        if (errands->items[i].hash == errands->items[index].hash)
+            return errands->items[i].party;
+    for (unsigned i = 1; i < count; i++)
+        if (parties[i].weight < parties[least].weight)
+            least = i;
+    return least;
+}
+
+static void assign(struct kiln__programs *programs, struct errands *errands, size_t index,
                    struct party *parties, unsigned count)
 {
-    struct kiln__text options = {0};
-    struct kiln__key key = {0};
+    struct missing *missing = &errands->items[index];
+    const struct kiln__program_wish *wish = missing->wish;
     char variants[KILN__PROGRAM_VARIANTS];
-    kiln__program_options(programs, wish->options, &options);
+    const struct kiln__errand errand = {missing->options.data, wish->source, wish->kernel,
+                                        variants};
+    missing->party = choose_party(errands, index, parties, count);
+    struct party *party = &parties[missing->party];
     kiln__program_variants(wish->dimensions, wish->global, wish->local, variants);
-    if (!options.failed &&
-        kiln__key_make(&programs->shared_key, options.data, wish->source, &key) &&
-        is_missing(programs, wish, &key)) {
-        const struct kiln__errand errand = {options.data, wish->source, wish->kernel, variants};
-        struct party *party = &parties[kiln__hash64(key.bytes, key.length) % count];
-        if (!party->count++)
-            begin_party(programs, party);
-        kiln__errand_write(&errand, &party->errands);
-    }
-    kiln__key_free(&key);
-    kiln__text_free(&options);
+    if (!party->count++)
+        begin_party(programs, party);
+    party->weight += strlen(wish->source);
+    kiln__errand_write(&errand, &party->errands);
 }
 
 /* What it does not come to is compiled by this process. */
@@ -81,15 +139,14 @@ static size_t await_party(struct kiln__programs *programs, struct party *party)
     return stored;
 }
 
-static void compile_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
-                          size_t count, unsigned threads)
+static void compile_apart(struct kiln__programs *programs, struct errands *errands,
+                          unsigned threads)
 {
     struct party parties[MOST_THREADS] = {0};
-    size_t stored = 0, wanted = 0;
-    for (size_t i = 0; i < count; i++)
-        assign(programs, &wishes[i], parties, threads);
+    size_t stored = 0;
+    for (size_t i = 0; i < errands->count; i++)
+        assign(programs, errands, i, parties, threads);
     for (unsigned i = 0; i < threads; i++) {
-        wanted += parties[i].count;
         parties[i].answers = parties[i].count ? kiln__errand_start(&parties[i].errands) : -1;
         kiln__text_free(&parties[i].errands);
     }
@@ -97,7 +154,7 @@ static void compile_apart(struct kiln__programs *programs, const struct kiln__pr
         if (parties[i].answers >= 0)
             stored += await_party(programs, &parties[i]);
     KILN__LOG(KILN__LOG_INFO, "%zu of %zu kernels were compiled and stored beforehand", stored,
-              wanted);
+              errands->count);
 }
 
 /* ---- in this one ---- */
@@ -142,21 +199,66 @@ static void compile_here(struct kiln__programs *programs, const struct kiln__pro
         pthread_join(others[--started], NULL);
 }
 
+/* ---- both ---- */
+
+/* 0: as many as there are cores for this process; not more than there is to do. */
+static unsigned count_threads(unsigned threads, size_t most)
+{
+    cpu_set_t cores;
+    if (!threads)
+        threads = sched_getaffinity(0, sizeof cores, &cores) ? 1 : (unsigned)CPU_COUNT(&cores);
+    if (threads > MOST_THREADS)
+        threads = MOST_THREADS;
+    return threads > most ? (unsigned)most : threads;
+}
+
+/* Whether other processes can do it, and have to: here it would be one after the other. */
+static bool is_done_apart(const struct kiln__programs *programs)
+{
+    return programs->device.traits->late_binary && kiln__store_writes(programs->store) &&
+           kiln__storing_folder(programs->storing);
+}
+
 void kiln__programs_prepare(struct kiln__programs *programs,
                             const struct kiln__program_wish *wishes, size_t count, unsigned threads)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!threads)
-        threads = cores > 0 ? (unsigned)cores : 1;
-    if (threads > count)
-        threads = (unsigned)count;
-    if (threads > MOST_THREADS)
-        threads = MOST_THREADS;
-    if (!count)
+    struct errands errands = {0};
+    if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
-    if (programs->device.traits->late_binary && kiln__store_writes(programs->store) &&
-        kiln__storing_folder(programs->storing))
-        compile_apart(programs, wishes, count, threads);
+    threads = count_threads(threads, count);
+    if (is_done_apart(programs)) {
+        find_missing(programs, wishes, count, &errands);
+        compile_apart(programs, &errands, threads);
+        free_errands(&errands);
+    }
     compile_here(programs, wishes, count, threads);
     kiln__programs_sync(programs);
+}
+
+/* A process takes a while to begin, and for a binary that is complete PoCL compiles nearly twice
+ * what a launch needs: three of them, with two kernels each, are sooner than this one. */
+#define LEAST_EACH 2
+#define LEAST_PARTIES 3
+
+static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+                       size_t count)
+{
+    struct errands errands;
+    find_missing(programs, wishes, count, &errands);
+    unsigned threads = count_threads(0, errands.count / LEAST_EACH);
+    if (threads >= LEAST_PARTIES)
+        compile_apart(programs, &errands, threads);
+    free_errands(&errands);
+}
+
+void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+                         size_t count)
+{
+    unsigned threads = count_threads(0, count);
+    if (programs->compile != KILN_COMPILE_TOGETHER || threads < 2)
+        return;
+    if (is_done_apart(programs))
+        meet_apart(programs, wishes, count);
+    else if (!programs->device.traits->late_binary)
+        compile_here(programs, wishes, count, threads);
 }

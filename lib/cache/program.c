@@ -145,7 +145,8 @@ static bool load(struct kiln__program *program, const char *options)
 {
     struct kiln__programs *programs = program->owner;
     struct kiln__loaded loaded;
-    unsigned wait = atomic_load(&programs->patience_ms);
+    unsigned wait =
+        programs->compile == KILN_COMPILE_NEVER ? 0 : atomic_load(&programs->patience_ms);
     enum kiln__store_answer answer =
         kiln__store_get_or_lock(programs->store, &program->key, wait, &loaded, &program->lock);
     if (answer == KILN__STORE_FOUND && use_binary(program, options, &loaded))
@@ -191,6 +192,18 @@ static void plan_storing(struct kiln__program *program, const char *options, con
         kiln__store_failed(programs->store);
 }
 
+/* Its lock, which nobody needs then, is not held any longer. */
+static kiln_status refuse(struct kiln__program *program)
+{
+    const char *folder = kiln__storing_folder(program->owner->storing);
+    release_lock(program);
+    return kiln__fail(
+        &program->error, KILN_BUILD_FAILED,
+        "%.200s is not in the kernel cache%s%.100s, and nothing may be compiled; "
+        "where it may, `kiln cache export FILE PROGRAM` collects what a program needs",
+        program->kernel, folder ? " " : "", folder ? folder : "");
+}
+
 static kiln_status compile(struct kiln__program *program, const char *options,
                            const struct kiln__program_request *request)
 {
@@ -231,7 +244,8 @@ kiln_status kiln__program_load(struct kiln__program *program,
         status = kiln__fail(&program->error, KILN_OUT_OF_HOST_MEMORY,
                             "no memory for the key of kernel %s", request->kernel);
     else if (!load(program, options.data))
-        status = compile(program, options.data, request);
+        status = programs->compile == KILN_COMPILE_NEVER ? refuse(program)
+                                                         : compile(program, options.data, request);
     kiln__text_free(&options);
     return status;
 }

@@ -20,6 +20,7 @@ struct kiln__programs_options {
     const char *folder; /* NULL: the default place */
     uint64_t limit;     /* most bytes on disk; 0: 256 MiB */
     kiln_cache_mode mode;
+    kiln_compile_mode compile;
 };
 
 struct kiln__programs_stats {
@@ -45,10 +46,17 @@ void kiln__programs_destroy(struct kiln__programs *programs);
 struct kiln__program *kiln__programs_find(struct kiln__programs *programs, const void *name,
                                           size_t name_length);
 
+/* Whether it is in memory; that is not counted as a look-up. */
+bool kiln__programs_has(struct kiln__programs *programs, const void *name, size_t name_length);
+
+/* How programs are compiled; never DEFAULT. */
+kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs);
+
 /* The program of `source`, to be found as `name` from now on. `kernel` is the kernel that users
  * know it by in `kiln cache list`. The traits' build options are added to `options`.
  * Two threads that ask at once: one compiles, the other waits for it.
- * Errors: BUILD_FAILED with the compiler's log, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+ * Errors: BUILD_FAILED with the compiler's log, or where it would have to be compiled and must not;
+ * DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name,
                                size_t name_length, const char *source, const char *options,
                                const char *kernel, struct kiln__program **program,
@@ -68,6 +76,11 @@ struct kiln__program_wish {
 void kiln__programs_prepare(struct kiln__programs *programs,
                             const struct kiln__program_wish *wishes, size_t count,
                             unsigned threads);
+
+/* The same for programs that are asked for right away: nothing waits for a store, and where it
+ * would not be sooner, or is not wanted, nothing happens. */
+void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+                         size_t count);
 
 /* The OpenCL program, for clCreateKernel. Owner: the programs. */
 cl_program kiln__program_cl(const struct kiln__program *program);

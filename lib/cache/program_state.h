@@ -54,6 +54,7 @@ struct kiln__programs {
     struct kiln__text shared_key;
     struct kiln__store *store;
     uint64_t limit; /* of the store */
+    kiln_compile_mode compile;
     struct kiln__storing *storing;
     atomic_uint_fast64_t compiled, from_disk, from_memory, stored_apart, compile_ns;
     atomic_uint patience_ms;

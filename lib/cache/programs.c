@@ -8,6 +8,7 @@
 #include "cache/place.h"
 #include "cache/program_state.h"
 #include "cache/storing.h"
+#include "util/environment.h"
 
 #define PATIENCE_MS 2000 /* see program.c */
 
@@ -51,6 +52,15 @@ struct kiln__program *kiln__programs_find(struct kiln__programs *programs, const
     if (program)
         atomic_fetch_add(&programs->from_memory, 1);
     return program;
+}
+
+bool kiln__programs_has(struct kiln__programs *programs, const void *name, size_t name_length)
+{
+    pthread_mutex_lock(&programs->mutex);
+    const struct kiln__program *program = look_up(programs, name, name_length);
+    bool has = program && program->state == KILN__PROGRAM_READY;
+    pthread_mutex_unlock(&programs->mutex);
+    return has;
 }
 
 /* What others get. Who looks last at a program that could not be made takes it along. The mutex is
@@ -135,6 +145,22 @@ static bool init_table(struct kiln__programs *programs)
     return false;
 }
 
+/* What $KILN_COMPILE makes of KILN_COMPILE_DEFAULT. session/words.c has looked at it. */
+static kiln_compile_mode choose_compile_mode(kiln_compile_mode mode)
+{
+    const char *value = kiln__environment("KILN_COMPILE");
+    if (mode != KILN_COMPILE_DEFAULT)
+        return mode;
+    return !value || !strcmp(value, "together") ? KILN_COMPILE_TOGETHER
+           : !strcmp(value, "never")            ? KILN_COMPILE_NEVER
+                                                : KILN_COMPILE_ALONE;
+}
+
+kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs)
+{
+    return programs->compile;
+}
+
 kiln_status kiln__programs_create(cl_context context, const struct kiln__device *device,
                                   const struct kiln__programs_options *options,
                                   struct kiln__programs **programs, struct kiln__error *error)
@@ -153,6 +179,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
     atomic_init(&made->patience_ms, PATIENCE_MS);
     kiln__key_begin(device, &made->shared_key);
     made->limit = options->limit;
+    made->compile = choose_compile_mode(options->compile);
     made->store = kiln__store_open(&of_store);
     made->storing = kiln__storing_create(
         made, kiln__place_find(options->folder, path, sizeof path) ? path : "");

@@ -80,11 +80,10 @@ const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true
 
 static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
-    (void)plan;
 #ifdef HAVE_CLBLAST
-    return product->k > 0;
+    return product->k > 0 && !plan->options.no_clblast;
 #else
-    (void)product;
+    (void)plan, (void)product;
     return false;
 #endif
 }

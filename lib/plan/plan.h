@@ -45,6 +45,7 @@ struct kiln__plan_options {
     const struct kiln__device *device;
     bool shared;        /* uploads and reads use the caller's memory in place */
     const char *matmul; /* implementation that is to be used where it can be; NULL: heuristic */
+    bool no_clblast;    /* which compiles kernels by itself */
 };
 
 struct kiln__plan {

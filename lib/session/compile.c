@@ -81,8 +81,8 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
     struct kiln__launch_program *programs = calloc(plan->launches.count + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);
     *made = NULL;
-    if (!status && threads)
-        status = kiln__compile_ahead(runtime->programs, plan, *threads, error);
+    if (!status && !checked)
+        status = kiln__compile_ahead(runtime->programs, plan, threads, error);
     if (!status)
         status = kiln__compile_programs(runtime->programs, plan, checked, programs, error);
     if (!status)

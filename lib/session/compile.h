@@ -23,8 +23,7 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                struct kiln__plan *plan, struct kiln__error *error);
 
 /* The plan, which must outlive it, made ready to run: programs from memory, disk or source, with
- * their kernels. `checked`: kernels that look at every index. `threads` (may be NULL): programs are
- * compiled side by side first, and stored.
+ * their kernels. `checked`: kernels that look at every index. `threads`: see kiln__compile_ahead().
  * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
                                      bool checked, const unsigned *threads,
@@ -38,10 +37,10 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
                                    bool checked, struct kiln__launch_program *found,
                                    struct kiln__error *error);
 
-/* Before that: have them compiled side by side on `threads` threads (0: as many as there are cores)
- * and stored. What does not work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY.
- */
+/* Before that: have them compiled side by side on `*threads` threads (0: as many as there are
+ * cores) and stored; NULL: only what nothing has yet, and as the context's mode says. What does not
+ * work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                unsigned threads, struct kiln__error *error);
+                                const unsigned *threads, struct kiln__error *error);
 
 #endif

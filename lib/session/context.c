@@ -72,7 +72,8 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
                                                   .memory_limit = given->memory_limit,
                                                   .programs = {.folder = given->cache_dir,
                                                                .limit = given->cache_limit,
-                                                               .mode = given->cache}};
+                                                               .mode = given->cache,
+                                                               .compile = given->compile}};
     kiln_status status = kiln__runtime_begin(runtime, &options, NULL);
     if (status)
         return status;

@@ -43,6 +43,8 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     cache->options.device = &runtime->device;
     cache->options.shared = runtime->host_mode != KILN__HOST_SEPARATE;
     cache->options.matmul = matmul;
+    cache->options.no_clblast = /* an imagined device has no programs */
+        runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
     pthread_mutex_init(&cache->lock, NULL);
     return cache;
 }

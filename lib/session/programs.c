@@ -19,24 +19,38 @@ static void write_name(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__text_add(name, " checked");
 }
 
+/* What a kernel is called by errors. Where none may be compiled a cache has lacked it, and what it
+ * computes says which it is. */
+static void write_title(struct kiln__programs *programs, const struct kiln__plan *plan,
+                        uint32_t launch, struct kiln__text *title)
+{
+    if (kiln__programs_compile_mode(programs) == KILN_COMPILE_NEVER)
+        kiln__launch_title(plan, launch, title);
+    else
+        kiln__text_add(title, "%s", plan->launches.items[launch].kernel);
+}
+
 /* The source is written where memory has no program of that name. */
 static kiln_status find_program(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                const struct kiln__launch *launch,
-                                struct kiln__launch_program *found, struct kiln__error *error)
+                                uint32_t index, struct kiln__launch_program *found,
+                                struct kiln__error *error)
 {
-    struct kiln__text name = {0}, source = {0};
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    struct kiln__text name = {0}, source = {0}, title = {0};
     kiln_status status = KILN_OK;
     write_name(plan, launch, found->checked, &name);
     if (!name.failed)
         found->program = kiln__programs_find(programs, name.data, name.length);
     if (!found->program) {
         kiln__codegen_source(plan, launch, found->checked, &source);
-        if (name.failed || source.failed)
+        write_title(programs, plan, index, &title);
+        if (name.failed || source.failed || title.failed)
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
         else
             status = kiln__programs_get(programs, name.data, name.length, source.data,
-                                        launch->options, launch->kernel, &found->program, error);
+                                        launch->options, title.data, &found->program, error);
     }
+    kiln__text_free(&title);
     kiln__text_free(&name);
     kiln__text_free(&source);
     return status;
@@ -52,7 +66,7 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
         found[i] =
             (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
         if (has_program(launch))
-            status = find_program(programs, plan, launch, &found[i], error);
+            status = find_program(programs, plan, (uint32_t)i, &found[i], error);
     }
     return status;
 }
@@ -73,14 +87,16 @@ static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
     return false;
 }
 
-/* False: no memory. A launch of a program that is listed adds nothing. */
-static bool list_program(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                         struct texts *texts, struct kiln__program_wish *wishes, size_t *count)
+/* False: no memory. A launch of a program that is listed, or that `present` have, adds nothing. */
+static bool list_program(struct kiln__programs *present, const struct kiln__plan *plan,
+                         const struct kiln__launch *launch, struct texts *texts,
+                         struct kiln__program_wish *wishes, size_t *count)
 {
     kiln__codegen_name(plan, launch, &texts->name);
     if (texts->name.failed)
         return false;
-    if (is_listed(wishes, *count, &texts->name)) {
+    if (is_listed(wishes, *count, &texts->name) ||
+        (present && kiln__programs_has(present, texts->name.data, texts->name.length))) {
         kiln__text_free(&texts->name);
         return true;
     }
@@ -93,24 +109,50 @@ static bool list_program(const struct kiln__plan *plan, const struct kiln__launc
     return true;
 }
 
-kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                unsigned threads, struct kiln__error *error)
+/* Some of the plan's programs as wishes; texts, and the list, are the caller's. */
+struct wishes {
+    struct kiln__program_wish *items;
+    struct texts *texts;
+    size_t count;
+};
+
+/* `only_new`: not those in memory. */
+static bool list_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                          bool only_new, struct wishes *wishes)
 {
-    size_t launches = plan->launches.count, count = 0;
-    struct kiln__program_wish *wishes = calloc(launches + 1, sizeof *wishes);
-    struct texts *texts = calloc(launches + 1, sizeof *texts);
-    bool listed = wishes && texts;
+    size_t launches = plan->launches.count;
+    wishes->items = calloc(launches + 1, sizeof *wishes->items);
+    wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
+    bool listed = wishes->items && wishes->texts;
     for (size_t i = 0; i < launches && listed; i++)
         if (has_program(&plan->launches.items[i]))
-            listed = list_program(plan, &plan->launches.items[i], &texts[count], wishes, &count);
-    if (listed)
-        kiln__programs_prepare(programs, wishes, count, threads);
-    for (size_t i = 0; texts && i <= launches; i++) {
-        kiln__text_free(&texts[i].name);
-        kiln__text_free(&texts[i].source);
+            listed = list_program(only_new ? programs : NULL, plan, &plan->launches.items[i],
+                                  &wishes->texts[wishes->count], wishes->items, &wishes->count);
+    return listed;
+}
+
+static void free_wishes(const struct wishes *wishes, size_t most)
+{
+    for (size_t i = 0; wishes->texts && i < most; i++) {
+        kiln__text_free(&wishes->texts[i].name);
+        kiln__text_free(&wishes->texts[i].source);
     }
-    free(wishes);
-    free(texts);
+    free(wishes->items);
+    free(wishes->texts);
+}
+
+kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                const unsigned *threads, struct kiln__error *error)
+{
+    struct wishes wishes = {0};
+    if (!threads && kiln__programs_compile_mode(programs) != KILN_COMPILE_TOGETHER)
+        return KILN_OK;
+    bool listed = list_programs(programs, plan, !threads, &wishes);
+    if (listed && threads)
+        kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
+    else if (listed)
+        kiln__programs_meet(programs, wishes.items, wishes.count);
+    free_wishes(&wishes, plan->launches.count + 1);
     return listed
                ? KILN_OK
                : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to prepare the batch");

@@ -22,6 +22,12 @@ static const char *memory_word(size_t number)
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
+static const char *compile_word(size_t number)
+{
+    static const char *const words[] = {"together", "alone", "never"};
+    return number < sizeof words / sizeof *words ? words[number] : NULL;
+}
+
 /* "a, b, c" */
 static void list(const char *(*word)(size_t), struct kiln__text *text)
 {
@@ -78,6 +84,9 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
     if (!status)
         status = check_number(call, "cache", (int)options->cache, KILN_CACHE_OFF,
                               "KILN_CACHE_DEFAULT, _ON, _READ_ONLY, _OFF");
+    if (!status)
+        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_NEVER,
+                              "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER");
     if (!status && options->matmul && *options->matmul)
         status = check_word(call, "matmul", options->matmul, kiln__matmul_name);
     return status ? status : check_file(call, "trace", options->trace);
@@ -96,6 +105,8 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
                             memory_word);
     if (!status && options->cache == KILN_CACHE_DEFAULT)
         status = check_word(call, "KILN_CACHE", kiln__environment("KILN_CACHE"), cache_word);
+    if (!status && options->compile == KILN_COMPILE_DEFAULT)
+        status = check_word(call, "KILN_COMPILE", kiln__environment("KILN_COMPILE"), compile_word);
     if (!status && !options->trace)
         status = check_file(call, "KILN_TRACE", kiln__environment("KILN_TRACE"));
     if (!status && explain && strcmp(explain, "-"))

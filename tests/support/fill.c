@@ -54,7 +54,7 @@ int fill_files(const char *suffix)
 bool fill_start(struct fill *fill, kiln_cache_mode mode)
 {
     char pocl[300], cache[300];
-    const struct kiln__programs_options options = {cache, 0, mode};
+    const struct kiln__programs_options options = {cache, 0, mode, KILN_COMPILE_ALONE};
     snprintf(cache, sizeof cache, "%s/kiln", fill_folder());
     snprintf(pocl, sizeof pocl, "%s/pocl.%ld", fill_folder(), (long)getpid());
     mkdir(pocl, 0700);
