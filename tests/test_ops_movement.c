@@ -177,6 +177,8 @@ Test(ops_movement, every_order)
         turn(KILN_F32, DIMS(2, 3, 16, 7), i);
     turn(KILN_F32, DIMS(1009, 257), 1);
     turn(KILN_F32, DIMS(70001, 2), 1);
+    for (size_t i = 1; i < 24; i += 5) /* tiles that end before dimensions do, beside others */
+        turn(KILN_I64, DIMS(2, 35, 3, 70), i);
     turn(KILN_I32, DIMS(3, 1, 4), 3);
     turn(KILN_F32, DIMS(3, 0, 4), 5);
     turn(KILN_U8, DIMS(2, 3, 2, 1, 2, 3, 1, 2), 20000);

@@ -101,7 +101,8 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
 {
     kiln_context *gpu = imagined_gpu();
     expect_walks(gpu, adds, 64, 96, 0, WALKS(ITEM, NONE));
-    expect_walks(gpu, turns, 64, 96, 0, WALKS(ITEM, NONE));
+    expect_walks(gpu, turns, 64, 96, 0, WALKS(TILES, NONE));
+    expect_walks(gpu, turns, 64, 3, 0, WALKS(ITEM, NONE)); /* most of a tile would be empty */
     expect_walks(gpu, rows, 64, 96, 0, WALKS(LANES, LANES));
     expect_walks(gpu, columns, 64, 96, 0, WALKS(ITEM, EACH));
     expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
@@ -110,6 +111,31 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
     expect_walks(gpu, softmax_columns, 2048, 96, 0, WALKS(COLUMNS, LANES));
     expect_walks(gpu, rows, 2, 1 << 18, 1, WALKS(LANES, PARTIALS));
     expect_walks(gpu, columns, 1 << 14, 32, 1, WALKS(LANES, PARTIALS));
+}
+
+/* The sum of n matrices that are read turned. */
+static kiln_tensor many_turns(kiln_batch *batch, size_t m, size_t n)
+{
+    kiln_tensor sum = imagine_matrix(batch, 64, m);
+    for (size_t i = 0; i < n; i++)
+        sum = kiln_add(batch, sum, kiln_transpose(batch, imagine_matrix(batch, m, 64), NULL));
+    return sum;
+}
+
+Test(schedule, keeps_as_many_tiles_as_half_of_local_memory_has_room_for)
+{
+    kiln_context *gpu = imagined_gpu();
+    gpu->runtime.device.info.local_memory = 32 << 10;
+    for (size_t n = 1; n <= 6; n++) {
+        struct kiln__form form = form_of(gpu, many_turns, 96, n, 0);
+        unsigned turned = 0, strided = 0;
+        for (size_t k = 0; k < n + 1; k++) {
+            turned += form.along[k] == KILN__ACROSS;
+            strided += form.along[k] == KILN__STRIDED;
+        }
+        cr_expect_eq(turned, n < 3 ? n : 3, "%u of %zu", turned, n);
+        cr_expect_eq(turned + strided, n);
+    }
 }
 
 Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)

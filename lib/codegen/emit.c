@@ -211,8 +211,8 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
     struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
     struct kiln__elements elements =
         kiln__emit_run(emit, step->type, repeats ? 1 : width, pointer.text, run.text);
-    if (along == KILN__ACROSS && width > 1) {
-        kiln__text_add(emit->text, "t%zu[r]", k);
+    if (along == KILN__ACROSS && (width > 1 || !emit->form->chunked)) {
+        kiln__text_add(emit->text, emit->form->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
         return;
     }
     if (repeats)

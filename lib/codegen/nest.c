@@ -453,9 +453,9 @@ static void keep_lanes(struct kiln__body *body)
 static void emit_signature(const struct kiln__body *body)
 {
     const struct kiln__launch *launch = body->emit->launch;
-    bool reduces = body->form->reduced_walk != KILN__WALK_NONE;
+    bool shares = body->form->reduced_walk != KILN__WALK_NONE || body->form->across;
     kiln__text_add(body->text, "kernel ");
-    if (body->form->chunked || reduces)
+    if (body->form->chunked || shares)
         kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
                        body->form->chunked ? 1 : 1u << body->form->work_group);
     kiln__text_add(body->text, "void %s(", launch->kernel);
@@ -485,7 +485,7 @@ void kiln__emit_nest(const struct kiln__emit *emit)
     };
     struct kiln__body body;
     kiln__body_begin(&body, emit);
-    if (emit->form->kept_walk == KILN__WALK_TILES)
+    if (emit->form->kept_walk == KILN__WALK_TILES && emit->form->chunked)
         kiln__emit_turns(emit);
     emit_signature(&body);
     kiln__emit_updated(emit);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps with accesses whose neighbours lie along another dimension than the last, on chunked
+/* Maps with accesses whose neighbours lie along another dimension than the last. On chunked
  * devices:
  *
- *   for each tile { for each block { load it turned; for each of its rows { bases; body } } } */
+ *   for each tile { for each block { load it turned; for each of its rows { bases; body } } }
+ *
+ * Elsewhere a tile is a work-group's, whose items read neighbours before the barrier and write
+ * neighbours behind it:
+ *
+ *   for each line { load into local memory } barrier; for each line { bases; body } */
 #include "codegen/tiles.h"
 
 /* A square block's rows become its columns. An element's address is (row, lane); each stage moves
@@ -56,14 +61,19 @@ static void emit_range(const struct kiln__body *body, uint32_t d, struct kiln__p
                    d, number.text, d, d, KILN__TILE, d, d, d, d, d, KILN__TILE);
 }
 
-/* Coordinates of a tile: those of the dimensions that it does not span, and where it is in the two
- * that it does. */
-static void emit_tile(const struct kiln__body *body, uint32_t across, uint32_t last)
+/* Coordinates of the dimensions that a tile does not span. */
+static void emit_others(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
     kiln__text_add(body->text, "idx rest = tile / tiles%u / tiles%u;\n", last, across);
     for (uint32_t d = last; d-- > 0;)
         if (d != across)
             kiln__text_add(body->text, "const idx c_%u = rest %% d%u;\nrest /= d%u;\n", d, d, d);
+}
+
+/* These, and where a tile is in the two that it does. */
+static void emit_tile(const struct kiln__body *body, uint32_t across, uint32_t last)
+{
+    emit_others(body, across, last);
     emit_range(body, last, kiln__phrase("tile %% tiles%u", last));
     emit_range(body, across, kiln__phrase("tile / tiles%u %% tiles%u", last, across));
 }
@@ -122,9 +132,75 @@ static void emit_blocks(const struct kiln__body *body, uint32_t across, uint32_t
     kiln__text_add(body->text, "}\n}\n}\n");
 }
 
-void kiln__emit_tiles(struct kiln__body *body)
+/* A line of the tile lies along `across` in memory. What is beyond the last elements is read in
+ * their place. Rows of local memory are one longer than the tile, so that neighbours down a column
+ * lie in different banks. */
+static void emit_local_load(const struct kiln__body *body, const struct kiln__step *step,
+                            uint32_t across, uint32_t last)
 {
-    uint32_t last = body->form->rank - 1u, across = body->form->across - 1u;
+    unsigned k = step->index;
+    struct kiln__phrase pointer = kiln__phrase("x%u", k);
+    struct kiln__phrase offset =
+        kiln__phrase("o%u%s%s + min(from%u + r, d%u - 1) * s%u_%u + min(from%u + lane, d%u - 1)", k,
+                     kiln__emit_dot(k, 0, across).text, kiln__emit_dot(k, across + 1, last).text,
+                     last, last, k, last, across, across);
+    struct kiln__elements elements =
+        kiln__emit_run(body->emit, step->type, 1, pointer.text, offset.text);
+    kiln__text_add(body->text, "t%u[r][lane] = ", k);
+    kiln__emit_load(body->text, &elements);
+    kiln__text_add(body->text, ";\n");
+}
+
+static void open_lines(const struct kiln__body *body)
+{
+    unsigned tile = kiln__form_tile(body->form), items = 1u << body->form->work_group;
+    kiln__text_add(body->text,
+                   "#pragma unroll\n"
+                   "for (int first = 0; first < %u; first += %u) {\n"
+                   "const int r = first + line;\n",
+                   tile, items / tile);
+}
+
+static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t last)
+{
+    const struct kiln__group *group = body->group;
+    unsigned tile = kiln__form_tile(body->form);
+    struct kiln__phrase first = kiln__phrase("tile %% tiles%u * %u", last, tile);
+    struct kiln__phrase second = kiln__phrase("tile / tiles%u %% tiles%u * %u", last, across, tile);
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (is_turned(body->emit, &group->steps.items[i]))
+            kiln__text_add(body->text, "local %s t%u[%u][%u];\n",
+                           kiln__emit_type(group->steps.items[i].type, 1).text,
+                           group->steps.items[i].index, tile, tile + 1);
+    kiln__text_add(
+        body->text,
+        "const int lane = (int)get_local_id(0) %% %u, line = (int)get_local_id(0) / %u;\n"
+        "const idx tiles%u = (d%u + %u) / %u, tiles%u = (d%u + %u) / %u;\n"
+        "const idx tile = get_group_id(0);\n",
+        tile, tile, across, across, tile - 1, tile, last, last, tile - 1, tile);
+    emit_others(body, across, last);
+    kiln__text_add(body->text, "const idx from%u = %s, from%u = %s;\n", last, first.text, across,
+                   second.text);
+    open_lines(body);
+    for (size_t i = 0; i < group->steps.count; i++)
+        if (is_turned(body->emit, &group->steps.items[i]))
+            emit_local_load(body, &group->steps.items[i], across, last);
+    kiln__text_add(body->text,
+                   "}\n"
+                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "const idx e = from%u, l = from%u + lane;\n"
+                   "if (l >= d%u)\n"
+                   "return;\n",
+                   across, last, last);
+    open_lines(body);
+    kiln__text_add(body->text, "if (e + r < d%u) {\n", across);
+    emit_row_bases(body, across, last);
+    kiln__body_element(body, 1, "l", "", 0);
+    kiln__text_add(body->text, "}\n}\n");
+}
+
+static void emit_chunk_of_tiles(struct kiln__body *body, uint32_t across, uint32_t last)
+{
     unsigned width = body->form->vector;
     kiln__text_add(body->text,
                    "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
@@ -139,4 +215,13 @@ void kiln__emit_tiles(struct kiln__body *body)
     emit_tile(body, across, last);
     emit_blocks(body, across, last);
     kiln__text_add(body->text, "}\n");
+}
+
+void kiln__emit_tiles(struct kiln__body *body)
+{
+    uint32_t last = body->form->rank - 1u, across = body->form->across - 1u;
+    if (body->form->chunked)
+        emit_chunk_of_tiles(body, across, last);
+    else
+        emit_local_tile(body, across, last);
 }

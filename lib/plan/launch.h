@@ -46,12 +46,13 @@ enum kiln__along {
     KILN__CONTIGUOUS, /* neighbours */
     KILN__STRIDED,
     KILN__LINEAR, /* map: the element's number is its index, in all dimensions at once */
-    KILN__ACROSS  /* map: neighbours along the form's dimension `across`; read in square blocks
-                     that are turned in registers */
+    KILN__ACROSS  /* map: neighbours along the form's dimension `across`; read in squares that are
+                     turned in registers or in local memory */
 };
 
-/* Edge of a tile, in elements. */
+/* Edge of a chunked device's tile, and of a work-group's at most, in elements. */
 #define KILN__TILE 128
+#define KILN__LOCAL_TILE 32
 
 /* What becomes of an axis of a group's nest (nest.h) on the device. */
 enum kiln__walk {
@@ -59,8 +60,9 @@ enum kiln__walk {
     KILN__WALK_EACH,    /* one after the other; kept: of a chunk */
     KILN__WALK_VECTORS, /* runs of neighbours in vectors, and single ones after them */
     KILN__WALK_BLOCKS,  /* reduced, inside kept VECTORS: a few rows at once for each vector */
-    KILN__WALK_TILES,   /* kept: squares of two dimensions, whose blocks are turned in registers */
-    KILN__WALK_ITEM,    /* kept: a vector per work-item */
+    KILN__WALK_TILES, /* kept: squares of two dimensions, turned block by block in registers, or by
+                         a work-group in local memory */
+    KILN__WALK_ITEM,  /* kept: a vector per work-item */
     KILN__WALK_LANES, /* kept: a power of two of work-items share one; reduced: each of these takes
                          every lanes-th vector */
     KILN__WALK_HELD,  /* reduced: as LANES, all at once, to be kept from phase to phase */
@@ -117,6 +119,13 @@ struct kiln__form {
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
 };
+
+/* Edge of the form's tiles: lines of a work-group's have an item for each element. */
+static inline unsigned kiln__form_tile(const struct kiln__form *form)
+{
+    unsigned items = 1u << form->work_group;
+    return form->chunked ? KILN__TILE : items < KILN__LOCAL_TILE ? items : KILN__LOCAL_TILE;
+}
 
 /* Named as bytes (codegen.c). */
 _Static_assert(sizeof(struct kiln__form) == 24 + 2 * KILN__MOST_ACCESSES, "no padding");

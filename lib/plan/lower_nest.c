@@ -28,21 +28,23 @@ static const struct kiln__traits *traits_of(const struct lowering *lowering)
 
 /* ---- work-items ---- */
 
-/* The last tile of a dimension takes what is left over, so that none is small. */
-static size_t tiles_along(size_t dim)
+/* The last tile of a dimension takes what is left over, so that none is small; a work-group's are
+ * as large as its local memory. */
+static size_t tiles_along(const struct kiln__form *form, size_t dim)
 {
-    return dim < KILN__TILE ? 1 : dim / KILN__TILE;
+    size_t tile = kiln__form_tile(form);
+    return !form->chunked ? kiln__divide_up(dim, tile) : dim < tile ? 1 : dim / tile;
 }
 
 /* Kept elements, or tiles of them. */
 static size_t count_work(const struct lowering *lowering)
 {
     const struct kiln__space *space = &lowering->space;
-    uint8_t across = lowering->launch.form.across;
-    if (!across)
+    const struct kiln__form *form = &lowering->launch.form;
+    if (!form->across)
         return space->kept_count;
-    size_t last = space->dims[space->rank - 1], other = space->dims[across - 1];
-    return space->kept_count / last / other * tiles_along(last) * tiles_along(other);
+    size_t last = space->dims[space->rank - 1], other = space->dims[form->across - 1];
+    return space->kept_count / last / other * tiles_along(form, last) * tiles_along(form, other);
 }
 
 /* Reduced elements of each kept one that the launch has to do with. */
@@ -82,6 +84,9 @@ static void size_launch(struct lowering *lowering, size_t *share)
         *share =
             kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
         items = work * *share;
+    } else if (launch->form.across && !traits->chunked) {
+        *share = 1;
+        items = work * traits->work_group;
     } else {
         *share = traits->chunked ? choose_chunk(lowering) : launch->form.vector;
         items = kiln__divide_up(work, *share);
@@ -106,7 +111,7 @@ static void add_sizes(struct lowering *lowering, size_t share)
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
     if (form->reduced_walk != KILN__WALK_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
-    if (form->kept_walk != KILN__WALK_ITEM)
+    if (form->kept_walk != KILN__WALK_ITEM && (form->chunked || !form->across))
         kiln__launch_add(launch, KILN__INDEX(share),
                          kiln__walk_shares(form->kept_walk) ? "lanes" : "chunk");
     if (form->streams)

@@ -43,20 +43,22 @@ static bool is_linear(const struct kiln__space *space, size_t access)
 }
 
 /* 1 + the dimension along which an access has its neighbours where they do not lie along the last
- * one: reading it in square blocks is worth while on devices that walk long runs. Blocks overlap,
- * so what is changed in place is not walked like that. */
+ * one: reading it in squares is worth while on devices that walk long runs, and for work-groups of
+ * which neighbours would read far from each other. Squares may overlap, so what is changed in place
+ * is not walked like that. */
 static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__group *group,
                              const struct kiln__space *space)
 {
     uint32_t last = space->rank - 1;
-    if (!traits->chunked || traits->vector == 1 || space->dims[last] < traits->vector)
+    size_t least = traits->chunked ? traits->vector : KILN__LOCAL_TILE / 2;
+    if ((traits->chunked && traits->vector == 1) || space->dims[last] < least)
         return 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
             kiln__space_along(space, i, last) != KILN__STRIDED)
             continue;
         for (uint32_t d = 0; d < last; d++)
-            if (space->stride[i][d] == 1 && space->dims[d] >= traits->vector)
+            if (space->stride[i][d] == 1 && space->dims[d] >= least)
                 return (uint8_t)(d + 1);
     }
     return 0;
@@ -74,6 +76,26 @@ static enum kiln__along choose_along(const struct kiln__group *group,
         return KILN__ACROSS;
     return !kiln__group_reduces(group) && !across && is_linear(space, access) ? KILN__LINEAR
                                                                               : along;
+}
+
+/* Tiles of a work-group take half of its local memory at most, so that another one finds room
+ * beside it; what has no place there is read as it lies. */
+static void fit_tiles(const struct kiln__plan *plan, const struct kiln__group *group,
+                      struct kiln__form *form)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const unsigned tile = kiln__form_tile(form);
+    uint64_t room = plan->options.device->info.local_memory / 2;
+    for (size_t i = 0; i < group->accesses.count && !form->chunked; i++) {
+        if (form->along[i] != KILN__ACROSS)
+            continue;
+        kiln_type type = nodes[group->accesses.items[i].node].type;
+        uint64_t bytes = tile * (tile + 1) * kiln_type_size(kiln__type_row(type)->computed);
+        if (bytes > room)
+            form->along[i] = KILN__STRIDED;
+        else
+            room -= bytes;
+    }
 }
 
 /* A part that is one run needs no strides. */
@@ -95,6 +117,8 @@ static uint8_t choose_vector(const struct kiln__traits *traits, const struct kil
     bool flat = !kiln__group_reduces(group) && space->rank == 1;
     if (traits->chunked || flat)
         return (uint8_t)traits->vector;
+    if (form->across)
+        return 1;
     bool whole = form->placed != KILN__STRIDED;
     for (size_t i = 0; i < group->accesses.count; i++)
         whole = whole && form->along[i] != KILN__STRIDED;
@@ -313,6 +337,7 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
     choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = choose_along(group, space, i, along, form->across);
+    fit_tiles(plan, group, form);
     form->aligned = kiln__form_is_aligned(plan, group, form);
     choose_details(traits, group, space, form);
 }
