@@ -140,6 +140,8 @@ thread_tests = \
 	tests/test_cache_program \
 	tests/test_events \
 	tests/test_executor \
+	tests/test_executor_contexts \
+	tests/test_executor_lengths \
 	tests/test_executor_threads \
 	tests/test_serve \
 	tests/test_threads

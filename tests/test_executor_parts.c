@@ -97,7 +97,7 @@ static struct kiln__inbox inbox;
 static bool put(unsigned number, size_t rows)
 {
     requests[number].rows = rows;
-    cr_expect(kiln__inbox_enter(&inbox, 8));
+    cr_expect(kiln__inbox_enter(&inbox, rows, 8));
     return kiln__inbox_put(&inbox, &requests[number], 8);
 }
 
@@ -134,12 +134,12 @@ Test(executor_parts, the_inbox_holds_so_many_with_those_in_the_queue)
     for (unsigned i = 0; i < 8; i++)
         cr_expect_eq(put(i, 1), i == 7, "the last one fills it");
     kiln__inbox_empty(&inbox);
-    cr_expect(!kiln__inbox_enter(&inbox, 8), "they are in the queue");
+    cr_expect(!kiln__inbox_enter(&inbox, 1, 8), "they are in the queue");
     kiln__inbox_leave(&inbox, 1, 1);
-    cr_expect(kiln__inbox_enter(&inbox, 8));
-    kiln__inbox_leave(&inbox, 1, 0);
+    cr_expect(kiln__inbox_enter(&inbox, 1, 8));
+    kiln__inbox_leave(&inbox, 1, 1);
     kiln__inbox_return(&inbox, 1, 1);
-    cr_expect(!kiln__inbox_enter(&inbox, 8), "one came back");
+    cr_expect(!kiln__inbox_enter(&inbox, 1, 8), "one came back");
 }
 
 /* ---- which context takes a batch ---- */
@@ -254,6 +254,29 @@ Test(executor_parts, a_request_that_failed_once_is_not_what_a_context_is_tried_w
     kiln__lane_failed(&executor, &lanes[0], 0);
     cr_expect_eq(decide(0, 20 * MS), KILN__FLUSH_NOT);
     cr_expect_eq(decide(1, 20 * MS), KILN__FLUSH_WAIT);
+}
+
+/* Sizes 32, 64 and 128; 0: not measured. */
+static size_t most_of(size_t rows, int64_t of_64, int64_t of_128)
+{
+    kiln_executor of_many = {
+        .options = {.max_batch = 128},
+        .model = {.size_count = 3, .length_count = 1, .sizes = {{32, 0}, {64, 0}, {128, 0}}}};
+    const struct kiln__lane lane = {.cost = {MS, of_64, of_128}};
+    of_many.queue.rows_of[0] = rows;
+    return kiln__lane_most(&of_many, &lane, 0);
+}
+
+Test(executor_parts, a_batch_is_cut_where_that_costs_less_a_row)
+{
+    cr_expect_eq(most_of(70, 6 * MS, 10 * MS), 64u);
+    cr_expect_eq(most_of(120, 6 * MS, 10 * MS), 128u, "few of its rows are nobody's");
+    cr_expect_eq(most_of(70, 10 * MS, 10 * MS), 128u, "a batch costs as much whatever its rows");
+    cr_expect_eq(most_of(70, 0, 10 * MS), 64u, "that is to be measured");
+    cr_expect_eq(most_of(70, 6 * MS, 0), 128u, "nothing is known of it");
+    cr_expect_eq(most_of(64, 6 * MS, 10 * MS), 128u, "it fits");
+    cr_expect_eq(most_of(20, 1 * MS, 10 * MS), 128u, "it is too small");
+    cr_expect_eq(most_of(300, 6 * MS, 100 * MS), 128u, "it is full");
 }
 
 /* ---- histograms ---- */

@@ -54,7 +54,7 @@ void kiln__executor_admit(kiln_executor *executor)
 
 /* How many rows of one length change what sleeping workers do. A first request makes them look when
  * it is due; then more change nothing until they are enough for an idle device, or for a batch. */
-static size_t find_next(const kiln_executor *executor, size_t most, bool idle)
+static uint64_t find_next(const kiln_executor *executor, size_t most, bool idle)
 {
     const kiln_executor_options *options = &executor->options;
     if (!executor->queue.count)
@@ -65,7 +65,7 @@ static size_t find_next(const kiln_executor *executor, size_t most, bool idle)
 }
 
 /* Those who have been called look anyway. */
-static size_t find_alarm(const kiln_executor *executor)
+static uint64_t find_alarm(const kiln_executor *executor)
 {
     bool sleeps = false, idle = false;
     for (size_t i = 0; i < executor->lane_count; i++) {
@@ -76,7 +76,8 @@ static size_t find_alarm(const kiln_executor *executor)
     }
     if (!sleeps)
         return KILN__NO_ALARM;
-    size_t most = kiln__queue_most(&executor->queue), next = find_next(executor, most, idle);
+    size_t most = kiln__queue_most(&executor->queue);
+    uint64_t next = find_next(executor, most, idle);
     return next == KILN__NO_ALARM ? next : executor->queue.rows + next - most;
 }
 
@@ -227,8 +228,6 @@ static bool allocate(kiln_executor *executor, size_t n)
     executor->workers = calloc(n * KILN__WORKERS, sizeof *executor->workers);
     if (!executor->lanes || !executor->workers)
         return false;
-    for (size_t i = 0; i < KILN__SHELVES; i++)
-        pthread_mutex_init(&executor->shelves[i].lock, NULL);
     bool done = make_lock(&executor->lock) && kiln__cond_create(&executor->room) &&
                 kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
@@ -240,8 +239,6 @@ static bool allocate(kiln_executor *executor, size_t n)
 /* What an executor without workers and futures still has. */
 static void destroy(kiln_executor *executor)
 {
-    for (size_t i = 0; i < KILN__SHELVES && executor->lane_count; i++)
-        pthread_mutex_destroy(&executor->shelves[i].lock);
     for (size_t i = 0; i < executor->lane_count; i++)
         pthread_cond_destroy(&executor->lanes[i].work);
     if (executor->lane_count) {

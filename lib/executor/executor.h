@@ -73,8 +73,8 @@ struct kiln__worker {
 /* Futures of earlier requests. Each thread takes from one shelf, so that few meet there; each
  * future goes back where it came from. */
 struct kiln__shelf {
-    _Alignas(64) pthread_mutex_t lock;
-    kiln_future *spare; /* by next */
+    _Alignas(64) atomic_flag taken; /* by one who takes a future */
+    kiln_future *spare;             /* by next */
     _Atomic(kiln_future *)
         newest; /* come back meanwhile, by next; &kiln__shelf_closed: none will */
 };
@@ -155,6 +155,11 @@ void kiln__executor_wake_all(kiln_executor *executor);
 int64_t kiln__lane_cost(const kiln_executor *executor, const struct kiln__lane *lane,
                         unsigned size);
 int64_t kiln__lane_free(const struct kiln__lane *lane, int64_t now);
+
+/* The most rows of a length that the next batch is to have: a few that do not fit a smaller size
+ * wait for the one after it where that costs less than a larger size mostly of nobody's rows. */
+size_t kiln__lane_most(const kiln_executor *executor, const struct kiln__lane *lane,
+                       unsigned length);
 
 void kiln__lane_begin(struct kiln__lane *lane, unsigned size, int64_t now);
 void kiln__lane_end(struct kiln__lane *lane, int64_t now);

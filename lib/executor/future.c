@@ -2,6 +2,7 @@
 #include "executor/future.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,15 +49,17 @@ static struct kiln__shelf *find_shelf(kiln_executor *executor)
     return &executor->shelves[own - 1];
 }
 
+/* Few meet at a shelf, and for some instructions only. */
 static kiln_future *take_from(struct kiln__shelf *shelf, kiln_executor *executor)
 {
-    pthread_mutex_lock(&shelf->lock);
+    while (atomic_flag_test_and_set_explicit(&shelf->taken, memory_order_acquire))
+        sched_yield();
     if (!shelf->spare)
         shelf->spare = atomic_exchange(&shelf->newest, NULL);
     kiln_future *future = shelf->spare;
     if (future)
         shelf->spare = future->next;
-    pthread_mutex_unlock(&shelf->lock);
+    atomic_flag_clear_explicit(&shelf->taken, memory_order_release);
     if (future || !(future = make(executor)))
         return future;
     future->shelf = shelf;
@@ -69,9 +72,8 @@ kiln_future *kiln__future_create(kiln_executor *executor)
     kiln_future *future = take_from(find_shelf(executor), executor);
     if (!future)
         return NULL;
-    atomic_init(&future->state, KILN__FUTURE_QUEUED);
-    atomic_init(&future->references, 2);
-    atomic_init(&future->listeners, 0);
+    atomic_init(&future->passed, 0);
+    atomic_init(&future->queued, true);
     future->status = KILN_OK;
     future->rerun = future->called = future->raised = false;
     future->callback = NULL;
@@ -101,12 +103,10 @@ size_t kiln__futures_close(kiln_executor *executor)
 }
 
 /* Nothing is touched once it is on the shelf: the executor may be gone then. */
-static void let_go(kiln_future *future)
+void kiln__future_put_back(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
     struct kiln__shelf *shelf = future->shelf;
-    if (atomic_fetch_sub(&future->references, 1) > 1)
-        return;
     kiln_future *newest = atomic_load(&shelf->newest);
     do {
         if (newest == &closed) {
@@ -118,25 +118,48 @@ static void let_go(kiln_future *future)
     } while (!atomic_compare_exchange_weak(&shelf->newest, &newest, future));
 }
 
+/* Whether the executor has nothing more to do with it. */
+static bool is_over(unsigned passed)
+{
+    return passed & KILN__FUTURE_TOLD ||
+           (passed & (KILN__FUTURE_DONE | KILN__FUTURE_HEARD)) == KILN__FUTURE_DONE;
+}
+
 void kiln_future_release(kiln_future *future)
 {
     if (!future || !kiln__executor_is_here(future->executor))
         return;
-    if (atomic_load(&future->listeners)) {
+    if (future->descriptor >= 0) {
         pthread_mutex_lock(&future->lock);
-        if (future->descriptor >= 0)
-            close(future->descriptor);
+        close(future->descriptor);
         future->descriptor = -1;
         pthread_mutex_unlock(&future->lock);
     }
-    let_go(future);
+    if (is_over(atomic_load(&future->passed)) ||
+        is_over(atomic_fetch_or(&future->passed, KILN__FUTURE_RELEASED)))
+        kiln__future_put_back(future);
 }
 
 /* ---- ends ---- */
 
 static bool is_done(const kiln_future *future)
 {
-    return atomic_load(&future->state) == KILN__FUTURE_DONE;
+    return atomic_load(&future->passed) & KILN__FUTURE_DONE;
+}
+
+bool kiln__future_is_queued(const kiln_future *future)
+{
+    return atomic_load(&future->queued) && !is_done(future);
+}
+
+/* Have it told when it is done; false: it is. */
+static bool listen_to(kiln_future *future)
+{
+    unsigned passed = atomic_load(&future->passed);
+    while (!(passed & KILN__FUTURE_DONE))
+        if (atomic_compare_exchange_weak(&future->passed, &passed, passed | KILN__FUTURE_HEARD))
+            return true;
+    return false;
 }
 
 /* Under its lock. An eventfd takes this without waiting. */
@@ -167,19 +190,22 @@ void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t re
                                  : &counts->failed) += requests;
 }
 
-void kiln__future_complete(kiln_future *future, const struct kiln__error *error)
+bool kiln__future_complete(kiln_future *future, const struct kiln__error *error)
 {
     if (error) {
         future->status = error->status;
         memcpy(future->sentence, error->text, sizeof error->text);
     }
-    atomic_store(&future->state, KILN__FUTURE_DONE);
+    unsigned passed = atomic_fetch_or(&future->passed, KILN__FUTURE_DONE);
+    if (passed & KILN__FUTURE_HEARD)
+        return true;
+    if (passed & KILN__FUTURE_RELEASED)
+        kiln__future_put_back(future);
+    return false;
 }
 
 static void tell(kiln_future *future)
 {
-    if (!atomic_load(&future->listeners))
-        return;
     pthread_mutex_lock(&future->lock);
     raise_descriptor(future);
     kiln_future_callback callback = take_callback(future);
@@ -187,6 +213,8 @@ static void tell(kiln_future *future)
     pthread_cond_broadcast(&future->done);
     if (callback)
         callback(future->status, future->user);
+    if (atomic_fetch_or(&future->passed, KILN__FUTURE_TOLD) & KILN__FUTURE_RELEASED)
+        kiln__future_put_back(future);
 }
 
 void kiln__future_tell(struct kiln__list *told)
@@ -194,7 +222,6 @@ void kiln__future_tell(struct kiln__list *told)
     for (kiln_future *future = told->first, *next; future; future = next) {
         next = future->next;
         tell(future);
-        let_go(future);
     }
     *told = (struct kiln__list){0};
 }
@@ -211,8 +238,7 @@ void kiln__future_withdraw(kiln_future *future)
 {
     leave_queue(future);
     future->executor->counts.requests--;
-    atomic_store(&future->references, 1);
-    let_go(future);
+    kiln__future_put_back(future);
 }
 
 /* One that waits ends here, not in a batch. */
@@ -225,8 +251,8 @@ static void end_queued(kiln_future *future, kiln_status status, const char *sent
     leave_queue(future);
     kiln__executor_count(executor, status, 1);
     kiln__histogram_add(&executor->total, kiln__now() - future->submitted);
-    kiln__future_complete(future, &error);
-    kiln__list_push(told, future);
+    if (kiln__future_complete(future, &error))
+        kiln__list_push(told, future);
 }
 
 void kiln__future_expire(kiln_future *future, struct kiln__list *told)
@@ -263,12 +289,12 @@ static void look_at_deadline(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
     struct kiln__list told = {0};
-    if (future->deadline == KILN__NEVER || atomic_load(&future->state) != KILN__FUTURE_QUEUED ||
+    if (future->deadline == KILN__NEVER || !kiln__future_is_queued(future) ||
         kiln__now() < future->deadline)
         return;
     pthread_mutex_lock(&executor->lock);
     kiln__executor_admit(executor);
-    if (atomic_load(&future->state) == KILN__FUTURE_QUEUED)
+    if (kiln__future_is_queued(future))
         kiln__future_expire(future, &told);
     kiln__executor_wake(executor, kiln__now()); /* the alarm counted on its rows */
     pthread_mutex_unlock(&executor->lock);
@@ -282,7 +308,7 @@ static bool sleep_until(kiln_future *future, int64_t until)
     int late = 0;
     pthread_mutex_lock(&future->lock);
     while (!is_done(future) && !late) {
-        bool queued = atomic_load(&future->state) == KILN__FUTURE_QUEUED;
+        bool queued = kiln__future_is_queued(future);
         next = queued && future->deadline < until ? future->deadline : until;
         late = kiln__cond_wait_until(&future->done, &future->lock, next);
     }
@@ -292,14 +318,10 @@ static bool sleep_until(kiln_future *future, int64_t until)
 
 static kiln_status wait_until(kiln_future *future, int64_t until, const char *call)
 {
-    if (!is_done(future)) {
-        bool late = false;
-        atomic_fetch_add(&future->listeners, 1);
-        while (!is_done(future) && !late) {
-            late = sleep_until(future, until);
-            look_at_deadline(future);
-        }
-        atomic_fetch_sub(&future->listeners, 1);
+    bool late = false;
+    while (!late && listen_to(future)) {
+        late = sleep_until(future, until);
+        look_at_deadline(future);
     }
     return answer(future, call);
 }
@@ -354,8 +376,7 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
     if (!taken && !done) {
         future->callback = callback;
         future->user = user;
-        atomic_fetch_add(&future->listeners, 1);
-        done = is_done(future) && take_callback(future);
+        done = !listen_to(future) && take_callback(future);
     }
     pthread_mutex_unlock(&future->lock);
     if (taken)
@@ -391,9 +412,7 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
     if (made)
         future->descriptor = make_descriptor();
     int error = errno;
-    if (made && future->descriptor >= 0)
-        atomic_fetch_add(&future->listeners, 1);
-    if (is_done(future))
+    if (future->descriptor >= 0 && !listen_to(future))
         raise_descriptor(future);
     *descriptor = future->descriptor;
     pthread_mutex_unlock(&future->lock);
@@ -413,7 +432,7 @@ kiln_status kiln_future_cancel(kiln_future *future)
         return status;
     pthread_mutex_lock(&future->executor->lock);
     kiln__executor_admit(future->executor);
-    bool queued = atomic_load(&future->state) == KILN__FUTURE_QUEUED;
+    bool queued = kiln__future_is_queued(future);
     bool done = is_done(future);
     if (queued)
         end_queued(future, KILN_CANCELLED, "the request was cancelled", &told);

@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request and its end are one object. It is its caller's and the executor's, which lets go when
- * the request has completed and everybody has been told; then it is kept for another request.
+/* A request and its end are one object. It is its caller's and the executor's; whoever is the last
+ * to have to do with it keeps it for another request.
  *
  *     queued -> running    under the executor's lock
  *     queued -> done       the same: it was cancelled, or its deadline passed
  *     running -> done      by the worker that has it
  *
- * Whoever wants to be told counts himself in and then looks at the state; whoever completes it sets
- * the state and then looks whether anybody is to be told. So one of the two sees the other. */
+ * What has come to pass is one word. Whoever wants to be told says so there unless it is done, and
+ * who completes it sees that. Of a request that nobody listens to, the executor's part ends with
+ * DONE, else with TOLD; its caller's ends with RELEASED. The later one of the two keeps it. */
 #ifndef KILN_EXECUTOR_FUTURE_H
 #define KILN_EXECUTOR_FUTURE_H
 
 #include "executor/executor.h"
 #include "util/error.h"
 
-enum kiln__future_state { KILN__FUTURE_QUEUED, KILN__FUTURE_RUNNING, KILN__FUTURE_DONE };
+enum {
+    KILN__FUTURE_DONE = 1,
+    KILN__FUTURE_HEARD = 2, /* somebody waits, or there is a callback or a descriptor */
+    KILN__FUTURE_TOLD = 4,  /* and they have been told */
+    KILN__FUTURE_RELEASED = 8
+};
 
 struct kiln_future {
+    kiln_future *next, *previous; /* in the inbox, the queue, a batch, a list, on a shelf */
+    atomic_uint passed;           /* of the above */
+    atomic_bool queued;           /* in the inbox or the queue, not in a batch */
+    bool rerun;                   /* a context failed it already */
+    bool alone;                   /* it is a batch by itself */
+    size_t rows, length;
+    int64_t submitted, due, deadline; /* KILN__NEVER: none */
+    unsigned length_number, priority;
     struct kiln_executor *executor;
     struct kiln__shelf *shelf;
-    kiln_future *next, *previous; /* in the inbox, the queue, a batch, a list, on a shelf */
-    _Atomic(enum kiln__future_state) state;
-    atomic_uint references;
-    atomic_uint listeners; /* those who wait, a callback, a descriptor */
-    kiln_status status;    /* how it ended, when it has */
-    char *sentence;        /* if not well; as long as an error's */
-    size_t rows, length;
-    unsigned length_number;
-    int64_t submitted, due, deadline; /* KILN__NEVER: none */
-    unsigned priority;
-    bool rerun; /* a context failed it already */
-    bool alone; /* it is a batch by itself */
+    kiln_status status; /* how it ended, when it has */
+    int descriptor;     /* -1: none; made and written to under the lock */
+    char *sentence;     /* if not well; as long as an error's */
 
     pthread_mutex_t lock; /* guards what follows; the executor's is not taken under it */
     pthread_cond_t done;
@@ -38,13 +43,18 @@ struct kiln_future {
     void *user;
     bool called; /* back */
     bool raised;
-    int descriptor; /* -1: none */
 
     void *memory[]; /* inputs, then outputs */
 };
 
 /* A new request, held by its caller and by the executor; NULL without memory. */
 kiln_future *kiln__future_create(kiln_executor *executor);
+
+/* One that nobody else has seen, or will see any more, is kept for another request. */
+void kiln__future_put_back(kiln_future *future);
+
+/* Whether it is in no batch. */
+bool kiln__future_is_queued(const kiln_future *future);
 
 /* Free those on shelves, for good: how many they were. */
 size_t kiln__futures_close(kiln_executor *executor);
@@ -73,10 +83,10 @@ kiln_status kiln__submit_alone(kiln_executor *executor, const kiln_input *inputs
                                const kiln_output *outputs, size_t rows,
                                const kiln_request_options *options, kiln_future **future);
 
-/* It has ended so (NULL: well). */
-void kiln__future_complete(kiln_future *future, const struct kiln__error *error);
+/* It has ended so (NULL: well). True: somebody listens, and is to be told; else it may be gone. */
+bool kiln__future_complete(kiln_future *future, const struct kiln__error *error);
 
-/* Tell whoever waits for them, and let go. */
+/* Tell whoever listens to them, and let go. */
 void kiln__future_tell(struct kiln__list *told);
 
 #endif

@@ -3,25 +3,43 @@
 
 #include "executor/future.h"
 
-bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t most)
+static uint64_t pack(size_t count, size_t rows)
 {
-    size_t count = atomic_load_explicit(&inbox->count, memory_order_relaxed);
-    while (count < most)
-        if (atomic_compare_exchange_weak(&inbox->count, &count, count + 1))
+    return (uint64_t)count << 40 | rows;
+}
+
+static size_t count_of(uint64_t waiting)
+{
+    return (size_t)(waiting >> 40);
+}
+
+static uint64_t rows_of(uint64_t waiting)
+{
+    return waiting & KILN__MOST_ROWS_WAITING;
+}
+
+bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t rows, size_t most)
+{
+    uint64_t waiting = atomic_load_explicit(&inbox->waiting, memory_order_relaxed);
+    if (most > KILN__MOST_WAITING)
+        most = KILN__MOST_WAITING;
+    while (count_of(waiting) < most && rows_of(waiting) + rows <= KILN__MOST_ROWS_WAITING)
+        if (atomic_compare_exchange_weak(&inbox->waiting, &waiting, waiting + pack(1, rows)))
             return true;
     return false;
 }
 
-/* The rows are added last: of several that come at the same time, the last one sees them all. */
+/* Its rows have been counted: of several that come at the same time, the last one sees them all. */
 bool kiln__inbox_put(struct kiln__inbox *inbox, kiln_future *request, size_t most)
 {
-    size_t rows = request->rows; /* it may be over as soon as it is here */
     request->next = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&inbox->newest, &request->next, request))
         continue;
-    rows += atomic_fetch_add(&inbox->rows, rows);
-    size_t alarm = atomic_load(&inbox->alarm);
-    return rows >= alarm || (alarm != KILN__NO_ALARM && atomic_load(&inbox->count) >= most);
+    uint64_t alarm = atomic_load(&inbox->alarm);
+    if (alarm == KILN__NO_ALARM)
+        return false;
+    uint64_t waiting = atomic_load(&inbox->waiting);
+    return rows_of(waiting) >= alarm || count_of(waiting) >= most;
 }
 
 kiln_future *kiln__inbox_empty(struct kiln__inbox *inbox)
@@ -40,17 +58,15 @@ kiln_future *kiln__inbox_empty(struct kiln__inbox *inbox)
 
 void kiln__inbox_leave(struct kiln__inbox *inbox, size_t count, size_t rows)
 {
-    atomic_fetch_sub(&inbox->count, count);
-    atomic_fetch_sub(&inbox->rows, rows);
+    atomic_fetch_sub(&inbox->waiting, pack(count, rows));
 }
 
 void kiln__inbox_return(struct kiln__inbox *inbox, size_t count, size_t rows)
 {
-    atomic_fetch_add(&inbox->count, count);
-    atomic_fetch_add(&inbox->rows, rows);
+    atomic_fetch_add(&inbox->waiting, pack(count, rows));
 }
 
-bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, size_t rows)
+bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, uint64_t rows)
 {
     atomic_store(&inbox->alarm, rows);
     return rows == KILN__NO_ALARM || !atomic_load(&inbox->newest);

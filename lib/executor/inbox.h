@@ -15,16 +15,21 @@
 
 #include <kiln/executor.h>
 
-#define KILN__NO_ALARM SIZE_MAX /* workers look by themselves */
+#define KILN__NO_ALARM UINT64_MAX /* workers look by themselves */
 
+/* More than so many requests, or rows, never wait. */
+#define KILN__MOST_WAITING (((uint64_t)1 << 24) - 1)
+#define KILN__MOST_ROWS_WAITING (((uint64_t)1 << 40) - 1)
+
+/* All in one line of cache, which its submitter has to himself for two exchanges. */
 struct kiln__inbox {
-    _Atomic(kiln_future *) newest; /* and older ones by next */
-    atomic_size_t count, rows;     /* here and in the queue */
-    atomic_size_t alarm;           /* rows */
+    _Alignas(64) _Atomic(kiln_future *) newest; /* and older ones by next */
+    _Atomic uint64_t waiting;                   /* here and in the queue: requests << 40 | rows */
+    _Atomic uint64_t alarm;                     /* rows */
 };
 
-/* Room for a request; false: there are `most` here and in the queue. */
-bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t most);
+/* Room for a request of so many rows; false: there are `most` requests here and in the queue. */
+bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t rows, size_t most);
 
 /* Put a request here for which there is room. True: the alarm goes off, also at `most` requests. */
 bool kiln__inbox_put(struct kiln__inbox *inbox, kiln_future *request, size_t most);
@@ -38,6 +43,6 @@ void kiln__inbox_return(struct kiln__inbox *inbox, size_t count, size_t rows);
 
 /* Have submitters wake a worker at so many rows. False: some have come that may not have seen it.
  */
-bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, size_t rows);
+bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, uint64_t rows);
 
 #endif

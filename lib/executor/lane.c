@@ -86,6 +86,23 @@ void kiln__lane_measured(struct kiln__lane *lane, unsigned size, int64_t took)
     lane->met[size] = true;
 }
 
+/* Batches of fewer rows always are of the size that they fit. */
+#define LEAST_CUT 32
+
+size_t kiln__lane_most(const kiln_executor *executor, const struct kiln__lane *lane,
+                       unsigned length)
+{
+    const struct kiln__model *model = &executor->model;
+    const size_t most = executor->options.max_batch, rows = executor->queue.rows_of[length];
+    unsigned size = kiln__model_size(model, rows < most ? rows : most, length);
+    if (rows >= most || rows <= LEAST_CUT || rows == model->sizes[size].rows || !lane->cost[size])
+        return most;
+    size_t fewer = model->sizes[size - 1].rows;
+    double all = (double)lane->cost[size] / (double)rows;
+    double cut = (double)lane->cost[size - 1] / (double)fewer; /* 0: to be measured */
+    return cut < all ? fewer : most;
+}
+
 /* ---- lanes that fail ---- */
 
 bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane *lane)

@@ -140,7 +140,7 @@ static kiln_status check_memory(const struct kiln__model *model, const kiln_inpu
 /* ---- room ---- */
 
 static kiln_status find_room(kiln_executor *executor, const kiln_request_options *options,
-                             int64_t start)
+                             size_t rows, int64_t start)
 {
     int64_t until = KILN__NEVER;
     size_t most = executor->options.max_queue;
@@ -151,7 +151,7 @@ static kiln_status find_room(kiln_executor *executor, const kiln_request_options
         until = start + (int64_t)options->deadline_us * 1000;
     bool may_wait = options->when_full == KILN_WHEN_FULL_WAIT && !kiln__in_worker();
     pthread_mutex_lock(&executor->lock);
-    while (!status && (executor->stopping || !kiln__inbox_enter(&executor->inbox, most))) {
+    while (!status && (executor->stopping || !kiln__inbox_enter(&executor->inbox, rows, most))) {
         if (executor->stopping)
             status = kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
         else if (!may_wait)
@@ -164,14 +164,6 @@ static kiln_status find_room(kiln_executor *executor, const kiln_request_options
     }
     pthread_mutex_unlock(&executor->lock);
     return status;
-}
-
-static void give_up_room(kiln_executor *executor)
-{
-    pthread_mutex_lock(&executor->lock);
-    kiln__inbox_leave(&executor->inbox, 1, 0);
-    pthread_cond_broadcast(&executor->room);
-    pthread_mutex_unlock(&executor->lock);
 }
 
 /* ---- into the inbox ---- */
@@ -210,7 +202,7 @@ static kiln_status announce(kiln_executor *executor, kiln_future **future, int64
     kiln_status status = KILN_OK;
     pthread_mutex_lock(&executor->lock);
     kiln__executor_wake(executor, now);
-    if (executor->stopping && atomic_load(&(*future)->state) == KILN__FUTURE_QUEUED) {
+    if (executor->stopping && kiln__future_is_queued(*future)) {
         kiln__future_withdraw(*future);
         *future = NULL;
         status = kiln__fail(NULL, KILN_WRONG_STATE, "%s: the executor is shut down", call);
@@ -223,21 +215,22 @@ static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
                          const kiln_output *outputs, size_t rows,
                          const kiln_request_options *options, bool alone, kiln_future **result)
 {
+    const size_t most = executor->options.max_queue;
     int64_t start = kiln__now();
     kiln_status status = KILN_OK;
-    if (executor->stopping || !kiln__inbox_enter(&executor->inbox, executor->options.max_queue))
-        status = find_room(executor, options, start);
-    if (status)
-        return status;
     kiln_future *future = kiln__future_create(executor);
-    if (!future) {
-        give_up_room(executor);
+    if (!future)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
-    }
     set(future, rows, options, alone, start);
     note_memory(future, inputs, outputs);
+    if (executor->stopping || !kiln__inbox_enter(&executor->inbox, rows, most))
+        status = find_room(executor, options, rows, start);
+    if (status) {
+        kiln__future_put_back(future);
+        return status;
+    }
     *result = future;
-    bool enough = kiln__inbox_put(&executor->inbox, future, executor->options.max_queue);
+    bool enough = kiln__inbox_put(&executor->inbox, future, most);
     bool at_once = enough || alone || options->deadline_us || executor->stopping;
     return at_once ? announce(executor, result, start) : KILN_OK;
 }

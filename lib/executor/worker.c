@@ -28,7 +28,7 @@ bool kiln__in_worker(void)
 static void take_one(kiln_executor *executor, kiln_future *request, struct taken *taken)
 {
     kiln__queue_remove(&executor->queue, request);
-    atomic_store_explicit(&request->state, KILN__FUTURE_RUNNING, memory_order_relaxed);
+    atomic_store_explicit(&request->queued, false, memory_order_relaxed);
     taken->count++;
     taken->rows += request->rows;
     taken->elements += request->rows * (request->length ? request->length : 1);
@@ -40,12 +40,11 @@ static bool alone(const struct taken *taken)
     return taken->requests.first && taken->requests.first->alone;
 }
 
-/* As many of a length as a batch has room for, in their order; none overtakes one of its length
+/* As many of a length as there are to be at most, in their order; none overtakes one of its length
  * that does not fit. */
-static void take_of(kiln_executor *executor, unsigned length, struct taken *taken,
+static void take_of(kiln_executor *executor, unsigned length, size_t most, struct taken *taken,
                     struct kiln__list *told)
 {
-    const size_t most = executor->options.max_batch;
     for (unsigned i = 0; i < KILN__PRIORITIES; i++) {
         for (kiln_future *r = executor->queue.lists[i].first, *next; r; r = next) {
             next = r->next;
@@ -64,8 +63,8 @@ static void take_of(kiln_executor *executor, unsigned length, struct taken *take
 }
 
 /* A length that has rows enough goes before the first request's until somebody has waited. */
-static void take(kiln_executor *executor, enum kiln__flush flush, struct taken *taken,
-                 struct kiln__list *told)
+static void take(kiln_executor *executor, const struct kiln__lane *lane, enum kiln__flush flush,
+                 struct taken *taken, struct kiln__list *told)
 {
     const kiln_executor_options *options = &executor->options;
     bool due = kiln__queue_due(&executor->queue) <= taken->start;
@@ -73,7 +72,7 @@ static void take(kiln_executor *executor, enum kiln__flush flush, struct taken *
                     : flush == KILN__FLUSH_IDLE       ? options->min_batch
                                                       : 0;
     unsigned length = kiln__queue_lead(&executor->queue, enough);
-    take_of(executor, length, taken, told);
+    take_of(executor, length, kiln__lane_most(executor, lane, length), taken, told);
     if (taken->rows)
         taken->size = kiln__model_size(&executor->model, taken->rows, length);
     kiln__inbox_leave(&executor->inbox, taken->count, taken->rows);
@@ -117,7 +116,7 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
         pthread_mutex_unlock(&executor->lock);
         return false;
     }
-    take(executor, flush, taken, told);
+    take(executor, lane, flush, taken, told);
     if (taken->rows) {
         executor->flushes[flush]++;
         executor->counts.running += taken->count;
@@ -243,7 +242,7 @@ static void queue_again(kiln_executor *executor, struct taken *taken)
             kiln__list_push(&rest, request);
             continue;
         }
-        atomic_store_explicit(&request->state, KILN__FUTURE_QUEUED, memory_order_relaxed);
+        atomic_store_explicit(&request->queued, true, memory_order_relaxed);
         request->rerun = true;
         executor->counts.rerun++;
         taken->count--;
@@ -274,11 +273,13 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
     else if (error)
         kiln__executor_wake(executor, kiln__now());
     pthread_mutex_unlock(&executor->lock);
+    struct kiln__list told = {0}; /* when all have completed: who wakes up finds many of his so */
     for (kiln_future *r = taken->requests.first, *next; r; r = next) {
         next = r->next;
-        kiln__future_complete(r, error);
+        if (kiln__future_complete(r, error))
+            kiln__list_push(&told, r);
     }
-    kiln__future_tell(&taken->requests);
+    kiln__future_tell(&told);
 }
 
 static void run(struct kiln__worker *worker, struct taken *taken)
