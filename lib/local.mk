@@ -96,6 +96,7 @@ fuse_sources = \
 plan_sources = \
 	lib/plan/dependencies.c \
 	lib/plan/in_place.c \
+	lib/plan/keep.c \
 	lib/plan/launch.c \
 	lib/plan/launch.h \
 	lib/plan/lower.c \
@@ -199,6 +200,8 @@ runtime_sources = \
 	lib/runtime/commands.h \
 	lib/runtime/executable.c \
 	lib/runtime/executable.h \
+	lib/runtime/kept.c \
+	lib/runtime/kept.h \
 	lib/runtime/pool.c \
 	lib/runtime/pool.h \
 	lib/runtime/run.c \

@@ -40,6 +40,7 @@ criterion_tests = \
 	tests/test_in_place \
 	tests/test_interop \
 	tests/test_interpolation \
+	tests/test_kept \
 	tests/test_kernels \
 	tests/test_loss \
 	tests/test_matmul \
@@ -105,6 +106,7 @@ device_tests = \
 	tests/test_in_place \
 	tests/test_interop \
 	tests/test_interpolation \
+	tests/test_kept \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \

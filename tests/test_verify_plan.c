@@ -24,6 +24,17 @@ static struct kiln__plan sound_plan(void)
     return plan;
 }
 
+/* Slots: 0 upload, 1 weights, 2 product, 3 the weights packed. Launch 0 packs. */
+static struct kiln__plan keeping_plan(void)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 300, 300), w = imagine_weights(batch, 300, 300);
+    ask(batch, kiln_matmul(batch, x, w));
+    struct kiln__plan plan = plan_of(batch, false);
+    kiln_batch_release(batch);
+    return plan;
+}
+
 static kiln_status verify(const struct kiln__plan *plan, char *wrong)
 {
     kiln_status status = kiln__plan_verify(plan, wrong);
@@ -32,10 +43,11 @@ static kiln_status verify(const struct kiln__plan *plan, char *wrong)
     return status ? status : kiln__launches_verify(plan, wrong);
 }
 
-#define EXPECT_BROKEN(sentence, change)                                                            \
+#define EXPECT_BROKEN(sentence, change) EXPECT_BROKEN_PLAN(sound_plan(), sentence, change)
+#define EXPECT_BROKEN_PLAN(sound, sentence, change)                                                \
     do {                                                                                           \
         char wrong[KILN__WRONG] = "";                                                              \
-        struct kiln__plan plan = sound_plan();                                                     \
+        struct kiln__plan plan = sound;                                                            \
         struct kiln__slot *slot = plan.slots.items;                                                \
         struct kiln__launch *launch = plan.launches.items;                                         \
         cr_assert_eq(verify(&plan, wrong), KILN_OK, "%s", wrong);                                  \
@@ -101,6 +113,17 @@ Test(verify_plan, walks_the_steps)
     EXPECT_BROKEN("step 5: result #1 is %7, which is not there", plan.steps.items[5].binding = 1);
     EXPECT_BROKEN("result #1 is never made", plan.steps.count--; slot[5].last = 6);
     EXPECT_BROKEN("step 3: not the next launch", plan.steps.items[3].launch = 2);
+}
+
+Test(verify_plan, knows_what_is_kept)
+{
+#define EXPECT_WRONGLY_KEPT(sentence, change) EXPECT_BROKEN_PLAN(keeping_plan(), sentence, change)
+    EXPECT_WRONGLY_KEPT("slot 3: kept, and not made once before it is used", launch[0].keeps = 0);
+    EXPECT_WRONGLY_KEPT("slot 3: kept, and not made once before it is used", launch[1].keeps = 4);
+    EXPECT_WRONGLY_KEPT("slot 3: kept, and made of more than a buffer that stays",
+                        ARGUMENT(0, 0).slot = 0);
+    EXPECT_WRONGLY_KEPT("launch 0 (matmul_pack_b): keeps what is not kept", launch[0].keeps = 3);
+    EXPECT_WRONGLY_KEPT("slot 2: kept, and no working memory", slot[2].place = KILN__PLACE_KEPT);
 }
 
 /* Step 4 reads the slots of steps 2 and 3; 6 reads 0, 1 and 3 and writes over what 4 and 5 leave.

@@ -61,9 +61,10 @@ typedef struct kiln_context_options {
     double validate;              /**< share of runs to compare with the host, 0 to 1;
                                        0: $KILN_VALIDATE, else none */
     uint64_t memory_limit;        /**< most bytes of device memory that the pool may hold, for
-                                       intermediates and for what cannot be used in place; idle
-                                       memory is given back before a run is refused; 0: all that
-                                       the device has. Buffers do not count */
+                                       intermediates, for what cannot be used in place and for
+                                       what is kept of buffers, as packed weights; what is idle or
+                                       kept is given back before a run is refused; 0: all that the
+                                       device has. Buffers do not count */
     kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
 } kiln_context_options;
 
@@ -156,7 +157,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *
  *  the background, after their first launch, and nothing waits for it). Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
-/** Give idle memory of the buffer pool back to the device. Threads: any.
+/** Give idle memory of the buffer pool, and what is kept of buffers, back to the device. Threads: any.
  *  Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 

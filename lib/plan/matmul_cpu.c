@@ -111,6 +111,7 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     KILN__LAUNCH_INDICES(&launch, product->n, product->k);
     add_matrix(&launch, &product->b);
     kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_keep(plan, packed->slot, product->b.operand);
 }
 
 static void lower_packed(struct kiln__plan *plan, uint32_t group,

@@ -7,12 +7,14 @@
 #include "device/device.h"
 #include "fuse/group.h"
 #include "plan/launch.h"
+#include "util/hash.h"
 
 /* Where a value lives while the plan runs. */
 enum kiln__place {
-    KILN__PLACE_ARENA, /* in the memory that the plan's intermediates share */
-    KILN__PLACE_INPUT, /* in what input `binding` is bound to */
-    KILN__PLACE_RESULT /* in what result `binding` is bound to */
+    KILN__PLACE_ARENA,  /* in the memory that the plan's intermediates share */
+    KILN__PLACE_INPUT,  /* in what input `binding` is bound to */
+    KILN__PLACE_RESULT, /* in what result `binding` is bound to */
+    KILN__PLACE_KEPT    /* in memory of its own, that may stay: made from input `binding` alone */
 };
 
 struct kiln__slot {
@@ -21,8 +23,9 @@ struct kiln__slot {
     uint32_t binding;
     bool in_place; /* a result in the buffer that an input is read from */
     size_t bytes;
-    size_t offset;        /* of an arena slot, in bytes */
-    uint32_t first, last; /* steps between which its content matters */
+    size_t offset;            /* of an arena slot, in bytes */
+    uint32_t first, last;     /* steps between which its content matters */
+    struct kiln__hash128 key; /* of a kept slot: names what is made of the input, in all plans */
 };
 #define KILN__SCRATCH UINT32_MAX
 
@@ -66,7 +69,8 @@ struct kiln__plan {
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
     size_t inputs;           /* so many */
     size_t arena_bytes;
-    bool failed; /* without memory while it is made: what is added then makes no difference */
+    size_t kept_bytes; /* of kept slots */
+    bool failed;       /* without memory while it is made: what is added then makes no difference */
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
@@ -101,6 +105,11 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
 
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
+
+/* The last launch, which made `slot` from operand `operand` of its group, can be left out as long
+ * as the operand's buffer is not written and the slot's memory is kept: where it is a buffer that
+ * the batch does not replace, and nothing else goes into the slot, say so (keep.c). */
+void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
 
 /* Decide which results are computed in the buffer of an input, and the order that allows it
  * (in_place.c). */

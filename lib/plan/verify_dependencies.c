@@ -45,6 +45,8 @@ static bool add_region(struct verifier *verifier, uint32_t index, bool writes)
     *region = (struct region){slot->place, slot->binding, 0, slot->bytes, writes};
     if (slot->place == KILN__PLACE_ARENA)
         *region = (struct region){slot->place, 0, slot->offset, slot->offset + slot->bytes, writes};
+    if (slot->place == KILN__PLACE_KEPT)
+        region->binding = index;
     if (slot->in_place)
         *region = (struct region){KILN__PLACE_INPUT,
                                   plan->fusion.graph.requests.items[slot->binding].replaces - 1, 0,

@@ -42,6 +42,31 @@ static const struct kiln__group *group_at(const struct verifier *verifier, uint3
 
 /* ---- slots ---- */
 
+/* Made by one launch, before any other step names it, from a buffer that nobody replaces. */
+static const char *check_kept(const struct verifier *verifier, uint32_t index)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__slot *slot = &plan->slots.items[index];
+    const struct kiln__launch *maker = NULL;
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        if (maker ? launch->keeps == index + 1
+                  : launch->keeps != index + 1 && kiln__launch_names(launch, index))
+            return "kept, and not made once before it is used";
+        maker = launch->keeps == index + 1 ? launch : maker;
+    }
+    for (size_t i = 0; maker && i < maker->arguments.count; i++) {
+        const struct kiln__argument *argument = &maker->arguments.items[i];
+        const struct kiln__slot *other =
+            argument->kind == KILN__ARGUMENT_MEMORY ? &plan->slots.items[argument->slot] : slot;
+        const struct kiln__node *node = other == slot ? NULL : node_at(verifier, other->node);
+        if (node && (other->place != KILN__PLACE_INPUT || other->binding != slot->binding ||
+                     node->kind != KILN__IMPORT || kiln__plan_replacement(plan, node)))
+            return "kept, and made of more than a buffer that stays";
+    }
+    return maker ? NULL : "kept, and made by no launch";
+}
+
 static const char *check_place(const struct verifier *verifier, uint32_t index)
 {
     const struct kiln__plan *plan = verifier->plan;
@@ -62,6 +87,7 @@ static const char *check_place(const struct verifier *verifier, uint32_t index)
         return slot->in_place && !graph->requests.items[slot->binding].replaces
                    ? "in place of no input"
                    : NULL;
+    case KILN__PLACE_KEPT: return node ? "kept, and no working memory" : NULL;
     }
     return "nowhere";
 }
@@ -154,6 +180,9 @@ static bool check_launches(const struct verifier *verifier)
             !launch->kernel)
             return WRONG(verifier, "launch %u: of no group or kernel", i);
         const char *wrong = check_range(verifier, launch);
+        if (launch->keeps && (launch->keeps > plan->slots.count ||
+                              plan->slots.items[launch->keeps - 1].place != KILN__PLACE_KEPT))
+            wrong = "keeps what is not kept";
         if (wrong)
             return WRONG(verifier, "launch %u (%s): %s", i, launch->kernel, wrong);
         for (size_t k = 0; k < launch->arguments.count; k++) {
@@ -162,6 +191,12 @@ static bool check_launches(const struct verifier *verifier)
                 return WRONG(verifier, "launch %u (%s), argument %zu: %s", i, launch->kernel, k,
                              wrong);
         }
+    }
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        bool kept = plan->slots.items[i].place == KILN__PLACE_KEPT;
+        const char *wrong = kept ? check_kept(verifier, i) : NULL;
+        if (wrong)
+            return WRONG(verifier, "slot %u: %s", i, wrong);
     }
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/kept.h"
 #include "runtime/runtime.h"
 
 /* ---- who uses it ---- */
@@ -25,6 +26,8 @@ void kiln__buffer_enter(kiln_buffer *buffer, bool writes)
         pthread_rwlock_wrlock(&buffer->order);
     else
         pthread_rwlock_rdlock(&buffer->order);
+    if (writes)
+        atomic_fetch_add(&buffer->version, 1);
 }
 
 void kiln__buffer_leave(kiln_buffer *buffer)
@@ -93,6 +96,7 @@ kiln_status kiln__buffer_waits(kiln_buffer *buffer, const struct kiln__stream *s
 
 void kiln__buffer_drop(kiln_buffer *buffer)
 {
+    kiln__kept_drop(buffer);
     kiln__run_release(buffer->writer);
     drop_readers(buffer);
     kiln__vector_free(&buffer->readers);

@@ -22,11 +22,14 @@ struct kiln_buffer {
     struct kiln__stream *stream; /* of the calls that clear and map it, and of small transfers */
     cl_mem memory;               /* NULL if it has no elements */
     bool lent;                   /* by the program, which may use it in the stream's queue */
+    atomic_bool shown; /* its cl_mem, to the program, which may write it unseen from then on */
     atomic_bool mapped;
     void *mapping;
     pthread_rwlock_t order; /* held while a command that uses the buffer is enqueued, and until that
                                is noted; of several buffers that of the lowest address first */
-    pthread_mutex_t lock;   /* guards what follows; nothing waits under it */
+    atomic_uint_fast64_t version; /* of the content: another one whenever somebody may write it */
+    struct kiln__kept *kept; /* what was made of the content (kept.h), under the budget's lock */
+    pthread_mutex_t lock;    /* guards what follows; nothing waits under it */
     struct kiln__run
         *writer; /* the last that was enqueued, retained; NULL: none, or it has ended */
     KILN__VECTOR(struct kiln__run *) readers; /* since then; of each stream the last */

@@ -3,6 +3,7 @@
 
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
+#include "runtime/kept.h"
 
 struct commands {
     struct kiln__executable *executable;
@@ -20,7 +21,10 @@ struct commands {
         cl_mem memory;
         size_t result_bytes; /* 0 of an input */
     })
-    wrappers;         /* around host memory, for this run only */
+    wrappers; /* around host memory, for this run only */
+    KILN__VECTOR(struct kiln__kept_use) kept;
+    KILN__VECTOR(cl_mem) made; /* pool memory for what could be kept and is not */
+    bool keeps_nothing;
     size_t maps_back; /* wrappers of results */
     size_t left;      /* steps still to come: the last has an event in any case */
     size_t entered;   /* buffers */
@@ -85,6 +89,33 @@ static kiln_status place_binding(struct commands *commands, struct kiln__binding
     return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
 }
 
+/* Where a launch finds, or leaves, what it makes of a buffer. */
+static kiln_status place_kept(struct commands *commands, uint32_t index, struct kiln__error *error)
+{
+    struct kiln__executable *executable = commands->executable;
+    const struct kiln__slot *slot = &executable->plan->slots.items[index];
+    kiln_buffer *buffer = commands->bindings->inputs.items[slot->binding].buffer;
+    struct kiln__kept_use *use = kiln__vector_push(&commands->kept);
+    cl_mem *made = kiln__vector_push(&commands->made);
+    executable->ready[index] = false;
+    if (made)
+        *made = NULL;
+    if (!use || !made) {
+        commands->kept.count -= use != NULL;
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    }
+    if (buffer && !commands->keeps_nothing)
+        kiln__kept_take(buffer, &slot->key, slot->bytes, use);
+    executable->ready[index] = use->state == KILN__KEPT_READY;
+    executable->memory[index] = use->memory;
+    if (use->memory)
+        return KILN_OK;
+    commands->kept.count--;
+    kiln_status status = kiln__pool_take(commands->stream->pool, slot->bytes, made, error);
+    executable->memory[index] = *made;
+    return status;
+}
+
 static struct kiln__binding *result_of(const struct commands *commands,
                                        const struct kiln__plan_step *step)
 {
@@ -119,6 +150,10 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
         executable->memory[i] = commands->arena;
         if (slot->bytes == 0 || slot->place == KILN__PLACE_ARENA)
             continue;
+        if (slot->place == KILN__PLACE_KEPT) {
+            status = place_kept(commands, (uint32_t)i, error);
+            continue;
+        }
         bool is_input = slot->place == KILN__PLACE_INPUT;
         struct kiln__binding *binding = is_input
                                             ? &commands->bindings->inputs.items[slot->binding]
@@ -139,8 +174,14 @@ static void give_back(struct commands *commands)
         kiln__pool_give(pool, commands->bounces.items[i].memory);
     for (size_t i = 0; i < commands->wrappers.count; i++)
         clReleaseMemObject(commands->wrappers.items[i].memory);
+    for (size_t i = 0; i < commands->kept.count; i++)
+        kiln__kept_give(&commands->kept.items[i]);
+    for (size_t i = 0; i < commands->made.count; i++)
+        kiln__pool_give(pool, commands->made.items[i]);
     kiln__vector_free(&commands->bounces);
     kiln__vector_free(&commands->wrappers);
+    kiln__vector_free(&commands->kept);
+    kiln__vector_free(&commands->made);
     commands->arena = NULL;
     commands->maps_back = 0;
 }
@@ -226,6 +267,10 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
 {
     struct kiln__runtime *runtime = runtime_of(commands);
     const struct kiln__launch *launch = &commands->executable->plan->launches.items[index];
+    if (launch->keeps && commands->executable->ready[launch->keeps - 1]) {
+        commands->left--;
+        return KILN_OK;
+    }
     cl_event own, *event = launch_event(commands, &own);
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
@@ -423,8 +468,10 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
     return status;
 }
 
-static void leave_buffers(const struct commands *commands, bool enqueued)
+static void leave_buffers(struct commands *commands, bool enqueued)
 {
+    for (size_t i = 0; i < commands->kept.count && enqueued; i++)
+        kiln__kept_offer(&commands->kept.items[i], kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         if (enqueued)
@@ -433,6 +480,25 @@ static void leave_buffers(const struct commands *commands, bool enqueued)
         kiln__run_release(use->early);
         use->early = NULL;
     }
+    commands->entered = 0;
+}
+
+static bool holds_kept(const struct commands *commands)
+{
+    for (size_t i = 0; i < commands->kept.count; i++)
+        if (!kiln__kept_holds(&commands->kept.items[i]))
+            return false;
+    return true;
+}
+
+/* Memory is taken before buffers are entered: it may take waiting for other runs, which may be to
+ * enter them. */
+static kiln_status prepare(struct commands *commands, struct kiln__error *error)
+{
+    kiln_status status = take_memory(commands, error);
+    if (!status)
+        status = kiln__executable_bind(commands->executable, error);
+    return status ? status : enter_buffers(commands, error);
 }
 
 static kiln_status submit(struct commands *commands, struct kiln__error *error)
@@ -441,14 +507,14 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
     if (!kiln__bindings_check(commands->bindings))
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     if (!status)
-        status = take_memory(commands, error);
-    if (!status)
-        status = kiln__executable_bind(commands->executable, error);
-    if (!status)
-        status = enter_buffers(commands, error);
-    if (!status)
-        status = enqueue(commands, error);
-    return status;
+        status = prepare(commands, error);
+    if (!status && !holds_kept(commands)) { /* a writer was faster */
+        leave_buffers(commands, false);
+        give_back(commands);
+        commands->keeps_nothing = true;
+        status = prepare(commands, error);
+    }
+    return status ? status : enqueue(commands, error);
 }
 
 kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__stream *stream,

@@ -92,12 +92,13 @@ static bool make_room(struct kiln__executable *executable,
     executable->kernels = calloc(launches + 1, sizeof *executable->kernels);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
     executable->memory = calloc(slots + 1, sizeof *executable->memory);
+    executable->ready = calloc(slots + 1, sizeof *executable->ready);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
-    return executable->kernels && executable->programs && executable->memory && executable->bound &&
-           executable->first_use && list_uses(executable);
+    return executable->kernels && executable->programs && executable->memory && executable->ready &&
+           executable->bound && executable->first_use && list_uses(executable);
 }
 
 kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
@@ -150,6 +151,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->kernels);
     free(executable->programs);
     free(executable->memory);
+    free(executable->ready);
     free(executable->bound);
     free(executable->first_use);
     free(executable);

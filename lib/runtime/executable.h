@@ -19,6 +19,7 @@ struct kiln__executable { /* used by one thread at a time */
     cl_kernel *kernels;                    /* per launch */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
+    bool *ready;         /* per slot: what it keeps is there (runtime/kept.h), in that run */
     cl_mem *bound;       /* per slot: what kernel arguments were last set to, retained */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
     struct kiln__use {

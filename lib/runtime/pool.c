@@ -37,6 +37,9 @@ void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uin
 #endif
     pthread_rwlock_init(&budget->turns, &attributes);
     pthread_rwlockattr_destroy(&attributes);
+    pthread_mutex_init(&budget->keeping, NULL);
+    budget->kept = NULL;
+    budget->kept_bytes = 0;
     budget->device_memory = device_memory;
     budget->limit = limit && limit < device_memory ? limit : device_memory;
     atomic_init(&budget->bytes, 0);
@@ -46,6 +49,7 @@ void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uin
 void kiln__budget_end(struct kiln__budget *budget)
 {
     pthread_rwlock_destroy(&budget->turns);
+    pthread_mutex_destroy(&budget->keeping);
 }
 
 void kiln__budget_enter(struct kiln__budget *budget, bool alone)
@@ -210,6 +214,7 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
 
 void kiln__budget_trim(struct kiln__budget *budget)
 {
+    kiln__kept_trim(budget);
     for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
         release_idle(pool, 0);

@@ -21,6 +21,10 @@ struct kiln__budget {
     atomic_uint_fast64_t bytes;    /* that they have, in use and idle */
     struct kiln__pool *_Atomic pools; /* all, from the last made on */
     pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
+    pthread_mutex_t
+        keeping; /* guards what follows; no OpenCL call that can wait is made under it */
+    struct kiln__kept *kept; /* all that has memory (kept.h), from the last on, */
+    uint64_t kept_bytes;     /* so much, of `bytes` */
 };
 
 /* `limit`: 0 is the device's. */
@@ -47,7 +51,10 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
 /* Give memory back, after the last command that uses it was enqueued. NULL does nothing. */
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory);
 
-/* Release the idle memory of all pools. */
+/* Release the idle memory of all pools, and what is kept of buffers. */
 void kiln__budget_trim(struct kiln__budget *budget);
+
+/* The latter alone (kept.c). */
+void kiln__kept_trim(struct kiln__budget *budget);
 
 #endif

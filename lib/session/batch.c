@@ -252,8 +252,8 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
         return status;
     const struct kiln__plan *plan = batch->lease.plan;
     *cost = (kiln_batch_cost){.launches = plan->launches.count,
-                              .peak_bytes = plan->arena_bytes,
-                              .unshared_bytes = plan->unshared_bytes,
+                              .peak_bytes = plan->arena_bytes + plan->kept_bytes,
+                              .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
                               .saved_bytes = plan->fusion.saved_bytes};
     for (size_t i = 0; i < plan->steps.count; i++) {
         cost->uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;

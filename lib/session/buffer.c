@@ -125,7 +125,10 @@ kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_typ
 
 cl_mem kiln_buffer_cl(const kiln_buffer *buffer)
 {
-    return buffer ? buffer->memory : NULL;
+    if (!buffer)
+        return NULL;
+    atomic_store(&((kiln_buffer *)buffer)->shown, true);
+    return buffer->memory;
 }
 
 void kiln_buffer_retain(kiln_buffer *buffer)

@@ -31,7 +31,8 @@ static void explain_values(const struct kiln__plan *plan, struct kiln__text *tex
 
 static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text)
 {
-    static const char *const places[] = {"shared memory", "input", "result"};
+    static const char *const places[] = {"shared memory", "input", "result",
+                                         "kept while nobody writes input"};
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         if (slot->node == KILN__SCRATCH)
@@ -48,7 +49,7 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
         kiln__text_add(text, "\n");
     }
     kiln__text_add(text, "  peak %zu bytes (%" PRIu64 " if nothing shared memory)\n",
-                   plan->arena_bytes, plan->unshared_bytes);
+                   plan->arena_bytes + plan->kept_bytes, plan->unshared_bytes + plan->kept_bytes);
 }
 
 static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)

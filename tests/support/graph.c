@@ -82,17 +82,31 @@ void ask(kiln_batch *batch, kiln_tensor tensor)
     cr_assert_eq(kiln_read(batch, tensor, nowhere, kiln__node_bytes(node)), KILN_OK);
 }
 
+static kiln_buffer imagine_buffer(const kiln_batch *batch, const struct kiln__node *node)
+{
+    return (kiln_buffer){.references = 1000000,
+                         .context = batch->context,
+                         .type = (kiln_type)node->type,
+                         .shape = node->shape,
+                         .bytes = kiln__node_bytes(node),
+                         .memory = (cl_mem)nowhere};
+}
+
+kiln_tensor imagine_weights(kiln_batch *batch, size_t m, size_t n)
+{
+    static kiln_buffer buffer;
+    struct kiln__node node = {.type = KILN_F32};
+    cr_assert(kiln__shape_make(2, (size_t[]){m, n}, &node.shape));
+    buffer = imagine_buffer(batch, &node);
+    return kiln_import(batch, &buffer);
+}
+
 void imagine_update(kiln_batch *batch, kiln_tensor amount)
 {
     static kiln_buffer buffer;
     const struct kiln__node *node = kiln__batch_node(batch, amount, "imagine", "tensor");
     cr_assert(node, "%s", kiln_batch_error(batch));
-    buffer = (kiln_buffer){.references = 1000000,
-                           .context = batch->context,
-                           .type = (kiln_type)node->type,
-                           .shape = node->shape,
-                           .bytes = kiln__node_bytes(node),
-                           .memory = (cl_mem)nowhere};
+    buffer = imagine_buffer(batch, node);
     kiln_tensor old = kiln_import(batch, &buffer);
     cr_assert_eq(kiln_export(batch, kiln_sub(batch, old, amount), &buffer), KILN_OK, "%s",
                  kiln_batch_error(batch));

@@ -90,7 +90,8 @@ static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__laun
         if (argument->kind != KILN__ARGUMENT_MEMORY)
             continue;
         const struct kiln__slot *slot = &plan->slots.items[argument->slot];
-        for (size_t i = 0; slot->node == KILN__SCRATCH && i < slot->bytes; i++)
+        bool scratch = slot->node == KILN__SCRATCH && slot->place == KILN__PLACE_ARENA;
+        for (size_t i = 0; scratch && i < slot->bytes; i++)
             arena[slot->offset + i] = NAN;
     }
 }

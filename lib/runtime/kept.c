@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/kept.h"
+
+#include <stdlib.h>
+
+#include "runtime/runtime.h"
+
+/* Of the pools' limit, what may be kept: one in so many bytes. */
+#define KEPT_SHARE 4
+
+/* Of a buffer; of more, the one that was looked for longest ago is forgotten. */
+#define MOST_OF_A_BUFFER 8
+
+struct kiln__kept {
+    struct kiln__kept *next;           /* of the buffer's */
+    struct kiln__kept *before, *after; /* of the budget's, if it has memory */
+    struct kiln__hash128 key;
+    uint64_t version; /* of the content that it is, or was to be, made from */
+    size_t bytes;
+    cl_mem memory; /* NULL: it was made once, and not kept */
+    cl_event end;  /* of the run that makes it; NULL: it has ended well */
+};
+
+static struct kiln__budget *budget_of(const kiln_buffer *buffer)
+{
+    return &buffer->stream->runtime->memory;
+}
+
+/* ---- memory: under the budget's lock ---- */
+
+static cl_mem create(struct kiln__budget *budget, const kiln_buffer *buffer, size_t bytes)
+{
+    cl_int code;
+    if (bytes > budget->limit / KEPT_SHARE ||
+        budget->kept_bytes > budget->limit / KEPT_SHARE - bytes)
+        return NULL;
+    uint64_t before = atomic_fetch_add(&budget->bytes, bytes);
+    cl_mem memory = NULL;
+    if (before <= budget->limit - bytes)
+        memory =
+            clCreateBuffer(buffer->stream->runtime->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (memory)
+        budget->kept_bytes += bytes;
+    else
+        atomic_fetch_sub(&budget->bytes, bytes);
+    return memory;
+}
+
+/* Commands that use it keep the memory until they have ended. */
+static void release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
+{
+    clReleaseMemObject(memory);
+    budget->kept_bytes -= bytes;
+    atomic_fetch_sub(&budget->bytes, bytes);
+}
+
+static void hang_up(struct kiln__budget *budget, struct kiln__kept *kept)
+{
+    kept->before = NULL;
+    kept->after = budget->kept;
+    if (kept->after)
+        kept->after->before = kept;
+    budget->kept = kept;
+}
+
+static void empty(struct kiln__budget *budget, struct kiln__kept *kept)
+{
+    if (!kept->memory)
+        return;
+    release(budget, kept->memory, kept->bytes);
+    if (kept->end)
+        clReleaseEvent(kept->end);
+    kept->memory = NULL;
+    kept->end = NULL;
+    if (kept->before)
+        kept->before->after = kept->after;
+    else
+        budget->kept = kept->after;
+    if (kept->after)
+        kept->after->before = kept->before;
+}
+
+void kiln__kept_trim(struct kiln__budget *budget)
+{
+    pthread_mutex_lock(&budget->keeping);
+    while (budget->kept)
+        empty(budget, budget->kept);
+    pthread_mutex_unlock(&budget->keeping);
+}
+
+/* ---- finding: under the budget's lock ---- */
+
+static bool is_named(const struct kiln__kept *kept, const struct kiln__hash128 *key)
+{
+    return kept->key.low == key->low && kept->key.high == key->high;
+}
+
+/* Moved to the front of the buffer's; NULL without memory. */
+static struct kiln__kept *find(struct kiln__budget *budget, kiln_buffer *buffer,
+                               const struct kiln__hash128 *key, uint64_t version)
+{
+    struct kiln__kept **place = &buffer->kept, *kept = *place;
+    size_t count = 1;
+    while (kept && !is_named(kept, key) && (kept->next || count < MOST_OF_A_BUFFER)) {
+        place = &kept->next;
+        kept = *place;
+        count++;
+    }
+    if (kept)
+        *place = kept->next;
+    else
+        kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return NULL;
+    if (!is_named(kept, key)) {
+        empty(budget, kept);
+        *kept = (struct kiln__kept){.key = *key, .version = version + 1};
+    }
+    kept->next = buffer->kept;
+    buffer->kept = kept;
+    return kept;
+}
+
+/* Whether it can be used without waiting for it. */
+static bool is_ready(struct kiln__budget *budget, struct kiln__kept *kept)
+{
+    cl_int state = CL_COMPLETE;
+    if (kept->end &&
+        clGetEventInfo(kept->end, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL))
+        state = CL_OUT_OF_RESOURCES;
+    if (state < 0)
+        empty(budget, kept);
+    if (state != CL_COMPLETE)
+        return false;
+    if (kept->end)
+        clReleaseEvent(kept->end);
+    kept->end = NULL;
+    return !clRetainMemObject(kept->memory);
+}
+
+/* ---- a run ---- */
+
+void kiln__kept_take(kiln_buffer *buffer, const struct kiln__hash128 *key, size_t bytes,
+                     struct kiln__kept_use *use)
+{
+    struct kiln__budget *budget = budget_of(buffer);
+    uint64_t version = atomic_load(&buffer->version);
+    *use =
+        (struct kiln__kept_use){.buffer = buffer, .key = *key, .bytes = bytes, .version = version};
+    if (buffer->lent || atomic_load(&buffer->shown))
+        return;
+    pthread_mutex_lock(&budget->keeping);
+    struct kiln__kept *kept = find(budget, buffer, key, version);
+    if (kept && kept->version != version) {
+        empty(budget, kept);
+        kept->version = version;
+    } else if (kept && kept->memory && is_ready(budget, kept)) {
+        use->state = KILN__KEPT_READY;
+        use->memory = kept->memory;
+    } else if (kept && !kept->memory) {
+        use->memory = create(budget, buffer, bytes);
+        use->state = use->memory ? KILN__KEPT_NEW : KILN__KEPT_NOT;
+    }
+    pthread_mutex_unlock(&budget->keeping);
+}
+
+bool kiln__kept_holds(const struct kiln__kept_use *use)
+{
+    return use->state != KILN__KEPT_READY || (use->version == atomic_load(&use->buffer->version) &&
+                                              !atomic_load(&use->buffer->shown));
+}
+
+void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
+{
+    struct kiln__budget *budget = budget_of(use->buffer);
+    if (use->state != KILN__KEPT_NEW)
+        return;
+    pthread_mutex_lock(&budget->keeping);
+    uint64_t version = atomic_load(&use->buffer->version);
+    struct kiln__kept *kept = find(budget, use->buffer, &use->key, version);
+    if (kept && kept->version != version)
+        empty(budget, kept);
+    if (kept && !kept->memory && !clRetainEvent(end)) {
+        kept->version = version;
+        kept->bytes = use->bytes;
+        kept->memory = use->memory;
+        kept->end = end;
+        hang_up(budget, kept);
+        use->memory = NULL;
+    }
+    pthread_mutex_unlock(&budget->keeping);
+}
+
+void kiln__kept_give(struct kiln__kept_use *use)
+{
+    struct kiln__budget *budget = budget_of(use->buffer);
+    if (!use->memory)
+        return;
+    pthread_mutex_lock(&budget->keeping);
+    if (use->state == KILN__KEPT_NEW)
+        release(budget, use->memory, use->bytes);
+    else
+        clReleaseMemObject(use->memory);
+    pthread_mutex_unlock(&budget->keeping);
+    use->memory = NULL;
+}
+
+void kiln__kept_drop(kiln_buffer *buffer)
+{
+    struct kiln__budget *budget = budget_of(buffer);
+    pthread_mutex_lock(&budget->keeping);
+    while (buffer->kept) {
+        struct kiln__kept *kept = buffer->kept;
+        buffer->kept = kept->next;
+        empty(budget, kept);
+        free(kept);
+    }
+    pthread_mutex_unlock(&budget->keeping);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is made of a buffer alone, as a product's packed weights, is made once, and again after
+ * whatever may have written the buffer. */
+#include <criterion/criterion.h>
+#include <kiln/opencl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "support/context.h"
+
+#define M 7
+#define N 70
+#define K 19
+
+static float a[M * K], b[2][K * N], want[2][M * N], got[M * N];
+
+struct scene {
+    kiln_context *context;
+    kiln_buffer *weights;
+    kiln_batch *batch;
+};
+
+static void multiply(const float *x, float *y)
+{
+    memset(y, 0, M * N * sizeof *y);
+    for (size_t i = 0; i < M; i++)
+        for (size_t k = 0; k < K; k++)
+            for (size_t j = 0; j < N; j++)
+                y[i * N + j] += a[i * K + k] * x[k * N + j];
+}
+
+static kiln_batch *record(const struct scene *scene, float *y)
+{
+    kiln_batch *batch = kiln_batch_create(scene->context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
+    kiln_tensor product = kiln_matmul(batch, x, kiln_import(batch, scene->weights));
+    expect_ok(kiln_read(batch, product, y, M * N * sizeof *y));
+    return batch;
+}
+
+static struct scene begin_within(uint64_t memory_limit)
+{
+    struct scene scene;
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.matmul = "packed";
+    options.memory_limit = memory_limit;
+    scene.context = open_context_with(&options);
+    fill(a, M * K, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        fill(b[i], K * N, 2 + i);
+        multiply(b[i], want[i]);
+    }
+    expect_ok(kiln_buffer_create(scene.context, KILN_F32, 2, (size_t[]){K, N}, &scene.weights));
+    expect_ok(kiln_buffer_write(scene.weights, 0, b[0], sizeof b[0]));
+    scene.batch = record(&scene, got);
+    return scene;
+}
+
+static struct scene begin(void)
+{
+    return begin_within(0);
+}
+
+static void end(struct scene *scene)
+{
+    kiln_batch_release(scene->batch);
+    kiln_buffer_release(scene->weights);
+    close_context(scene->context);
+}
+
+/* Launches of a run that multiplies with content `which`. */
+static uint64_t run(const struct scene *scene, kiln_batch *batch, int which)
+{
+    uint64_t before = stats_of(scene->context).launches;
+    memset(got, 0xff, sizeof got);
+    run_batch(batch);
+    cr_expect_arr_eq(got, want[which], sizeof got);
+    return stats_of(scene->context).launches - before;
+}
+
+/* Whether this device's products have anything to keep. */
+static bool keeps(const struct scene *scene)
+{
+    return explains(scene->batch, "kept while nobody writes");
+}
+
+/* Once they are made for the second time they are kept. */
+static uint64_t settle(const struct scene *scene, int which)
+{
+    run(scene, scene->batch, which);
+    run(scene, scene->batch, which);
+    return run(scene, scene->batch, which);
+}
+
+Test(kept, weights_are_packed_once)
+{
+    struct scene scene = begin();
+    uint64_t first = run(&scene, scene.batch, 0);
+    cr_expect_eq(settle(&scene, 0), first - keeps(&scene));
+    end(&scene);
+}
+
+Test(kept, batches_share_what_is_kept)
+{
+    struct scene scene = begin();
+    uint64_t settled = settle(&scene, 0);
+    kiln_batch *other = record(&scene, got);
+    cr_expect_eq(run(&scene, other, 0), settled);
+    kiln_batch_release(other);
+    end(&scene);
+}
+
+Test(kept, a_write_is_seen)
+{
+    struct scene scene = begin();
+    uint64_t settled = settle(&scene, 0);
+    expect_ok(kiln_buffer_write(scene.weights, 0, b[1], sizeof b[1]));
+    cr_expect_geq(run(&scene, scene.batch, 1), settled);
+    cr_expect_eq(settle(&scene, 1), settled);
+    expect_ok(kiln_buffer_write(scene.weights, 0, b[0], sizeof b[0] / 2));
+    memcpy(b[1], b[0], sizeof b[0] / 2);
+    multiply(b[1], want[1]);
+    settle(&scene, 1);
+    end(&scene);
+}
+
+Test(kept, what_is_exported_there_is_seen)
+{
+    struct scene scene = begin();
+    settle(&scene, 0);
+    kiln_batch *update = kiln_batch_create(scene.context);
+    kiln_tensor old = kiln_import(update, scene.weights);
+    expect_ok(kiln_export(update, kiln_scale(update, old, 2), scene.weights));
+    for (int i = 0; i < 3; i++) {
+        run_batch(update);
+        for (size_t k = 0; k < M * N; k++)
+            want[0][k] *= 2;
+        run(&scene, scene.batch, 0);
+        run(&scene, scene.batch, 0);
+        run(&scene, scene.batch, 0);
+    }
+    kiln_batch_release(update);
+    end(&scene);
+}
+
+Test(kept, what_a_map_writes_is_seen)
+{
+    struct scene scene = begin();
+    void *data;
+    settle(&scene, 0);
+    expect_ok(kiln_buffer_map(scene.weights, &data));
+    memcpy(data, b[1], sizeof b[1]);
+    expect_ok(kiln_buffer_unmap(scene.weights));
+    settle(&scene, 1);
+    end(&scene);
+}
+
+/* Who has the cl_mem may write it unseen. */
+Test(kept, nothing_is_kept_of_memory_that_the_program_has)
+{
+    struct scene scene = begin();
+    uint64_t first = run(&scene, scene.batch, 0);
+    settle(&scene, 0);
+    cl_command_queue queue;
+    expect_ok(kiln_context_cl(scene.context, NULL, NULL, &queue));
+    cl_mem memory = kiln_buffer_cl(scene.weights);
+    cr_assert_eq(clEnqueueWriteBuffer(queue, memory, CL_TRUE, 0, sizeof b[1], b[1], 0, NULL, NULL),
+                 CL_SUCCESS);
+    for (int i = 0; i < 3; i++)
+        cr_expect_eq(run(&scene, scene.batch, 1), first);
+    end(&scene);
+}
+
+Test(kept, memory_counts_and_is_the_first_to_go)
+{
+    struct scene scene = begin();
+    uint64_t settled = settle(&scene, 0);
+    uint64_t held = stats_of(scene.context).pool_bytes;
+    expect_ok(kiln_context_trim(scene.context));
+    cr_expect(!keeps(&scene) || stats_of(scene.context).pool_bytes < held);
+    cr_expect_eq(run(&scene, scene.batch, 0), settled + keeps(&scene));
+    cr_expect_eq(settle(&scene, 0), settled);
+    end(&scene);
+}
+
+Test(kept, nothing_is_kept_beyond_the_limit)
+{
+    struct scene scene = begin_within(24 << 10);
+    uint64_t first = run(&scene, scene.batch, 0);
+    for (int i = 0; i < 3; i++)
+        cr_expect_eq(run(&scene, scene.batch, 0), first);
+    cr_expect_leq(stats_of(scene.context).pool_bytes, 24u << 10);
+    end(&scene);
+}
+
+/* ---- threads ---- */
+
+#define ROUNDS 60
+
+static atomic_int failed; /* Criterion's assertions are for the test's own thread */
+
+static void *multiply_again_and_again(void *user)
+{
+    const struct scene *scene = user;
+    float y[M * N];
+    kiln_batch *batch = record(scene, y);
+    for (int i = 0; i < ROUNDS; i++) {
+        failed += kiln_batch_execute(batch) != KILN_OK;
+        failed += memcmp(y, want[0], sizeof y) && memcmp(y, want[1], sizeof y);
+    }
+    kiln_batch_release(batch);
+    return NULL;
+}
+
+Test(kept, threads_that_multiply_while_another_writes_see_one_content_or_the_other)
+{
+    struct scene scene = begin();
+    pthread_t threads[2];
+    for (size_t i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, multiply_again_and_again, &scene), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        expect_ok(kiln_buffer_write(scene.weights, 0, b[i % 2], sizeof b[0]));
+        run(&scene, scene.batch, i % 2);
+        run(&scene, scene.batch, i % 2);
+        run(&scene, scene.batch, i % 2);
+    }
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(failed, 0);
+    end(&scene);
+}
