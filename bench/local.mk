@@ -86,6 +86,7 @@ bench_rerun_CFLAGS = $(bench_cflags)
 bench_rerun_LDADD = $(bench_libs)
 bench_rows_CFLAGS = $(bench_cflags)
 bench_rows_LDADD = $(bench_libs)
+bench_start_SOURCES = bench/start.c bench/start.h bench/start_block.c
 bench_start_CFLAGS = $(bench_cflags)
 bench_start_LDADD = $(bench_libs)
 bench_transpose_CFLAGS = $(bench_cflags)

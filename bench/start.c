@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first result of a process that finds its kernel in kiln's cache, beside one that does not.
- * PoCL's own cache is empty in both, but in the last case.
+/* The first result of a process whose kernels are in kiln's cache, in the driver's own, in both or
+ * in none. A driver's binary may be its compiler's last word (PoCL) or a text that it compiles
+ * again (NVIDIA's is PTX), which only its own cache then saves; so both caches lie in folders of
+ * this program.
  *
  *     parent: for each way in turn: folders, child, its report
  *     child:  context | record, plan, build, enqueue | wait | check | report */
 #define _XOPEN_SOURCE 700 /* nftw */
-#include "bench.h"
+#include "start.h"
 
 #include <ftw.h>
 #include <math.h>
@@ -27,50 +29,90 @@ struct times {
 
 enum cache { EMPTY, FILLED };
 
-static struct situation {
+static const struct situation {
     const char *name;
     enum cache kiln, driver;
-    struct times last;
+    const char *compile; /* $KILN_COMPILE */
+    bool in_parts;       /* of a row that shows them */
+    bool of_many;        /* shows something only where there are many kernels */
 } situations[] = {
-    {"cold", EMPTY, EMPTY, {0, 0, 0, 0}},
-    {"warm", FILLED, EMPTY, {0, 0, 0, 0}},
-    {"only the driver's cache warm", EMPTY, FILLED, {0, 0, 0, 0}},
+    /* clang-format off */
+    {"cold",                         EMPTY,  EMPTY,  "together", true,  false},
+    {"cold, one after the other",    EMPTY,  EMPTY,  "alone",    false, true},
+    {"kiln's cache",                 FILLED, EMPTY,  "together", true,  false},
+    {"the driver's cache",           EMPTY,  FILLED, "together", false, false},
+    {"both caches",                  FILLED, FILLED, "together", false, false},
+    /* clang-format on */
 };
+
+enum { SITUATIONS = sizeof situations / sizeof *situations };
 
 static char folder[256];
 
 /* ---- child ---- */
 
-static void check_result(const float *x, const float *y)
+static float *x, *y, loss;
+
+static kiln_batch *record_chain(kiln_context *context)
+{
+    size_t count = COUNT;
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor input = kiln_upload(batch, KILN_F32, 1, &count, x);
+    kiln_tensor scaled = kiln_scale(batch, kiln_relu(batch, input), 1.5);
+    bench_ok(kiln_read(batch, kiln_add(batch, scaled, input), y, COUNT * sizeof *y), "recording");
+    return batch;
+}
+
+static void check_chain(void)
 {
     for (size_t i = 0; i < COUNT; i++)
         if (!(fabs(y[i] - (1.5 * fmax(x[i], 0) + x[i])) <= 1e-6))
             bench_fail("element %zu is %g", i, y[i]);
 }
 
-static int run_child(double called, int output)
+static kiln_batch *record_block(kiln_context *context)
+{
+    return start_block(context, &loss);
+}
+
+static void check_block(void)
+{
+    if (!(loss > 0.1F && loss < 10))
+        bench_fail("the loss is %g", loss);
+}
+
+static const struct work {
+    const char *name;
+    kiln_batch *(*record)(kiln_context *context);
+    void (*check)(void);
+    bool many; /* kernels; then one run takes seconds */
+} works[] = {
+    {"3 operations, 65536 elements", record_chain, check_chain, false},
+    {"training step of a transformer's block", record_block, check_block, true},
+};
+
+enum { WORKS = sizeof works / sizeof *works };
+
+static int run_child(const struct work *work, double called, int output)
 {
     struct times times = {.start = bench_now() - called};
-    float *x = bench_floats(COUNT, 1), *y = bench_memory(COUNT * sizeof *y);
-    size_t count = COUNT;
     kiln_context *context;
     kiln_event *event;
+    x = bench_floats(COUNT, 1);
+    y = bench_memory(COUNT * sizeof *y);
     double start = bench_now();
     bench_ok(kiln_context_create(NULL, &context), "making a context");
     times.context = bench_now() - start;
 
     start = bench_now();
-    kiln_batch *batch = kiln_batch_create(context);
-    kiln_tensor input = kiln_upload(batch, KILN_F32, 1, &count, x);
-    kiln_tensor scaled = kiln_scale(batch, kiln_relu(batch, input), 1.5);
-    bench_ok(kiln_read(batch, kiln_add(batch, scaled, input), y, COUNT * sizeof *y), "recording");
+    kiln_batch *batch = work->record(context);
     bench_ok(kiln_batch_submit(batch, &event), "submitting");
     times.submit = bench_now() - start;
 
     start = bench_now();
     bench_ok(kiln_event_wait(event), "waiting");
     times.wait = bench_now() - start;
-    check_result(x, y);
+    work->check();
     kiln_event_release(event);
     kiln_batch_release(batch);
     kiln_context_release(context);
@@ -115,19 +157,28 @@ static void make_folder(void)
     atexit(remove_own_folder);
 }
 
+/* The drivers' own caches; the others are not looked at. */
+static void point_driver(enum cache cache)
+{
+    point_at("POCL_CACHE_DIR", "pocl", cache);
+    point_at("CUDA_CACHE_PATH", "cuda", cache);
+    point_at("MESA_SHADER_CACHE_DIR", "mesa", cache);
+}
+
 /* ---- parent ---- */
 
-static struct times spawn_child(void)
+static struct times spawn_child(const struct work *work)
 {
     struct times times;
     int ends[2], status = -1;
     pid_t child;
-    char name[] = "start", option[] = "--child", called[40], output[16];
+    char name[] = "start", option[] = "--child", number[16], called[40], output[16];
     if (pipe(ends))
         bench_fail("no pipe");
+    snprintf(number, sizeof number, "%d", (int)(work - works));
     snprintf(called, sizeof called, "%.9f", bench_now());
     snprintf(output, sizeof output, "%d", ends[1]);
-    char *argv[] = {name, option, called, output, NULL};
+    char *argv[] = {name, option, number, called, output, NULL};
     if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, argv, environ))
         bench_fail("no child process");
     close(ends[1]);
@@ -138,12 +189,21 @@ static struct times spawn_child(void)
     return times;
 }
 
+/* One situation of one work, and its last run. */
+struct way {
+    const struct situation *situation;
+    const struct work *work;
+    struct times last;
+};
+
+/* Nothing is stored when it has ended: that would be in the way of the next one. */
 static void run_situation(void *user)
 {
-    struct situation *situation = user;
-    point_at("KILN_CACHE_DIR", "kiln", situation->kiln);
-    point_at("POCL_CACHE_DIR", "driver", situation->driver);
-    situation->last = spawn_child();
+    struct way *way = user;
+    point_at("KILN_CACHE_DIR", "kiln", way->situation->kiln);
+    point_driver(way->situation->driver);
+    setenv("KILN_COMPILE", way->situation->compile, 1);
+    way->last = spawn_child(way->work);
 }
 
 /* The parts are of the run that the total before them has just made. */
@@ -155,7 +215,7 @@ static void run_nothing(void *user)
 #define PART(name, value)                                                                          \
     static double name(void *user)                                                                 \
     {                                                                                              \
-        const struct times *last = &((struct situation *)user)->last;                              \
+        const struct times *last = &((struct way *)user)->last;                                    \
         return value;                                                                              \
     }
 
@@ -165,16 +225,18 @@ PART(context_of, last->context)
 PART(submit_of, last->submit)
 PART(wait_of, last->wait)
 
-/* Both filled folders have seen the kernel before. */
-static void fill(void)
+/* The filled folders have seen the kernels before: the driver's by compiling them, and kiln's
+ * binaries besides. */
+static void fill(const struct work *work)
 {
     point_at("KILN_CACHE_DIR", "kiln", FILLED);
-    point_at("POCL_CACHE_DIR", "driver", FILLED);
-    spawn_child();
-    spawn_child();
+    point_driver(FILLED);
+    setenv("KILN_COMPILE", "alone", 1);
+    spawn_child(work);
+    spawn_child(work);
 }
 
-static void add_situation(struct bench_row *row, size_t index, char names[5][64])
+static void add_situation(struct bench_row *row, struct way *way, char names[5][64])
 {
     static const struct part {
         const char *name;
@@ -184,29 +246,46 @@ static void add_situation(struct bench_row *row, size_t index, char names[5][64]
                  {": platform and context", context_of},
                  {": plan, build, enqueue", submit_of},
                  {": first launch", wait_of}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(names[i], 64, "%s%s", situations[index].name, parts[i].name);
-        bench_way(row, names[i], i ? run_nothing : run_situation, NULL, &situations[index])
-            ->seconds = parts[i].seconds;
+    size_t count = way->situation->in_parts && !way->work->many ? sizeof parts / sizeof *parts : 1;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], 64, "%s%s", way->situation->name, parts[i].name);
+        bench_way(row, names[i], i ? run_nothing : run_situation, NULL, way)->seconds =
+            parts[i].seconds;
     }
+}
+
+static void measure(const struct work *work)
+{
+    static char names[WORKS][SITUATIONS][5][64];
+    static struct way ways[WORKS][SITUATIONS];
+    size_t number = (size_t)(work - works);
+    struct bench_row row = {.name = work->name, .unit = BENCH_MS};
+    if (!bench_wants(work->name) || (bench_is_quick() && work->many))
+        return;
+    fill(work);
+    for (size_t i = 0; i < SITUATIONS; i++) {
+        ways[number][i] = (struct way){&situations[i], work, {0, 0, 0, 0}};
+        if (work->many || !situations[i].of_many)
+            add_situation(&row, &ways[number][i], names[number][i]);
+    }
+    bench_at_least(&row, "both caches", "cold", 5);
+    bench_compare(&row, "kiln's cache", "cold");
+    bench_compare(&row, "kiln's cache", "the driver's cache");
+    if (work->many)
+        bench_compare(&row, "cold", "cold, one after the other");
+    bench_measure(&row);
 }
 
 int main(int argc, char **argv)
 {
     static const struct bench_program program = {
         .name = "start", .purpose = "The first result of a process, with and without a cache"};
-    static char names[3][5][64];
-    struct bench_row row = {.name = "3 operations, 65536 elements", .unit = BENCH_MS};
-    if (argc == 4 && !strcmp(argv[1], "--child"))
-        return run_child(strtod(argv[2], NULL), atoi(argv[3]));
+    if (argc == 5 && !strcmp(argv[1], "--child"))
+        return run_child(&works[atoi(argv[2])], strtod(argv[3], NULL), atoi(argv[4]));
     kiln_context *context = bench_start(&program, argc, argv);
+    setenv("KILN_CACHE_WAIT", "1", 1);
     make_folder();
-    fill();
-    for (size_t i = 0; i < sizeof situations / sizeof *situations; i++)
-        add_situation(&row, i, names[i]);
-    bench_at_least(&row, "warm", "cold", 5);
-    bench_compare(&row, "warm", "only the driver's cache warm");
-    if (bench_wants(row.name))
-        bench_measure(&row);
+    for (size_t i = 0; i < WORKS; i++)
+        measure(&works[i]);
     return bench_end(context);
 }
