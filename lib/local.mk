@@ -202,6 +202,8 @@ runtime_sources = \
 	lib/runtime/executable.h \
 	lib/runtime/kept.c \
 	lib/runtime/kept.h \
+	lib/runtime/pinned.c \
+	lib/runtime/pinned.h \
 	lib/runtime/pool.c \
 	lib/runtime/pool.h \
 	lib/runtime/run.c \
@@ -255,6 +257,7 @@ session_sources = \
 	lib/session/event.c \
 	lib/session/explain.c \
 	lib/session/explain.h \
+	lib/session/host_memory.c \
 	lib/session/measure.c \
 	lib/session/measure.h \
 	lib/session/now.c \

@@ -76,6 +76,7 @@ criterion_tests = \
 	tests/test_reuse \
 	tests/test_schedule \
 	tests/test_serve \
+	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_types \
@@ -133,6 +134,7 @@ device_tests = \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_reuse \
+	tests/test_staging \
 	tests/test_types \
 	tests/test_validate
 
@@ -146,6 +148,8 @@ thread_tests = \
 	tests/test_executor_lengths \
 	tests/test_executor_threads \
 	tests/test_serve \
+	tests/test_staging \
+	tests/test_streams \
 	tests/test_threads
 
 # Those whose kernels run under Oclgrind (no host threads there).

@@ -21,6 +21,7 @@ struct inherited {
     kiln_batch *ran, *recorded;
     kiln_buffer *buffer, *mapped;
     kiln_event *event;
+    void *memory;
 };
 
 static void record(kiln_batch *batch)
@@ -38,6 +39,7 @@ static struct inherited prepare(void)
     all.buffer = make_buffer(all.context, N, values);
     all.mapped = make_buffer(all.context, N, values);
     expect_ok(kiln_buffer_map(all.mapped, &data));
+    expect_ok(kiln_host_alloc(all.context, N, &all.memory));
     record(all.ran);
     record(all.recorded);
     run_batch(all.ran);
@@ -47,6 +49,7 @@ static struct inherited prepare(void)
 
 static void let_go(struct inherited all)
 {
+    kiln_host_free(all.context, all.memory);
     kiln_event_release(all.event);
     kiln_batch_release(all.ran);
     kiln_batch_release(all.recorded);

@@ -2,6 +2,7 @@
 /* The caller's memory in every form: at odd addresses, overlapping, of no bytes, read and written
  * in one batch. The results are the same however the device reaches it. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,71 @@ static kiln_context *open_mode(size_t mode)
 static kiln_tensor upload(kiln_batch *batch, const void *data)
 {
     return kiln_upload(batch, KILN_F32, 1, (size_t[]){N}, data);
+}
+
+/* ---- kiln's own ---- */
+
+static void *free_it(void *argument)
+{
+    void **both = argument;
+    return kiln_host_free(both[0], both[1]) ? both : NULL;
+}
+
+/* Made here, freed by another thread, after the program has let go of the context. */
+Test(host_memory, of_kiln_is_used_as_any_other)
+{
+    EACH_MODE(context)
+    {
+        void *memory, *result = &memory;
+        pthread_t thread;
+        expect_ok(kiln_host_alloc(context, 4 * N + 8, &memory));
+        cr_expect_eq((uintptr_t)memory % 64, 0u);
+        cr_expect_eq(stats_of(context).host_bytes, 4u * N + 8);
+        float *values = memory;
+        kiln_batch *batch = kiln_batch_create(context);
+        fill(values, N, (unsigned)mode);
+        float first = values[2];
+        expect_ok(kiln_read(batch, kiln_neg(batch, upload(batch, values + 2)), values, 4 * N));
+        run_batch(batch);
+        cr_expect_eq(values[0], -first, "%s", modes[mode]);
+        kiln_batch_release(batch);
+        cr_assert_eq(pthread_create(&thread, NULL, free_it, (void *[]){context, memory}), 0);
+        pthread_join(thread, &result);
+        cr_expect_null(result);
+        cr_expect_eq(stats_of(context).host_bytes, 0u);
+        expect_ok(kiln_host_alloc(context, 0, &memory));
+        expect_ok(kiln_host_free(context, memory));
+    }
+}
+
+Test(host_memory, of_kiln_that_cannot_be_made_or_freed)
+{
+    EACH_MODE(context)
+    {
+        void *memory = context;
+        char text[200];
+        expect_error(kiln_host_alloc(NULL, 8, &memory), KILN_INVALID_ARGUMENT,
+                     "kiln_host_alloc: context is NULL");
+        cr_expect_null(memory);
+        expect_error(kiln_host_alloc(context, 8, NULL), KILN_INVALID_ARGUMENT,
+                     "kiln_host_alloc: memory is NULL");
+        memory = context;
+        expect_error_part(kiln_host_alloc(context, SIZE_MAX / 2, &memory), KILN_OUT_OF_HOST_MEMORY,
+                          "kiln_host_alloc: no 9223372036854775807 bytes of ");
+        cr_expect_null(memory);
+        expect_ok(kiln_host_free(NULL, NULL));
+        expect_ok(kiln_host_free(context, NULL));
+        expect_error(kiln_host_free(NULL, text), KILN_INVALID_ARGUMENT,
+                     "kiln_host_free: context is NULL");
+        expect_error_part(kiln_host_free(context, text), KILN_INVALID_ARGUMENT,
+                          " is not the beginning of memory that kiln_host_alloc() of this context "
+                          "gave");
+        expect_ok(kiln_host_alloc(context, 8, &memory));
+        expect_error_part(kiln_host_free(context, (char *)memory + 4), KILN_INVALID_ARGUMENT,
+                          "kiln_host_free: ");
+        expect_ok(kiln_host_free(context, memory));
+        cr_expect_eq(kiln_host_free(context, memory), KILN_INVALID_ARGUMENT);
+    }
 }
 
 Test(host_memory, may_lie_at_any_address)

@@ -186,7 +186,7 @@ Test(streams, are_waited_for_by_calls_of_a_buffer)
     kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
     hold(&world, world.second);
     struct kiln__run *reader = run_in(world.second, reading);
-    expect_ok(kiln__buffer_clear(world.buffer));
+    expect_ok(kiln__buffer_clear(world.buffer, "test"));
     expect_end(world.buffer->writer, false);
     let_go(&world);
     finish(reader);

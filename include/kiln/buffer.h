@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- *  Device memory that outlives batches: weights, tables, state. */
+ *  Device memory that outlives batches: weights, tables, state; host memory that travels fast. */
 #ifndef KILN_BUFFER_H
 #define KILN_BUFFER_H
 
@@ -56,6 +56,23 @@ KILN_API size_t kiln_buffer_bytes(const kiln_buffer *buffer);
  *  Threads: any. Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_shape(const kiln_buffer *buffer, kiln_type *type,
                                                        size_t *rank, size_t *dims);
+
+/* ---- host memory ---- */
+
+/** Host memory that the device reads and writes at full speed: what is uploaded from it or read
+ * into it, in a batch or a buffer, wherever in it that begins, is not copied on the way. On a
+ * device with memory of its own it is pinned: it takes long to make and is no other program's, so
+ * keep it, and make no more than the machine can spare. Where memory is shared it is plain aligned
+ * memory. Owner: the caller, until kiln_host_free(); it holds the context. Aligned to 64 bytes,
+ * content undefined; no bytes are one. Threads: any. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY,
+ * DEVICE_ERROR, FORKED; *memory is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_host_alloc(kiln_context *context, size_t bytes,
+                                                     void **memory);
+
+/** Free memory of kiln_host_alloc() of this context, after the last run that uses it has completed.
+ *  NULL does nothing. Threads: any, not only the one that made it.
+ *  Errors: INVALID_ARGUMENT (no context, or not the beginning of such memory). */
+KILN_API kiln_status kiln_host_free(kiln_context *context, void *memory);
 
 #ifdef __cplusplus
 }

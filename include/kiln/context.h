@@ -115,6 +115,7 @@ typedef struct kiln_context_stats {
     uint64_t pool_bytes;          /**< device memory that the pool holds, in use or idle */
     uint64_t cache_pending;       /**< kernels that are to be stored still */
     double compile_seconds;       /**< time that building programs from source took */
+    uint64_t host_bytes;          /**< memory of kiln_host_alloc() that is not freed */
 } kiln_context_stats;
 
 /** Make a context. `options` may be NULL. An option or an environment variable with a value that

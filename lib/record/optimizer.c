@@ -134,7 +134,7 @@ static kiln_status add_buffer(kiln_optimizer *optimizer, size_t place,
 {
     kiln_status status = kiln_buffer_create(optimizer->context, KILN_F32, shape->rank, shape->dims,
                                             &optimizer->state[place]);
-    return status ? status : kiln__buffer_clear(optimizer->state[place]);
+    return status ? status : kiln__buffer_clear(optimizer->state[place], "kiln_optimizer_create");
 }
 
 static void hold(kiln_optimizer *optimizer, kiln_buffer *const *parameters)

@@ -115,7 +115,8 @@ struct action {
     const char *name; /* of the command */
     bool writes;
     struct kiln__stream *stream;
-    struct kiln__run *run; /* once it is enqueued */
+    struct kiln__events events; /* of the commands, once they are enqueued */
+    struct kiln__run *run;      /* that has them then */
 };
 
 /* Transfers of so much go while batches run that do not use the buffer. */
@@ -125,13 +126,6 @@ static struct kiln__stream *stream_for(const kiln_buffer *buffer, size_t bytes)
 {
     return bytes < LARGE || buffer->lent ? buffer->stream
                                          : kiln__runtime_choose(buffer->stream->runtime, NULL);
-}
-
-static kiln_status answer(const char *call, const char *function, cl_int code)
-{
-    return code ? kiln__fail(NULL, kiln__cl_status(code), "%s: %s answered %s (%d)", call, function,
-                             kiln__cl_name(code), (int)code)
-                : KILN_OK;
 }
 
 /* Others that use the buffer wait outside from here to finish(). */
@@ -149,22 +143,36 @@ static kiln_status begin(const struct action *action)
     return kiln__fail(NULL, status, "%s", error.text);
 }
 
-/* `status` of what came before, or the command is enqueued; its event becomes the run's. */
-static kiln_status finish(struct action *action, kiln_status status, size_t bytes, cl_event event)
+/* A command that `function` has enqueued, if it has. */
+static kiln_status took(struct action *action, const char *function, cl_int code, cl_event event)
+{
+    if (code)
+        return kiln__fail(NULL, kiln__cl_status(code), "%s: %s answered %s (%d)", action->call,
+                          function, kiln__cl_name(code), (int)code);
+    cl_event *place = kiln__vector_push(&action->events);
+    if (place)
+        *place = event;
+    else
+        clReleaseEvent(event);
+    return place ? KILN_OK
+                 : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
+}
+
+/* `status` of what came before, or everything is enqueued. After an error nothing is under way. */
+static kiln_status finish(struct action *action, kiln_status status, size_t bytes)
 {
     kiln_buffer *buffer = action->buffer;
-    if (!status) {
-        action->run = kiln__run_create(action->stream);
-        status = action->run
-                     ? kiln__run_keep(action->run, action->name, bytes, event, NULL)
-                     : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
-        if (!action->run)
-            clReleaseEvent(event);
-        if (status)
-            kiln__cl_finish(action->stream->queue);
-        else
-            kiln__buffer_note(buffer, action->run, action->writes);
-    }
+    struct kiln__run *run = status ? NULL : kiln__run_create(action->stream);
+    if (!status && !run)
+        status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
+    if (!status)
+        status = kiln__run_keep_all(run, action->name, bytes, &action->events, NULL);
+    kiln__events_free(&action->events);
+    if (status)
+        kiln__cl_finish(action->stream->queue);
+    else
+        kiln__buffer_note(buffer, run, action->writes);
+    action->run = run;
     kiln__buffer_leave(buffer);
     return status;
 }
@@ -186,74 +194,77 @@ static kiln_status leave_be(struct action *action, kiln_status status)
     return status;
 }
 
-kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes,
-                               const char *call)
+static kiln_status enqueue(struct action *action, size_t offset, void *host, size_t bytes)
 {
-    struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    struct action action = {buffer, call, "write of a buffer", true, stream_for(buffer, bytes),
-                            NULL};
-    cl_event event = NULL;
-    kiln_status status = begin(&action);
-    if (!status)
-        status = answer(call, "clEnqueueWriteBuffer",
-                        clEnqueueWriteBuffer(action.stream->queue, buffer->memory, CL_FALSE, offset,
-                                             bytes, data, 0, NULL, &event));
-    status = await(&action, finish(&action, status, bytes, event));
-    atomic_fetch_add(&counters->uploads, !status);
-    atomic_fetch_add(&counters->upload_bytes, status ? 0 : bytes);
-    return status;
+    struct kiln__staging *staging = action->stream->staging;
+    const struct kiln__transfer transfer = {action->buffer->memory, offset, host, bytes};
+    struct kiln__error error = {0};
+    kiln_status status =
+        action->writes ? kiln__staging_upload(staging, &transfer, &action->events, &error)
+                       : kiln__staging_download(staging, &transfer, true, &action->events, &error);
+    return status ? kiln__fail(NULL, status, "%s: %s", action->call, error.text) : KILN_OK;
 }
 
-kiln_status kiln__buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes,
-                              const char *call)
+kiln_status kiln__buffer_transfer(kiln_buffer *buffer, bool writes, size_t offset, void *host,
+                                  size_t bytes, const char *call)
 {
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    struct action action = {buffer, call, "read of a buffer", false, stream_for(buffer, bytes),
-                            NULL};
-    cl_event event = NULL;
+    struct action action = {.buffer = buffer,
+                            .call = call,
+                            .name = writes ? "write of a buffer" : "read of a buffer",
+                            .writes = writes,
+                            .stream = stream_for(buffer, bytes)};
     kiln_status status = begin(&action);
     if (!status)
-        status = answer(call, "clEnqueueReadBuffer",
-                        clEnqueueReadBuffer(action.stream->queue, buffer->memory, CL_FALSE, offset,
-                                            bytes, data, 0, NULL, &event));
-    status = await(&action, finish(&action, status, bytes, event));
-    atomic_fetch_add(&counters->downloads, !status);
-    atomic_fetch_add(&counters->download_bytes, status ? 0 : bytes);
-    return status;
+        status = enqueue(&action, offset, host, bytes);
+    status = await(&action, finish(&action, status, bytes));
+    if (status)
+        return status;
+    atomic_fetch_add(writes ? &counters->uploads : &counters->downloads, 1);
+    atomic_fetch_add(writes ? &counters->upload_bytes : &counters->download_bytes, bytes);
+    return KILN_OK;
 }
 
-kiln_status kiln__buffer_clear(kiln_buffer *buffer)
+kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call)
 {
-    static const char call[] = "clEnqueueFillBuffer";
     const cl_ulong zero = 0; /* as wide as the widest type */
-    struct action action = {buffer, call, "fill of a buffer", true, buffer->stream, NULL};
+    struct action action = {.buffer = buffer,
+                            .call = call,
+                            .name = "fill of a buffer",
+                            .writes = true,
+                            .stream = buffer->stream};
     cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
     kiln_status status = begin(&action);
-    cl_int code = status ? CL_SUCCESS
-                         : clEnqueueFillBuffer(buffer->stream->queue, buffer->memory, &zero,
-                                               kiln_type_size(buffer->type), 0, buffer->bytes, 0,
-                                               NULL, &event);
-    if (code)
-        status = kiln__cl_fail(NULL, call, code);
-    return leave_be(&action, finish(&action, status, buffer->bytes, event));
+    if (!status) {
+        cl_int code =
+            clEnqueueFillBuffer(buffer->stream->queue, buffer->memory, &zero,
+                                kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, &event);
+        status = took(&action, "clEnqueueFillBuffer", code, event);
+    }
+    return leave_be(&action, finish(&action, status, buffer->bytes));
 }
 
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
 {
-    struct action action = {buffer, call, "map of a buffer", true, buffer->stream, NULL};
+    struct action action = {.buffer = buffer,
+                            .call = call,
+                            .name = "map of a buffer",
+                            .writes = true,
+                            .stream = buffer->stream};
     cl_event event = NULL;
     cl_int code = CL_SUCCESS;
+    bool mapped = false;
     kiln_status status = begin(&action);
-    if (!status)
+    if (!status) {
         buffer->mapping = clEnqueueMapBuffer(buffer->stream->queue, buffer->memory, CL_FALSE,
                                              CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
                                              &event, &code);
-    if (code)
-        status = answer(call, "clEnqueueMapBuffer", code);
-    bool mapped = !status;
-    status = await(&action, finish(&action, status, buffer->bytes, event));
+        mapped = !code;
+        status = took(&action, "clEnqueueMapBuffer", code, event);
+    }
+    status = await(&action, finish(&action, status, buffer->bytes));
     if (status && mapped)
         clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory, buffer->mapping, 0, NULL,
                                 NULL);
@@ -262,12 +273,17 @@ kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
 
 kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call)
 {
-    struct action action = {buffer, call, "unmap of a buffer", true, buffer->stream, NULL};
+    struct action action = {.buffer = buffer,
+                            .call = call,
+                            .name = "unmap of a buffer",
+                            .writes = true,
+                            .stream = buffer->stream};
     cl_event event = NULL;
     kiln_status status = begin(&action);
-    if (!status)
-        status = answer(call, "clEnqueueUnmapMemObject",
-                        clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory,
-                                                buffer->mapping, 0, NULL, &event));
-    return leave_be(&action, finish(&action, status, buffer->bytes, event));
+    if (!status) {
+        cl_int code = clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory,
+                                              buffer->mapping, 0, NULL, &event);
+        status = took(&action, "clEnqueueUnmapMemObject", code, event);
+    }
+    return leave_be(&action, finish(&action, status, buffer->bytes));
 }

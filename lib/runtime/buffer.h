@@ -57,15 +57,14 @@ void kiln__buffer_drop(kiln_buffer *buffer);
 
 /* ---- content: `call` is for the sentence ---- */
 
-/* Both return when they are done. Errors: DEVICE_ERROR and its kind. */
-kiln_status kiln__buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes,
-                               const char *call);
-kiln_status kiln__buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes,
-                              const char *call);
+/* To the buffer, or from it; `host` is only read in the former case. Returns when it is done.
+ * Errors: DEVICE_ERROR and its kind. */
+kiln_status kiln__buffer_transfer(kiln_buffer *buffer, bool writes, size_t offset, void *host,
+                                  size_t bytes, const char *call);
 
 /* Zero its content. Nobody waits for it, nor for the end of an unmap: a failure is told by the next
  * call that waits. Errors: DEVICE_ERROR. */
-kiln_status kiln__buffer_clear(kiln_buffer *buffer);
+kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call);
 
 /* The mapping is in buffer->mapping. */
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call);

@@ -222,34 +222,50 @@ static kiln_status keep(struct commands *commands, cl_event event, const char *n
     return kiln__run_keep(commands->run, name, bytes, event, error);
 }
 
+/* `status` of enqueuing them. Spans share the bytes. */
+static kiln_status keep_all(struct commands *commands, kiln_status status,
+                            struct kiln__events *events, const char *name, uint64_t bytes,
+                            struct kiln__error *error)
+{
+    struct kiln__trace *trace = runtime_of(commands)->trace;
+    for (size_t i = 0; i < events->count && trace && !status; i++)
+        kiln__trace_add(trace, commands->stream->number, name, bytes / events->count,
+                        events->items[i]);
+    if (!status)
+        status = kiln__run_keep_all(commands->run, name, bytes, events, error);
+    kiln__events_free(events);
+    return status;
+}
+
 static kiln_status upload(struct commands *commands, cl_mem memory, size_t offset,
                           const struct kiln__binding *binding, struct kiln__error *error)
 {
-    struct kiln__runtime *runtime = runtime_of(commands);
-    cl_event event = NULL;
+    struct kiln__counters *counters = &runtime_of(commands)->counters;
+    const struct kiln__transfer transfer = {memory, offset, binding->host, binding->bytes};
+    struct kiln__events events = {0};
     commands->left--;
-    kiln_status status = kiln__staging_upload(commands->stream->staging, memory, offset,
-                                              binding->host, binding->bytes, &event, error);
-    if (status)
-        return status;
-    atomic_fetch_add(&runtime->counters.uploads, 1);
-    atomic_fetch_add(&runtime->counters.upload_bytes, binding->bytes);
-    return keep(commands, event, "upload", binding->bytes, error);
+    kiln_status status = kiln__staging_upload(commands->stream->staging, &transfer, &events, error);
+    if (!status) {
+        atomic_fetch_add(&counters->uploads, 1);
+        atomic_fetch_add(&counters->upload_bytes, binding->bytes);
+    }
+    return keep_all(commands, status, &events, "upload", binding->bytes, error);
 }
 
 static kiln_status download(struct commands *commands, cl_mem memory, size_t offset,
                             const struct kiln__binding *binding, struct kiln__error *error)
 {
-    struct kiln__runtime *runtime = runtime_of(commands);
-    cl_event event = NULL;
+    struct kiln__counters *counters = &runtime_of(commands)->counters;
+    const struct kiln__transfer transfer = {memory, offset, binding->host, binding->bytes};
+    struct kiln__events events = {0};
     commands->left--;
-    cl_int code = clEnqueueReadBuffer(commands->stream->queue, memory, CL_FALSE, offset,
-                                      binding->bytes, binding->host, 0, NULL, &event);
-    if (code)
-        return kiln__cl_fail(error, "clEnqueueReadBuffer", code);
-    atomic_fetch_add(&runtime->counters.downloads, 1);
-    atomic_fetch_add(&runtime->counters.download_bytes, binding->bytes);
-    return keep(commands, event, "download", binding->bytes, error);
+    kiln_status status =
+        kiln__staging_download(commands->stream->staging, &transfer, false, &events, error);
+    if (!status) {
+        atomic_fetch_add(&counters->downloads, 1);
+        atomic_fetch_add(&counters->download_bytes, binding->bytes);
+    }
+    return keep_all(commands, status, &events, "download", binding->bytes, error);
 }
 
 static kiln_status copy(struct commands *commands, cl_mem from, size_t offset, cl_mem to,

@@ -159,6 +159,18 @@ kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t byt
     return KILN_OK;
 }
 
+kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t bytes,
+                               struct kiln__events *events, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < events->count; i++) {
+        kiln_status kept = kiln__run_keep(run, name, bytes, events->items[i], error);
+        status = status ? status : kept;
+    }
+    events->count = 0;
+    return status;
+}
+
 cl_event kiln__run_end(const struct kiln__run *run)
 {
     return run->events.items[run->events.count - 1];

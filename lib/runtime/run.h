@@ -14,6 +14,12 @@ struct kiln__stream;
 struct kiln__run;  /* one run; any thread once everything is enqueued */
 struct kiln__runs; /* runs whose end nobody has asked about yet; safe to use from many threads */
 
+struct kiln__events { /* a vector of retained ones */
+    cl_event *items;
+    size_t count, capacity;
+};
+void kiln__events_free(struct kiln__events *events);
+
 /* A run in a stream, which must outlive it. NULL without memory. */
 struct kiln__run *kiln__run_create(struct kiln__stream *stream);
 struct kiln__stream *kiln__run_stream(const struct kiln__run *run);
@@ -25,6 +31,10 @@ void kiln__run_release(struct kiln__run *run); /* NULL does nothing */
  * the run's, also after an error. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
                            struct kiln__error *error);
+
+/* The same of several, which are all gone from `events` then. */
+kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t bytes,
+                               struct kiln__events *events, struct kiln__error *error);
 
 /* The last command's event, and whether it is the only one. */
 cl_event kiln__run_end(const struct kiln__run *run);
@@ -41,14 +51,9 @@ kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln_
 /* A part of another run of the same stream, which tells how it ended: nobody asks this one. */
 void kiln__run_is_part(struct kiln__run *run);
 
-/* Ends of runs that commands in another stream wait for, retained. */
-struct kiln__events {
-    cl_event *items;
-    size_t count, capacity;
-};
+/* Add the end of a run that commands in another stream wait for. */
 kiln_status kiln__events_add(struct kiln__events *events, const struct kiln__run *run,
                              struct kiln__error *error);
-void kiln__events_free(struct kiln__events *events);
 
 /* NULL without memory. */
 struct kiln__runs *kiln__runs_create(void);

@@ -13,6 +13,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
                                 struct kiln__error *error)
 {
     kiln__budget_begin(&runtime->memory, runtime->device.info.memory, options->memory_limit);
+    kiln__pins_begin(&runtime->pins);
     pthread_mutex_init(&runtime->making, NULL);
     atomic_init(&runtime->shown, options->queue != NULL);
     if (options->profile) {
@@ -35,6 +36,7 @@ void kiln__runtime_end(struct kiln__runtime *runtime)
     }
     pthread_mutex_destroy(&runtime->making);
     kiln__budget_end(&runtime->memory);
+    kiln__pins_end(&runtime->pins);
     if (runtime->uses_clblast)
         kiln__clblast_end();
     if (runtime->context)

@@ -35,6 +35,7 @@ struct kiln__runtime {
     atomic_bool shown; /* the program has the first one's queue, and may rely on its order */
     struct kiln__trace *trace;  /* NULL: nobody asked for spans */
     struct kiln__budget memory; /* of the streams' pools */
+    struct kiln__pins pins;     /* the program's pinned memory */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */

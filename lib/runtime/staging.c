@@ -2,38 +2,51 @@
 #include "runtime/staging.h"
 
 #include <pthread.h>
-#include <stdbool.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Two megabytes in eight pieces: more than that takes longer to copy than to hand to the driver. */
-#define PIECES 8
-#define PIECE_BYTES ((size_t)256 << 10)
-
-struct piece {
-    cl_event busy; /* the transfer that still reads it, or NULL */
+/* A transfer goes through the ring with the smallest pieces that holds it in one; or, in many,
+ * through the last. (Pinning memory takes its time: one for small ones is made soon.) */
+static const struct ring_size {
+    unsigned pieces;
+    size_t bytes; /* of a piece */
+} sizes[] = {
+    {8, (size_t)256 << 10},
+    {16, (size_t)1 << 20},
 };
+enum { RINGS = sizeof sizes / sizeof *sizes, MOST_PIECES = 16 };
 
-struct kiln__staging {
-    cl_context context;
-    cl_command_queue queue;
-    pthread_mutex_t lock; /* guards what follows; held while a piece is awaited and filled, so that
-                             pieces are used in the order in which they become free */
+/* A thread more for each so many pieces: fewer are copied before it has started. */
+#define PIECES_A_THREAD 4
+#define MOST_THREADS 8
+
+/* More than that is left to the driver where the host's memory is the device's. */
+#define SMALL ((size_t)256 << 10)
+
+struct ring {
+    pthread_mutex_t lock; /* guards what follows; held while a transfer goes through, so that pieces
+                             are used in the order in which they become free */
     bool tried;
-    cl_mem pinned;
-    char *mapped; /* NULL: the driver gave none, transfers go straight from the caller's memory */
-    struct piece pieces[PIECES];
+    struct kiln__pinned pinned; /* without memory: the driver gave none, and transfers go straight
+                                   from and to the caller's */
+    cl_event busy[MOST_PIECES]; /* the command that still uses a piece, or NULL */
     unsigned next;
 };
 
-struct kiln__staging *kiln__staging_create(cl_context context, cl_command_queue queue)
+struct kiln__staging {
+    struct kiln__staging_options options;
+    struct ring rings[RINGS];
+};
+
+struct kiln__staging *kiln__staging_create(const struct kiln__staging_options *options)
 {
     struct kiln__staging *staging = calloc(1, sizeof *staging);
     if (!staging)
         return NULL;
-    staging->context = context;
-    staging->queue = queue;
-    pthread_mutex_init(&staging->lock, NULL);
+    staging->options = *options;
+    for (unsigned i = 0; i < RINGS; i++)
+        pthread_mutex_init(&staging->rings[i].lock, NULL);
     return staging;
 }
 
@@ -41,84 +54,279 @@ void kiln__staging_destroy(struct kiln__staging *staging)
 {
     if (!staging)
         return;
-    for (unsigned i = 0; i < PIECES; i++)
-        if (staging->pieces[i].busy)
-            clReleaseEvent(staging->pieces[i].busy);
-    if (staging->mapped) {
-        clEnqueueUnmapMemObject(staging->queue, staging->pinned, staging->mapped, 0, NULL, NULL);
-        kiln__cl_finish(staging->queue);
+    for (unsigned i = 0; i < RINGS; i++) {
+        struct ring *ring = &staging->rings[i];
+        for (unsigned k = 0; k < MOST_PIECES; k++)
+            if (ring->busy[k])
+                clReleaseEvent(ring->busy[k]);
+        kiln__pinned_free(staging->options.context, staging->options.device, &ring->pinned);
+        pthread_mutex_destroy(&ring->lock);
     }
-    if (staging->pinned)
-        clReleaseMemObject(staging->pinned);
-    pthread_mutex_destroy(&staging->lock);
     free(staging);
 }
 
-/* Once: a driver that refuses is not asked again. */
-static void allocate(struct kiln__staging *staging)
+/* ---- straight ---- */
+
+/* A command of whose end nobody could hear is waited for. */
+static kiln_status keep(cl_command_queue queue, struct kiln__events *events, cl_event event,
+                        struct kiln__error *error)
 {
-    cl_int code;
-    staging->tried = true;
-    staging->pinned =
-        clCreateBuffer(staging->context, CL_MEM_ALLOC_HOST_PTR, PIECES * PIECE_BYTES, NULL, &code);
-    if (code) {
-        staging->pinned = NULL;
-        return;
+    cl_event *place = kiln__vector_push(events);
+    if (place) {
+        *place = event;
+        return KILN_OK;
     }
-    staging->mapped =
-        clEnqueueMapBuffer(staging->queue, staging->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                           PIECES * PIECE_BYTES, 0, NULL, NULL, &code);
-    if (code)
-        staging->mapped = NULL;
+    kiln__cl_finish(queue);
+    clReleaseEvent(event);
+    return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a transfer");
 }
 
-/* Until nothing reads the piece any more: its transfer has completed, or failed; which of the two
- * is for its own run to say. */
-static cl_int await(struct piece *piece)
+static cl_int enqueue(cl_command_queue queue, const struct kiln__transfer *transfer, bool up,
+                      cl_event *event)
 {
-    cl_int code = piece->busy ? clWaitForEvents(1, &piece->busy) : CL_SUCCESS;
+    return up ? clEnqueueWriteBuffer(queue, transfer->memory, CL_FALSE, transfer->offset,
+                                     transfer->bytes, transfer->host, 0, NULL, event)
+              : clEnqueueReadBuffer(queue, transfer->memory, CL_FALSE, transfer->offset,
+                                    transfer->bytes, transfer->host, 0, NULL, event);
+}
+
+static kiln_status go_straight(cl_command_queue queue, const struct kiln__transfer *transfer,
+                               bool up, struct kiln__events *events, struct kiln__error *error)
+{
+    cl_event event = NULL;
+    cl_int code = enqueue(queue, transfer, up, &event);
+    return code ? kiln__cl_fail(error, up ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer", code)
+                : keep(queue, events, event, error);
+}
+
+/* ---- through a ring ---- */
+
+/* One transfer, and the threads that share it: each has every so-manieth piece, and with them
+ * pieces of the ring that no other one touches. */
+struct journey {
+    cl_command_queue queue;
+    struct ring *ring;
+    const struct kiln__transfer *whole;
+    bool up;
+    size_t piece_bytes, pieces;
+    unsigned slots, first, threads; /* slots are a multiple of threads */
+};
+
+struct carrier {
+    const struct journey *journey;
+    unsigned number;
+    pthread_t thread;
+    struct kiln__events events;                 /* of its pieces, in their order */
+    struct kiln__transfer leaving[MOST_PIECES]; /* per piece of the ring: what it brings down */
+    struct kiln__error error;
+};
+
+static struct kiln__transfer part(const struct journey *journey, size_t piece)
+{
+    struct kiln__transfer transfer = *journey->whole;
+    size_t from = piece * journey->piece_bytes, left = transfer.bytes - from;
+    transfer.offset += from;
+    transfer.host += from;
+    transfer.bytes = left < journey->piece_bytes ? left : journey->piece_bytes;
+    return transfer;
+}
+
+static char *pinned_at(const struct journey *journey, unsigned slot)
+{
+    return journey->ring->pinned.memory + slot * journey->piece_bytes;
+}
+
+/* Until nothing uses the piece of the ring any more: its command has completed, or failed; which of
+ * the two is for the events to say. What it brought is handed over. */
+static kiln_status empty(struct carrier *carrier, unsigned slot)
+{
+    const struct journey *journey = carrier->journey;
+    cl_event *busy = &journey->ring->busy[slot];
+    struct kiln__transfer *leaving = &carrier->leaving[slot];
+    if (!*busy)
+        return KILN_OK;
+    cl_int code = clWaitForEvents(1, busy);
     if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-        return code;
-    if (piece->busy)
-        clReleaseEvent(piece->busy);
-    piece->busy = NULL;
-    return CL_SUCCESS;
+        return kiln__cl_fail(&carrier->error, "clWaitForEvents", code);
+    clReleaseEvent(*busy);
+    *busy = NULL;
+    if (leaving->host && !code)
+        memcpy(leaving->host, pinned_at(journey, slot), leaving->bytes);
+    leaving->host = NULL;
+    return KILN_OK;
 }
 
-/* Copy through the next piece; it is free when the transfer that read it last has completed. */
-static cl_int stage(struct kiln__staging *staging, cl_mem memory, size_t offset, const void *data,
-                    size_t bytes, cl_event *event)
+static kiln_status carry_piece(struct carrier *carrier, size_t piece)
 {
-    unsigned i = staging->next++ % PIECES;
-    struct piece *piece = &staging->pieces[i];
-    cl_int code = await(piece);
-    if (code)
-        return code;
-    char *pinned = staging->mapped + i * PIECE_BYTES;
-    memcpy(pinned, data, bytes);
-    code = clEnqueueWriteBuffer(staging->queue, memory, CL_FALSE, offset, bytes, pinned, 0, NULL,
-                                &piece->busy);
-    if (code)
-        piece->busy = NULL;
-    else if (!(code = clRetainEvent(piece->busy)))
-        *event = piece->busy;
-    return code;
+    const struct journey *journey = carrier->journey;
+    unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
+    struct kiln__transfer own = part(journey, piece), staged = own;
+    cl_event *busy = &journey->ring->busy[slot], event = NULL;
+    kiln_status status = empty(carrier, slot);
+    if (status)
+        return status;
+    staged.host = pinned_at(journey, slot);
+    if (journey->up)
+        memcpy(staged.host, own.host, own.bytes);
+    status = go_straight(journey->queue, &staged, journey->up, &carrier->events, &carrier->error);
+    if (status)
+        return status;
+    event = carrier->events.items[carrier->events.count - 1];
+    cl_int code = clRetainEvent(event);
+    if (code) {
+        kiln__cl_finish(journey->queue);
+        return kiln__cl_fail(&carrier->error, "clRetainEvent", code);
+    }
+    *busy = event;
+    if (!journey->up)
+        carrier->leaving[slot] = own;
+    code = journey->pieces > 1 ? clFlush(journey->queue) : CL_SUCCESS;
+    return code ? kiln__cl_fail(&carrier->error, "clFlush", code) : KILN_OK;
 }
 
-kiln_status kiln__staging_upload(struct kiln__staging *staging, cl_mem memory, size_t offset,
-                                 const void *data, size_t bytes, cl_event *event,
+/* Pieces that are on their way down arrive also after an error. */
+static void *carry(void *argument)
+{
+    struct carrier *carrier = argument;
+    const struct journey *journey = carrier->journey;
+    kiln_status status = KILN_OK;
+    size_t piece = carrier->number;
+    for (; piece < journey->pieces && !status; piece += journey->threads)
+        status = carry_piece(carrier, piece);
+    for (unsigned i = 0; i < journey->slots && !journey->up; i++, piece += journey->threads) {
+        unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
+        if (carrier->leaving[slot].host)
+            empty(carrier, slot);
+    }
+    return NULL;
+}
+
+/* The caller is the first carrier, and does also what no thread could be made for. */
+static void carry_all(struct carrier *carriers, unsigned threads)
+{
+    sigset_t every, before;
+    unsigned started = 1;
+    sigfillset(&every); /* signals are for the program's threads */
+    if (threads > 1)
+        pthread_sigmask(SIG_SETMASK, &every, &before);
+    while (started < threads &&
+           !pthread_create(&carriers[started].thread, NULL, carry, &carriers[started]))
+        started++;
+    if (threads > 1)
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    carry(&carriers[0]);
+    for (unsigned i = started; i < threads; i++)
+        carry(&carriers[i]);
+    for (unsigned i = 1; i < started; i++)
+        pthread_join(carriers[i].thread, NULL);
+}
+
+/* The events in the pieces' order. Threads enqueued them in any: a marker comes after all. */
+static kiln_status collect(const struct journey *journey, struct carrier *carriers,
+                           struct kiln__events *events, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < journey->pieces; i++) {
+        struct carrier *carrier = &carriers[i % journey->threads];
+        if (i / journey->threads >= carrier->events.count)
+            continue;
+        kiln_status kept =
+            keep(journey->queue, events, carrier->events.items[i / journey->threads], error);
+        status = status ? status : kept;
+    }
+    for (unsigned i = 0; i < journey->threads; i++) {
+        kiln__vector_free(&carriers[i].events);
+        if (carriers[i].error.status && !status)
+            status = kiln__fail(error, carriers[i].error.status, "%s", carriers[i].error.text);
+    }
+    if (status || journey->threads == 1)
+        return status;
+    cl_event event = NULL;
+    cl_int code = clEnqueueMarkerWithWaitList(journey->queue, 0, NULL, &event);
+    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
+                : keep(journey->queue, events, event, error);
+}
+
+static unsigned threads_for(const struct kiln__staging *staging, size_t pieces)
+{
+    unsigned threads = 1;
+    while (threads * 2 <= staging->options.threads && threads * 2 <= MOST_THREADS &&
+           (size_t)threads * 2 * PIECES_A_THREAD <= pieces)
+        threads *= 2;
+    return threads;
+}
+
+/* The ring's lock is held. */
+static kiln_status go_through(struct kiln__staging *staging, unsigned number,
+                              const struct kiln__transfer *transfer, bool up,
+                              struct kiln__events *events, struct kiln__error *error)
+{
+    const struct ring_size *size = &sizes[number];
+    struct carrier carriers[MOST_THREADS];
+    struct journey journey = {.queue = staging->options.queue,
+                              .ring = &staging->rings[number],
+                              .whole = transfer,
+                              .up = up,
+                              .piece_bytes = size->bytes,
+                              .pieces = (transfer->bytes + size->bytes - 1) / size->bytes,
+                              .slots = size->pieces,
+                              .first = staging->rings[number].next};
+    journey.threads = threads_for(staging, journey.pieces);
+    for (unsigned i = 0; i < journey.threads; i++)
+        carriers[i] = (struct carrier){.journey = &journey, .number = i};
+    carry_all(carriers, journey.threads);
+    staging->rings[number].next = (unsigned)((journey.first + journey.pieces) % size->pieces);
+    return collect(&journey, carriers, events, error);
+}
+
+/* Once: a driver that refuses is not asked again. The lock is held. */
+static bool has_memory(const struct kiln__staging *staging, struct ring *ring)
+{
+    const struct ring_size *size = &sizes[ring - staging->rings];
+    struct kiln__error refused = {0};
+    if (!ring->tried)
+        kiln__pinned_make(staging->options.context, staging->options.device,
+                          size->pieces * size->bytes, &ring->pinned, &refused);
+    ring->tried = true;
+    return ring->pinned.memory;
+}
+
+static kiln_status go(struct kiln__staging *staging, const struct kiln__transfer *transfer, bool up,
+                      struct kiln__events *events, struct kiln__error *error)
+{
+    unsigned number = 0;
+    kiln_status status = KILN_OK;
+    while (number + 1 < RINGS && transfer->bytes > sizes[number].bytes)
+        number++;
+    struct ring *ring = &staging->rings[number];
+    pthread_mutex_lock(&ring->lock);
+    bool staged = has_memory(staging, ring);
+    if (staged)
+        status = go_through(staging, number, transfer, up, events, error);
+    pthread_mutex_unlock(&ring->lock);
+    return staged ? status : go_straight(staging->options.queue, transfer, up, events, error);
+}
+
+/* ---- which way ---- */
+
+kiln_status kiln__staging_upload(struct kiln__staging *staging,
+                                 const struct kiln__transfer *transfer, struct kiln__events *events,
                                  struct kiln__error *error)
 {
-    cl_int code;
-    pthread_mutex_lock(&staging->lock);
-    if (!staging->tried && bytes <= PIECE_BYTES)
-        allocate(staging);
-    bool pinned = staging->mapped && bytes <= PIECE_BYTES;
-    if (pinned)
-        code = stage(staging, memory, offset, data, bytes, event);
-    pthread_mutex_unlock(&staging->lock);
-    if (!pinned)
-        code = clEnqueueWriteBuffer(staging->queue, memory, CL_FALSE, offset, bytes, data, 0, NULL,
-                                    event);
-    return code ? kiln__cl_fail(error, "clEnqueueWriteBuffer", code) : KILN_OK;
+    const struct kiln__staging_options *options = &staging->options;
+    bool straight = (!options->separate && transfer->bytes > SMALL) ||
+                    kiln__pins_hold(options->pins, transfer->host, transfer->bytes);
+    return straight ? go_straight(options->queue, transfer, true, events, error)
+                    : go(staging, transfer, true, events, error);
+}
+
+kiln_status kiln__staging_download(struct kiln__staging *staging,
+                                   const struct kiln__transfer *transfer, bool now,
+                                   struct kiln__events *events, struct kiln__error *error)
+{
+    const struct kiln__staging_options *options = &staging->options;
+    bool straight = !now || !options->separate || transfer->bytes <= SMALL ||
+                    kiln__pins_hold(options->pins, transfer->host, transfer->bytes);
+    return straight ? go_straight(options->queue, transfer, false, events, error)
+                    : go(staging, transfer, false, events, error);
 }

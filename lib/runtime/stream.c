@@ -2,6 +2,7 @@
 #include "runtime/stream.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cache/gate.h"
 #include "runtime/runtime.h"
@@ -23,12 +24,26 @@ static kiln_status take_queue(struct kiln__stream *stream, cl_command_queue queu
     return kiln__cl_fail(error, "clCreateCommandQueue", code);
 }
 
+/* Memory is as fast as a few cores can make it; the others have something else to do. */
+static unsigned copying_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 8 ? 1 : cores < 16 ? 2 : 4;
+}
+
 static bool make_parts(struct kiln__stream *stream)
 {
     const struct kiln__runtime *runtime = stream->runtime;
     bool late = runtime->device.traits->late_binary;
     stream->gated = late && kiln__gate_add_queue(stream->queue);
-    stream->staging = kiln__staging_create(runtime->context, stream->queue);
+    const struct kiln__staging_options staging = {.context = runtime->context,
+                                                  .device = runtime->device.id,
+                                                  .queue = stream->queue,
+                                                  .pins = &stream->runtime->pins,
+                                                  .separate =
+                                                      runtime->host_mode == KILN__HOST_SEPARATE,
+                                                  .threads = copying_threads()};
+    stream->staging = kiln__staging_create(&staging);
     stream->runs = kiln__runs_create();
     if (stream->gated != late || !stream->staging || !stream->runs)
         return false;

@@ -191,7 +191,8 @@ kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset, const void *da
     if (!status)
         status = check_values("kiln_buffer_write", buffer, offset, data, bytes);
     return status || !bytes ? status
-                            : kiln__buffer_write(buffer, offset, data, bytes, "kiln_buffer_write");
+                            : kiln__buffer_transfer(buffer, true, offset, (void *)(uintptr_t)data,
+                                                    bytes, "kiln_buffer_write");
 }
 
 kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, size_t bytes)
@@ -199,7 +200,7 @@ kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, siz
     kiln_status status = check_range("kiln_buffer_read", buffer, offset, data, bytes);
     if (status || !bytes)
         return status;
-    status = kiln__buffer_read(buffer, offset, data, bytes, "kiln_buffer_read");
+    status = kiln__buffer_transfer(buffer, false, offset, data, bytes, "kiln_buffer_read");
     return status ? status
                   : kiln__runtime_tell(&buffer->context->runtime, "kiln_buffer_read", NULL);
 }

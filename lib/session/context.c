@@ -313,6 +313,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .pool_bytes = atomic_load(&context->runtime.memory.bytes),
         .cache_pending = programs.pending,
         .compile_seconds = (double)programs.compile_ns * 1e-9,
+        .host_bytes = kiln__pins_bytes((struct kiln__pins *)(uintptr_t)&context->runtime.pins),
     };
     return KILN_OK;
 }

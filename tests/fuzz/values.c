@@ -255,6 +255,18 @@ static void *take_memory(void)
     return one_in(2) ? NULL : strdup("memory");
 }
 
+static void *take_host(void)
+{
+    static char odd;
+    uint8_t number = byte();
+    return number < 192 ? world.host[number % HOSTS].memory : number < 224 ? NULL : &odd;
+}
+
+static void **take_new_host(void)
+{
+    return one_in(16) ? NULL : &world.new_host;
+}
+
 /* What is found there after a call that fails is told from what was there. */
 #define NEW(name)                                                                                  \
     static kiln_##name **take_new_##name(void)                                                     \

@@ -176,6 +176,30 @@ bool batch_runs(const kiln_batch *batch)
         if (!(array)[place])                                                                       \
             (found) = &(array)[place];
 
+/* Keep what a call made, or the second of these; forget what it freed. */
+static void settle_host(void)
+{
+    for (unsigned i = 0; i < HOSTS; i++) {
+        if (world.host[i].memory &&
+            !kiln__pins_hold(&world.host[i].context->runtime.pins, world.host[i].memory, 1))
+            world.host[i].memory = NULL;
+        for (unsigned c = 0; c < CONTEXTS && world.new_host && !world.host[i].memory; c++) {
+            kiln_context *context = world.contexts[c];
+            if (!context || !kiln__pins_hold(&context->runtime.pins, world.new_host, 1))
+                continue;
+            world.host[i].context = context;
+            world.host[i].memory = world.new_host;
+            world.new_host = NULL;
+        }
+    }
+    for (unsigned c = 0; c < CONTEXTS && world.new_host; c++)
+        if (world.contexts[c] &&
+            kiln__pins_hold(&world.contexts[c]->runtime.pins, world.new_host, 1)) {
+            kiln_host_free(world.contexts[c], world.new_host);
+            world.new_host = NULL;
+        }
+}
+
 void world_settle(void)
 {
     kiln_context **context = NULL;
@@ -232,12 +256,17 @@ void world_settle(void)
     kiln_parallel_release(world.new_parallel);
     kiln_free(world.new_model);
     kiln_free(world.text);
+    settle_host();
 }
 
 /* ---- after a sequence ---- */
 
 static void release_all(void)
 {
+    for (unsigned i = 0; i < HOSTS; i++)
+        if (world.host[i].memory)
+            kiln_host_free(world.host[i].context, world.host[i].memory);
+    memset(world.host, 0, sizeof world.host);
     for (unsigned i = 0; i < FUTURES; i++)
         kiln_future_release(world.futures[i]);
     for (unsigned i = 0; i < PARALLELS; i++)

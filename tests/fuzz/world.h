@@ -10,6 +10,7 @@
 enum { CONTEXTS = 3, BATCHES = 3, BUFFERS = 6, EVENTS = 2, OPTIMIZERS = 2 };
 enum { EXECUTORS = 2, FUTURES = 3, PARALLELS = 1, RECENT = 16 };
 enum { LASTING = 2 }; /* of the contexts */
+enum { HOSTS = 2 };
 
 struct batch_slot {
     kiln_batch *batch;
@@ -30,6 +31,10 @@ struct world {
     unsigned executor_references[EXECUTORS];
     kiln_future *futures[FUTURES];
     kiln_parallel *parallels[PARALLELS];
+    struct {
+        kiln_context *context;
+        void *memory;
+    } host[HOSTS]; /* of kiln_host_alloc() */
     cl_command_queue out_of_order;
     kiln_tensor stale[RECENT];
     unsigned forgotten;
@@ -43,6 +48,7 @@ struct world {
     kiln_future *new_future;
     kiln_parallel *new_parallel;
     kiln_model *new_model; /* freed after the call */
+    void *new_host;
     kiln_tensor results[SHORTEST];
     char *text;
 };
