@@ -258,6 +258,7 @@ script_tests = \
 	tests/check-headers.sh \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
+	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
 	tests/test_examples.sh \
 	tests/test_store.sh \

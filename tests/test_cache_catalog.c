@@ -167,6 +167,8 @@ Test(cache_catalog, null_is_an_error)
     expect_sentence("kiln_cache_list: visitor is NULL");
     cr_expect_eq(kiln_cache_get_stats(NULL, NULL), KILN_INVALID_ARGUMENT);
     cr_expect_eq(kiln_cache_export(NULL, NULL, NULL), KILN_INVALID_ARGUMENT);
+    cr_expect_eq(kiln_cache_export_used(NULL, NULL, "x", NULL), KILN_INVALID_ARGUMENT);
+    cr_expect_eq(kiln_cache_export_used(NULL, "x", NULL, NULL), KILN_INVALID_ARGUMENT);
     cr_expect_eq(kiln_cache_import(NULL, NULL, NULL), KILN_INVALID_ARGUMENT);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <kiln/cache.h>
 
@@ -20,7 +21,8 @@ struct request;
 /* What can be done, and what belongs to it. */
 struct action {
     const char *name;
-    bool takes_file, takes_json, takes_limit, takes_program;
+    bool takes_file, takes_json, takes_limit;
+    enum { NO_PROGRAM, MAY_HAVE_PROGRAM, NEEDS_PROGRAM } program;
     int (*run)(const struct request *request);
 };
 
@@ -142,9 +144,46 @@ static int run_clear(const struct request *request)
     return remove_down_to(request, 0);
 }
 
+/* $KILN_CACHE_WAIT makes the library wait for its stores when the program ends. */
+static bool set_environment(const struct request *request)
+{
+    if (!setenv("KILN_CACHE_WAIT", "1", 1) && !setenv("KILN_CACHE", "on", 1) &&
+        (!request->folder || !setenv("KILN_CACHE_DIR", request->folder, 1)))
+        return true;
+    perror("kiln cache: the environment");
+    return false;
+}
+
+/* What the program has used, by a list that lasts as long as this. */
+static int run_export_of(const struct request *request)
+{
+    const char *parent = getenv("TMPDIR");
+    char list[4096];
+    uint64_t count = 0;
+    snprintf(list, sizeof list, "%s/kiln-used-XXXXXX", parent && *parent ? parent : "/tmp");
+    int fd = mkstemp(list);
+    if (fd < 0 || close(fd) || setenv("KILN_CACHE_USED", list, 1)) {
+        fprintf(stderr, "kiln cache: %s: %s\n", list, strerror(errno));
+        return 1;
+    }
+    int status = set_environment(request) ? kiln__tool_run("kiln cache", request->program) : 1;
+    unsetenv("KILN_CACHE_USED");
+    if (status)
+        fprintf(stderr, "kiln cache: nothing is exported: %s ended with %d\n", request->program[0],
+                status);
+    else if (kiln_cache_export_used(request->folder, request->file, list, &count))
+        status = complain();
+    else
+        printf("%llu exported\n", (unsigned long long)count);
+    unlink(list);
+    return status;
+}
+
 static int run_export(const struct request *request)
 {
     uint64_t count = 0;
+    if (request->program)
+        return run_export_of(request);
     if (kiln_cache_export(request->folder, request->file, &count))
         return complain();
     printf("%llu exported\n", (unsigned long long)count);
@@ -196,16 +235,12 @@ static bool has_name(const struct names *names, const char *name)
     return false;
 }
 
-/* $KILN_CACHE_WAIT makes the library wait for its stores when the program ends. */
 static int run_warm(const struct request *request)
 {
     struct names before, after;
     size_t stored = 0;
-    if (setenv("KILN_CACHE_WAIT", "1", 1) || setenv("KILN_CACHE", "on", 1) ||
-        (request->folder && setenv("KILN_CACHE_DIR", request->folder, 1))) {
-        perror("kiln cache: the environment");
+    if (!set_environment(request))
         return 1;
-    }
     bool listed = list_names(NULL, &before);
     int status = listed ? kiln__tool_run("kiln cache", request->program) : 0;
     bool relisted = listed && list_names(NULL, &after);
@@ -223,13 +258,13 @@ static int run_warm(const struct request *request)
 static const struct action actions[] = {
     /* clang-format off */
     /*         file   json   limit  program */
-    {"list",   false, true,  false, false, run_list},
-    {"stat",   false, true,  false, false, run_stat},
-    {"prune",  false, false, true,  false, run_prune},
-    {"clear",  false, false, false, false, run_clear},
-    {"export", true,  false, false, false, run_export},
-    {"import", true,  false, false, false, run_import},
-    {"warm",   false, false, false, true,  run_warm},
+    {"list",   false, true,  false, NO_PROGRAM,       run_list},
+    {"stat",   false, true,  false, NO_PROGRAM,       run_stat},
+    {"prune",  false, false, true,  NO_PROGRAM,       run_prune},
+    {"clear",  false, false, false, NO_PROGRAM,       run_clear},
+    {"export", true,  false, false, MAY_HAVE_PROGRAM, run_export},
+    {"import", true,  false, false, NO_PROGRAM,       run_import},
+    {"warm",   false, false, false, NEEDS_PROGRAM,    run_warm},
     /* clang-format on */
 };
 
@@ -275,7 +310,7 @@ static void take_argument(struct request *request, const char *arg, struct argp_
             argp_error(state, "there is no action \"%s\"", arg);
     } else if (request->action->takes_file && !request->file)
         request->file = arg;
-    else if (request->action->takes_program) {
+    else if (request->action->program) {
         /* What follows the program's name is the program's own. */
         request->program = state->argv + state->next - 1;
         state->next = state->argc;
@@ -291,7 +326,7 @@ static void check(const struct request *request, struct argp_state *state)
                           "or warm");
     else if (action->takes_file && !request->file)
         argp_error(state, "%s needs the name of a file", action->name);
-    else if (action->takes_program && !request->program)
+    else if (action->program == NEEDS_PROGRAM && !request->program)
         argp_error(state, "%s needs a program to run", action->name);
     else if (request->json && !action->takes_json)
         argp_error(state, "%s has no --json", action->name);
@@ -325,13 +360,14 @@ int kiln__tool_cache(int argc, char **argv)
         "  stat          where it is, how many entries, how many bytes\n"
         "  prune         remove what is of no use, then the least recently used entries\n"
         "  clear         remove all entries\n"
-        "  export FILE   write all entries into one file\n"
+        "  export FILE   write all entries into one file; with PROGRAM run it, and write those\n"
+        "                that it used\n"
         "  import FILE   add those of such a file: machine code, so trust it first\n"
         "  warm PROGRAM  run a program, and have all its kernels stored when it ends";
     struct argp argp = {.options = options,
                         .parser = parse,
-                        .args_doc =
-                            "list|stat|prune|clear\nexport|import FILE\nwarm PROGRAM [ARGUMENT...]",
+                        .args_doc = "list|stat|prune|clear\nexport FILE [PROGRAM [ARGUMENT...]]\n"
+                                    "import FILE\nwarm PROGRAM [ARGUMENT...]",
                         .doc = doc};
     struct request request = {0};
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);

@@ -59,6 +59,12 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_prune(const char *folder, uint64
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export(const char *folder, const char *file,
                                                        uint64_t *count);
 
+/** Write only the entries that programs have used: those that `used` names, a file that $KILN_CACHE_USED
+ *  named while they ran. (`kiln cache export FILE PROGRAM` does all of that.) `count` may be NULL.
+ *  Threads: any. Errors: INVALID_ARGUMENT (NULL), OUT_OF_HOST_MEMORY, IO_ERROR. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_cache_export_used(const char *folder, const char *file,
+                                                            const char *used, uint64_t *count);
+
 /** Add the entries of such a file; each is checked like any entry. `count` may be NULL. The cache
  *  stays below its usual limit of 256 MiB: least recently used entries are removed for those added,
  *  and what does not fit then is left out (TOO_LARGE).

@@ -56,14 +56,26 @@ static kiln_status add_item(const struct kiln__catalog *catalog, const struct ki
     return status;
 }
 
+/* Whether $KILN_CACHE_USED's file, a name a line, has the entry's; NULL: it is about all. */
+static bool is_used(const struct kiln__text *used, const struct kiln__item *item)
+{
+    char line[34];
+    if (!used)
+        return true;
+    snprintf(line, sizeof line, "%.32s\n", item->file);
+    return used->data && strstr(used->data, line);
+}
+
 static kiln_status add_items(const struct kiln__catalog *catalog, const struct kiln__items *items,
-                             struct kiln__writer *writer, uint64_t *count)
+                             const struct kiln__text *used, struct kiln__writer *writer,
+                             uint64_t *count)
 {
     static const unsigned char end[8];
     kiln_status status = KILN_OK;
     kiln__writer_add(writer, header, sizeof header);
     for (size_t i = 0; i < items->list.count && !status && !writer->error; i++)
-        status = add_item(catalog, &items->list.items[i], writer, count);
+        if (is_used(used, &items->list.items[i]))
+            status = add_item(catalog, &items->list.items[i], writer, count);
     kiln__writer_add(writer, end, sizeof end);
     return status;
 }
@@ -78,7 +90,7 @@ static kiln_status check_target(const char *file)
 }
 
 static kiln_status write_bundle(const struct kiln__catalog *catalog, const char *file,
-                                uint64_t *count)
+                                const struct kiln__text *used, uint64_t *count)
 {
     struct kiln__items items;
     struct kiln__writer writer;
@@ -90,7 +102,7 @@ static kiln_status write_bundle(const struct kiln__catalog *catalog, const char 
                           catalog->path, strerror(errno));
     }
     kiln__writer_begin(&writer, AT_FDCWD, file, 0666);
-    kiln_status status = add_items(catalog, &items, &writer, count);
+    kiln_status status = add_items(catalog, &items, used, &writer, count);
     kiln__folder_free(&items);
     if (status) {
         kiln__writer_drop(&writer);
@@ -102,15 +114,38 @@ static kiln_status write_bundle(const struct kiln__catalog *catalog, const char 
                       strerror(writer.error));
 }
 
-kiln_status kiln__catalog_export(const char *folder, const char *file, uint64_t *count)
+static kiln_status read_used(const char *path, struct kiln__text *used)
+{
+    char piece[4096];
+    size_t got;
+    FILE *stream = fopen(path, "rbe");
+    if (!stream)
+        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", path, strerror(errno));
+    while ((got = fread(piece, 1, sizeof piece, stream)))
+        kiln__text_add_bytes(used, piece, got);
+    kiln_status status = KILN_OK;
+    if (ferror(stream))
+        status = kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", path, strerror(errno));
+    else if (used->failed)
+        status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "no memory for %s", path);
+    fclose(stream);
+    return status;
+}
+
+kiln_status kiln__catalog_export(const char *folder, const char *file, const char *used,
+                                 uint64_t *count)
 {
     struct kiln__catalog catalog;
+    struct kiln__text names = {0};
     *count = 0;
     kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (!status)
         status = check_target(file);
+    if (!status && used)
+        status = read_used(used, &names);
     if (!status)
-        status = write_bundle(&catalog, file, count);
+        status = write_bundle(&catalog, file, used ? &names : NULL, count);
+    kiln__text_free(&names);
     kiln__catalog_close(&catalog);
     return status;
 }

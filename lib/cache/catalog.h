@@ -34,10 +34,12 @@ kiln_status kiln__catalog_list(const char *folder, kiln_cache_visitor visitor, v
 kiln_status kiln__catalog_stats(const char *folder, kiln_cache_stats *stats);
 kiln_status kiln__catalog_prune(const char *folder, uint64_t limit, uint64_t *removed);
 
-/* In bundle.c. An import keeps the cache below `limit`: least recently used entries go for it, and
- * of a larger bundle what comes last is left out. bundle = magic[8] format[4] zero[4], (length[8]
- * entry)*, zero[8]          (little-endian) */
-kiln_status kiln__catalog_export(const char *folder, const char *file, uint64_t *count);
+/* In bundle.c. `used` (may be NULL): a file of $KILN_CACHE_USED; only what it names. An import
+ * keeps the cache below `limit`: least recently used entries go for it, and of a larger bundle what
+ * comes last is left out. bundle = magic[8] format[4] zero[4], (length[8] entry)*, zero[8]
+ * (little-endian) */
+kiln_status kiln__catalog_export(const char *folder, const char *file, const char *used,
+                                 uint64_t *count);
 kiln_status kiln__catalog_import(const char *folder, const char *file, uint64_t limit,
                                  uint64_t *count);
 

@@ -2,6 +2,7 @@
 #include "cache/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@
 
 struct kiln__store {
     int folder; /* -1: there is none */
+    int used;   /* $KILN_CACHE_USED; -1: nobody asks */
     bool writes;
     uint64_t limit;
     atomic_uint_fast64_t puts, failures;
@@ -66,12 +68,31 @@ static void open_folder(struct kiln__store *store, const struct kiln__store_opti
     kiln__store_failed(store);
 }
 
+/* A name a line of each entry that is read or put, by this process and those that store for it. */
+static int open_used(void)
+{
+    const char *path = kiln__environment("KILN_CACHE_USED");
+    return path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
+}
+
+/* A line is short enough to be written at once or not at all. */
+static void note_use(const struct kiln__store *store, const char *name)
+{
+    char line[34];
+    if (store->used < 0)
+        return;
+    int length = snprintf(line, sizeof line, "%.32s\n", name);
+    if (write(store->used, line, (size_t)length) != length)
+        KILN__LOG(KILN__LOG_ERROR, "KILN_CACHE_USED cannot be written: %s", strerror(errno));
+}
+
 struct kiln__store *kiln__store_open(const struct kiln__store_options *options)
 {
     struct kiln__store *store = calloc(1, sizeof *store);
     if (!store)
         return NULL;
     store->folder = -1;
+    store->used = open_used();
     store->limit = options->limit ? options->limit : KILN__STORE_LIMIT;
     open_folder(store, options);
     return store;
@@ -83,6 +104,8 @@ void kiln__store_close(struct kiln__store *store)
         return;
     if (store->folder >= 0)
         close(store->folder);
+    if (store->used >= 0)
+        close(store->used);
     free(store);
 }
 
@@ -133,8 +156,10 @@ bool kiln__store_get(struct kiln__store *store, const struct kiln__key *key,
     if (state == KILN__FILE_MISSING)
         return false;
     const char *why = state == KILN__FILE_READ ? look_into(key, loaded) : loaded->file.why;
-    if (!why)
+    if (!why) {
+        note_use(store, key->name);
         return true;
+    }
     kiln__store_reject(store, key, loaded, state != KILN__FILE_TROUBLE, why);
     kiln__store_unload(loaded);
     return false;
@@ -240,6 +265,7 @@ bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry)
         return false;
     }
     atomic_fetch_add(&store->puts, 1);
+    note_use(store, name);
     tidy(store);
     return true;
 }

@@ -39,7 +39,16 @@ kiln_status kiln_cache_export(const char *folder, const char *file, uint64_t *co
     uint64_t ignored;
     if (!file)
         return is_null("kiln_cache_export", "file");
-    return kiln__catalog_export(folder, file, count ? count : &ignored);
+    return kiln__catalog_export(folder, file, NULL, count ? count : &ignored);
+}
+
+kiln_status kiln_cache_export_used(const char *folder, const char *file, const char *used,
+                                   uint64_t *count)
+{
+    uint64_t ignored;
+    if (!file || !used)
+        return is_null("kiln_cache_export_used", file ? "used" : "file");
+    return kiln__catalog_export(folder, file, used, count ? count : &ignored);
 }
 
 kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *count)
