@@ -270,6 +270,8 @@ session_sources = \
 	lib/session/words.c
 
 executor_sources = \
+	lib/executor/bell.c \
+	lib/executor/bell.h \
 	lib/executor/executor.c \
 	lib/executor/executor.h \
 	lib/executor/future.c \

@@ -232,6 +232,8 @@ static bool allocate(kiln_executor *executor, size_t n)
                 kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
         done = kiln__cond_create(&executor->lanes[i].work);
+    for (size_t i = 0; i < KILN__BELLS && done; i++)
+        done = kiln__bell_create(&executor->bells[i]);
     executor->lane_count = n;
     return done;
 }
@@ -241,6 +243,8 @@ static void destroy(kiln_executor *executor)
 {
     for (size_t i = 0; i < executor->lane_count; i++)
         pthread_cond_destroy(&executor->lanes[i].work);
+    for (size_t i = 0; i < KILN__BELLS && executor->lane_count; i++)
+        kiln__bell_destroy(&executor->bells[i]);
     if (executor->lane_count) {
         pthread_cond_destroy(&executor->over);
         pthread_cond_destroy(&executor->room);
@@ -365,7 +369,7 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
 /* ---- ending ---- */
 
 /* Under the lock. */
-static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__list *told)
+static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__told *told)
 {
     atomic_store(&executor->stopping, true);
     kiln__executor_admit(executor);
@@ -399,7 +403,7 @@ static void await_end(kiln_executor *executor)
 
 kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
 {
-    struct kiln__list told = {0};
+    struct kiln__told told = {0};
     kiln_status status = kiln__executor_check(executor, "kiln_executor_shutdown");
     if (status)
         return status;
@@ -410,7 +414,7 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
     atomic_fetch_add(&executor->holders, 1); /* a callback may release the last handle */
     stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
-    kiln__future_tell(&told);
+    kiln__future_tell(executor, &told);
     if (!kiln__in_worker())
         await_end(executor);
     kiln__executor_leave(executor);
@@ -428,7 +432,7 @@ void kiln_executor_retain(kiln_executor *executor)
 
 void kiln_executor_release(kiln_executor *executor)
 {
-    struct kiln__list told = {0};
+    struct kiln__told told = {0};
     if (!executor || !kiln__executor_is_here(executor))
         return;
     pthread_mutex_lock(&executor->lock);

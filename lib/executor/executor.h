@@ -19,6 +19,7 @@
 
 #include <kiln/executor.h>
 
+#include "executor/bell.h"
 #include "executor/histogram.h"
 #include "executor/inbox.h"
 #include "executor/model.h"
@@ -26,6 +27,7 @@
 
 #define KILN__WORKERS 2 /* of a context */
 #define KILN__SHELVES 8
+#define KILN__BELLS 16
 #define KILN__MOST_CONTEXTS 64
 
 /* Why a batch goes out. */
@@ -81,6 +83,7 @@ struct kiln__shelf {
 
 struct kiln_executor {
     struct kiln__inbox inbox;
+    struct kiln__bell bells[KILN__BELLS]; /* for those who wait for futures */
     struct kiln__shelf shelves[KILN__SHELVES];
     pthread_mutex_t lock; /* guards all that follows and is not set once */
     pthread_cond_t room;  /* of the queue; or shut down */

@@ -20,10 +20,8 @@ static kiln_future *make(kiln_executor *executor)
     size_t parts = executor->model.input_count + executor->model.output_count;
     size_t bytes = sizeof(kiln_future) + parts * sizeof(void *);
     kiln_future *future = calloc(1, bytes + sizeof((struct kiln__error *)0)->text);
-    if (!future || !kiln__cond_create(&future->done)) {
-        free(future);
+    if (!future)
         return NULL;
-    }
     pthread_mutex_init(&future->lock, NULL);
     future->sentence = (char *)future + bytes;
     future->executor = executor;
@@ -32,7 +30,6 @@ static kiln_future *make(kiln_executor *executor)
 
 static void destroy(kiln_future *future)
 {
-    pthread_cond_destroy(&future->done);
     pthread_mutex_destroy(&future->lock);
     free(future);
 }
@@ -153,11 +150,11 @@ bool kiln__future_is_queued(const kiln_future *future)
 }
 
 /* Have it told when it is done; false: it is. */
-static bool listen_to(kiln_future *future)
+static bool listen_to(kiln_future *future, unsigned how)
 {
     unsigned passed = atomic_load(&future->passed);
     while (!(passed & KILN__FUTURE_DONE))
-        if (atomic_compare_exchange_weak(&future->passed, &passed, passed | KILN__FUTURE_HEARD))
+        if (atomic_compare_exchange_weak(&future->passed, &passed, passed | how))
             return true;
     return false;
 }
@@ -190,18 +187,21 @@ void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t re
                                  : &counts->failed) += requests;
 }
 
-bool kiln__future_complete(kiln_future *future, const struct kiln__error *error)
+void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
+                           struct kiln__told *told)
 {
+    unsigned bell = 1u << future->bell;
     if (error) {
         future->status = error->status;
         memcpy(future->sentence, error->text, sizeof error->text);
     }
     unsigned passed = atomic_fetch_or(&future->passed, KILN__FUTURE_DONE);
+    if (passed & KILN__FUTURE_AWAITED)
+        told->bells |= bell;
     if (passed & KILN__FUTURE_HEARD)
-        return true;
-    if (passed & KILN__FUTURE_RELEASED)
+        kiln__list_push(&told->heard, future);
+    else if (passed & KILN__FUTURE_RELEASED)
         kiln__future_put_back(future);
-    return false;
 }
 
 static void tell(kiln_future *future)
@@ -210,20 +210,22 @@ static void tell(kiln_future *future)
     raise_descriptor(future);
     kiln_future_callback callback = take_callback(future);
     pthread_mutex_unlock(&future->lock);
-    pthread_cond_broadcast(&future->done);
     if (callback)
         callback(future->status, future->user);
     if (atomic_fetch_or(&future->passed, KILN__FUTURE_TOLD) & KILN__FUTURE_RELEASED)
         kiln__future_put_back(future);
 }
 
-void kiln__future_tell(struct kiln__list *told)
+void kiln__future_tell(kiln_executor *executor, struct kiln__told *told)
 {
-    for (kiln_future *future = told->first, *next; future; future = next) {
+    for (unsigned i = 0; told->bells >> i; i++)
+        if (told->bells >> i & 1)
+            kiln__bell_ring(&executor->bells[i]);
+    for (kiln_future *future = told->heard.first, *next; future; future = next) {
         next = future->next;
         tell(future);
     }
-    *told = (struct kiln__list){0};
+    *told = (struct kiln__told){0};
 }
 
 static void leave_queue(kiln_future *future)
@@ -243,7 +245,7 @@ void kiln__future_withdraw(kiln_future *future)
 
 /* One that waits ends here, not in a batch. */
 static void end_queued(kiln_future *future, kiln_status status, const char *sentence,
-                       struct kiln__list *told)
+                       struct kiln__told *told)
 {
     kiln_executor *executor = future->executor;
     struct kiln__error error = {.status = status};
@@ -251,16 +253,15 @@ static void end_queued(kiln_future *future, kiln_status status, const char *sent
     leave_queue(future);
     kiln__executor_count(executor, status, 1);
     kiln__histogram_add(&executor->total, kiln__now() - future->submitted);
-    if (kiln__future_complete(future, &error))
-        kiln__list_push(told, future);
+    kiln__future_complete(future, &error, told);
 }
 
-void kiln__future_expire(kiln_future *future, struct kiln__list *told)
+void kiln__future_expire(kiln_future *future, struct kiln__told *told)
 {
     end_queued(future, KILN_TIMED_OUT, "the request's deadline passed while it waited", told);
 }
 
-void kiln__future_cancel_all(kiln_executor *executor, struct kiln__list *told)
+void kiln__future_cancel_all(kiln_executor *executor, struct kiln__told *told)
 {
     for (kiln_future *future; (future = kiln__queue_first(&executor->queue));)
         end_queued(future, KILN_CANCELLED, "the executor was shut down while the request waited",
@@ -288,7 +289,7 @@ static kiln_status answer(const kiln_future *future, const char *call)
 static void look_at_deadline(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
-    struct kiln__list told = {0};
+    struct kiln__told told = {0};
     if (future->deadline == KILN__NEVER || !kiln__future_is_queued(future) ||
         kiln__now() < future->deadline)
         return;
@@ -298,28 +299,30 @@ static void look_at_deadline(kiln_future *future)
         kiln__future_expire(future, &told);
     kiln__executor_wake(executor, kiln__now()); /* the alarm counted on its rows */
     pthread_mutex_unlock(&executor->lock);
-    kiln__future_tell(&told);
+    kiln__future_tell(executor, &told);
 }
 
 /* Until it has completed, its deadline passes in the queue, or it is so late: then true. */
 static bool sleep_until(kiln_future *future, int64_t until)
 {
+    struct kiln__bell *bell = &future->executor->bells[future->bell];
     int64_t next = until;
-    int late = 0;
-    pthread_mutex_lock(&future->lock);
-    while (!is_done(future) && !late) {
+    bool late = false;
+    while (!late) {
+        unsigned rings = atomic_load(&bell->rings);
+        if (!listen_to(future, KILN__FUTURE_AWAITED))
+            return false;
         bool queued = kiln__future_is_queued(future);
         next = queued && future->deadline < until ? future->deadline : until;
-        late = kiln__cond_wait_until(&future->done, &future->lock, next);
+        late = !kiln__bell_wait(bell, rings, next);
     }
-    pthread_mutex_unlock(&future->lock);
-    return late && next == until;
+    return next == until;
 }
 
 static kiln_status wait_until(kiln_future *future, int64_t until, const char *call)
 {
     bool late = false;
-    while (!late && listen_to(future)) {
+    while (!late && !is_done(future)) {
         late = sleep_until(future, until);
         look_at_deadline(future);
     }
@@ -376,7 +379,7 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
     if (!taken && !done) {
         future->callback = callback;
         future->user = user;
-        done = !listen_to(future) && take_callback(future);
+        done = !listen_to(future, KILN__FUTURE_HEARD) && take_callback(future);
     }
     pthread_mutex_unlock(&future->lock);
     if (taken)
@@ -412,7 +415,7 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
     if (made)
         future->descriptor = make_descriptor();
     int error = errno;
-    if (future->descriptor >= 0 && !listen_to(future))
+    if (future->descriptor >= 0 && !listen_to(future, KILN__FUTURE_HEARD))
         raise_descriptor(future);
     *descriptor = future->descriptor;
     pthread_mutex_unlock(&future->lock);
@@ -426,19 +429,20 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
 
 kiln_status kiln_future_cancel(kiln_future *future)
 {
-    struct kiln__list told = {0};
+    struct kiln__told told = {0};
     kiln_status status = check(future, "kiln_future_cancel");
     if (status)
         return status;
-    pthread_mutex_lock(&future->executor->lock);
-    kiln__executor_admit(future->executor);
+    kiln_executor *executor = future->executor;
+    pthread_mutex_lock(&executor->lock);
+    kiln__executor_admit(executor);
     bool queued = kiln__future_is_queued(future);
     bool done = is_done(future);
     if (queued)
         end_queued(future, KILN_CANCELLED, "the request was cancelled", &told);
-    kiln__executor_wake(future->executor, kiln__now()); /* the alarm counted on its rows */
-    pthread_mutex_unlock(&future->executor->lock);
-    kiln__future_tell(&told);
+    kiln__executor_wake(executor, kiln__now()); /* the alarm counted on its rows */
+    pthread_mutex_unlock(&executor->lock);
+    kiln__future_tell(executor, &told);
     if (queued)
         return KILN_OK;
     return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_future_cancel: the request %s",

@@ -7,8 +7,10 @@
  *     running -> done      by the worker that has it
  *
  * What has come to pass is one word. Whoever wants to be told says so there unless it is done, and
- * who completes it sees that. Of a request that nobody listens to, the executor's part ends with
- * DONE, else with TOLD; its caller's ends with RELEASED. The later one of the two keeps it. */
+ * who completes it sees that. Those who wait do so at a bell of the executor's, all those at the
+ * same one whose requests were submitted between two batches and most likely run in one. The
+ * executor's part ends with DONE, or, if there is a callback or a descriptor, with TOLD; its
+ * caller's ends with RELEASED. The later one of the two keeps it. */
 #ifndef KILN_EXECUTOR_FUTURE_H
 #define KILN_EXECUTOR_FUTURE_H
 
@@ -17,9 +19,10 @@
 
 enum {
     KILN__FUTURE_DONE = 1,
-    KILN__FUTURE_HEARD = 2, /* somebody waits, or there is a callback or a descriptor */
-    KILN__FUTURE_TOLD = 4,  /* and they have been told */
-    KILN__FUTURE_RELEASED = 8
+    KILN__FUTURE_AWAITED = 2, /* somebody waits */
+    KILN__FUTURE_HEARD = 4,   /* there is a callback or a descriptor */
+    KILN__FUTURE_TOLD = 8,    /* and they have been told */
+    KILN__FUTURE_RELEASED = 16
 };
 
 struct kiln_future {
@@ -31,6 +34,7 @@ struct kiln_future {
     size_t rows, length;
     int64_t submitted, due, deadline; /* KILN__NEVER: none */
     unsigned length_number, priority;
+    unsigned bell; /* number */
     struct kiln_executor *executor;
     struct kiln__shelf *shelf;
     kiln_status status; /* how it ended, when it has */
@@ -38,13 +42,18 @@ struct kiln_future {
     char *sentence;     /* if not well; as long as an error's */
 
     pthread_mutex_t lock; /* guards what follows; the executor's is not taken under it */
-    pthread_cond_t done;
     kiln_future_callback callback;
     void *user;
     bool called; /* back */
     bool raised;
 
     void *memory[]; /* inputs, then outputs */
+};
+
+/* Those to be told when the lock is free. */
+struct kiln__told {
+    struct kiln__list heard;
+    unsigned bells; /* a bit each */
 };
 
 /* A new request, held by its caller and by the executor; NULL without memory. */
@@ -69,8 +78,8 @@ void kiln__future_withdraw(kiln_future *future);
 
 /* Complete one in the queue whose deadline has passed; all of it, for a shutdown. Whoever calls
  * tells those on the list when the lock is free. */
-void kiln__future_expire(kiln_future *future, struct kiln__list *told);
-void kiln__future_cancel_all(kiln_executor *executor, struct kiln__list *told);
+void kiln__future_expire(kiln_future *future, struct kiln__told *told);
+void kiln__future_cancel_all(kiln_executor *executor, struct kiln__told *told);
 
 /* ---- without it ---- */
 
@@ -83,10 +92,11 @@ kiln_status kiln__submit_alone(kiln_executor *executor, const kiln_input *inputs
                                const kiln_output *outputs, size_t rows,
                                const kiln_request_options *options, kiln_future **future);
 
-/* It has ended so (NULL: well). True: somebody listens, and is to be told; else it may be gone. */
-bool kiln__future_complete(kiln_future *future, const struct kiln__error *error);
+/* It has ended so (NULL: well); note who is to be told. It may be gone then. */
+void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
+                           struct kiln__told *told);
 
-/* Tell whoever listens to them, and let go. */
-void kiln__future_tell(struct kiln__list *told);
+/* Tell them, and let go. */
+void kiln__future_tell(kiln_executor *executor, struct kiln__told *told);
 
 #endif

@@ -32,6 +32,8 @@ bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t rows, size_t most)
 /* Its rows have been counted: of several that come at the same time, the last one sees them all. */
 bool kiln__inbox_put(struct kiln__inbox *inbox, kiln_future *request, size_t most)
 {
+    unsigned round = atomic_load_explicit(&inbox->round, memory_order_relaxed);
+    request->bell = round % KILN__BELLS;
     request->next = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&inbox->newest, &request->next, request))
         continue;

@@ -21,11 +21,12 @@
 #define KILN__MOST_WAITING (((uint64_t)1 << 24) - 1)
 #define KILN__MOST_ROWS_WAITING (((uint64_t)1 << 40) - 1)
 
-/* All in one line of cache, which its submitter has to himself for two exchanges. */
+/* All in one line of cache, which a submitter has to himself for two exchanges. */
 struct kiln__inbox {
     _Alignas(64) _Atomic(kiln_future *) newest; /* and older ones by next */
     _Atomic uint64_t waiting;                   /* here and in the queue: requests << 40 | rows */
     _Atomic uint64_t alarm;                     /* rows */
+    atomic_uint round;                          /* batches taken so far */
 };
 
 /* Room for a request of so many rows; false: there are `most` requests here and in the queue. */

@@ -43,7 +43,7 @@ static bool alone(const struct taken *taken)
 /* As many of a length as there are to be at most, in their order; none overtakes one of its length
  * that does not fit. */
 static void take_of(kiln_executor *executor, unsigned length, size_t most, struct taken *taken,
-                    struct kiln__list *told)
+                    struct kiln__told *told)
 {
     for (unsigned i = 0; i < KILN__PRIORITIES; i++) {
         for (kiln_future *r = executor->queue.lists[i].first, *next; r; r = next) {
@@ -64,7 +64,7 @@ static void take_of(kiln_executor *executor, unsigned length, size_t most, struc
 
 /* A length that has rows enough goes before the first request's until somebody has waited. */
 static void take(kiln_executor *executor, const struct kiln__lane *lane, enum kiln__flush flush,
-                 struct taken *taken, struct kiln__list *told)
+                 struct taken *taken, struct kiln__told *told)
 {
     const kiln_executor_options *options = &executor->options;
     bool due = kiln__queue_due(&executor->queue) <= taken->start;
@@ -97,7 +97,7 @@ static void sleep_until(kiln_executor *executor, struct kiln__lane *lane, int64_
 }
 
 /* The next batch; false: there will be none. Requests may only have expired: then it is empty. */
-static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct kiln__list *told)
+static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct kiln__told *told)
 {
     kiln_executor *executor = worker->executor;
     struct kiln__lane *lane = worker->lane;
@@ -121,6 +121,7 @@ static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct 
         executor->flushes[flush]++;
         executor->counts.running += taken->count;
         executor->active++;
+        atomic_fetch_add_explicit(&executor->inbox.round, 1, memory_order_relaxed);
         kiln__lane_begin(lane, taken->size, taken->start);
     }
     kiln__executor_wake(executor, taken->start);
@@ -273,13 +274,12 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
     else if (error)
         kiln__executor_wake(executor, kiln__now());
     pthread_mutex_unlock(&executor->lock);
-    struct kiln__list told = {0}; /* when all have completed: who wakes up finds many of his so */
+    struct kiln__told told = {0}; /* when all have completed: who wakes up finds many of his so */
     for (kiln_future *r = taken->requests.first, *next; r; r = next) {
         next = r->next;
-        if (kiln__future_complete(r, error))
-            kiln__list_push(&told, r);
+        kiln__future_complete(r, error, &told);
     }
-    kiln__future_tell(&told);
+    kiln__future_tell(executor, &told);
 }
 
 static void run(struct kiln__worker *worker, struct taken *taken)
@@ -321,14 +321,14 @@ static void end(struct kiln__worker *worker)
 void *kiln__worker_main(void *argument)
 {
     struct kiln__worker *worker = argument;
-    struct kiln__list told = {0};
+    struct kiln__told told = {0};
     in_worker = true;
     for (struct taken taken = {0}; next_batch(worker, &taken, &told); taken = (struct taken){0}) {
-        kiln__future_tell(&told);
+        kiln__future_tell(worker->executor, &told);
         if (taken.rows)
             run(worker, &taken);
     }
-    kiln__future_tell(&told);
+    kiln__future_tell(worker->executor, &told);
     end(worker);
     return NULL;
 }
