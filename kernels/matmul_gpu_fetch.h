@@ -1,21 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How matmul_gpu.cl reads an operand, which it names OF(name): quad number i of a tile with `lines`
- * lines, zeros where the operand has no elements. ACROSS_K: the lines' neighbours are contiguous, or
- * else k is. */
-INLINE float4 OF(fetch)(__global const TYPE *from, long lead, int i, int lines, long valid_lines,
-                        long valid_k PLACE)
-{
+/* How matmul_gpu.cl brings an operand into local memory, which it names OF(name), in tiles of LINES
+ * lines of which an item takes QUADS runs of four elements. ACROSS_K: the lines' neighbours are
+ * contiguous, or else k is. Items beside each other read what lies beside each other. */
 #if ACROSS_K
-    const int line = i % (lines / 4) * 4, k = i / (lines / 4);
-    const long valid = k < valid_k ? valid_lines - line : 0;
-    from += k * lead + line;
+#define LINE_OF(i) ((i) % (LINES / 4) * 4)
+#define K_OF(i) ((i) / (LINES / 4))
+#define LINES_OF_QUAD 4
+#define PITCH LINES
 #define ELEMENT(e) READ(from, e, line + e, k)
 #else
-    const int line = i % lines, k = i / lines * 4;
-    const long valid = line < valid_lines ? valid_k - k : 0;
-    from += line * lead + k;
+#define LINE_OF(i) ((i) / (TILE_K / 4))
+#define K_OF(i) ((i) % (TILE_K / 4) * 4)
+#define LINES_OF_QUAD 1
+#define PITCH (LINES + 4) /* items that store one column each meet in no bank */
 #define ELEMENT(e) READ(from, e, line, k + e)
 #endif
+/* Whether no quad is partly beyond the last line: what is wholly beyond reads the last ones again,
+ * and nobody looks at what becomes of it. */
+#define WHOLE (ALIGNED || !ACROSS_K)
+
+INLINE int OF(line)(int i, int valid_lines)
+{
+    return WHOLE ? min(LINE_OF(i), valid_lines - LINES_OF_QUAD) : LINE_OF(i);
+}
+
+/* Where each quad of the first tile is. */
+INLINE void OF(start)(__global const TYPE **from, __global const TYPE *first, long lead, int item,
+                      int valid_lines)
+{
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        const int i = item + q * ITEMS, line = OF(line)(i, valid_lines);
+        from[q] = first + (ACROSS_K ? K_OF(i) * lead + line : line * lead + K_OF(i));
+    }
+}
+
+/* A quad of which `valid` elements are there, and zeros. */
+INLINE float4 OF(fetch_edge)(__global const TYPE *from, int line, int k, int valid PLACE)
+{
     if (valid >= 4)
         return READ_VECTOR(0, from, line, k);
     float4 quad = (float4)(0.0f);
@@ -27,10 +49,59 @@ INLINE float4 OF(fetch)(__global const TYPE *from, long lead, int i, int lines, 
         quad.z = ELEMENT(2);
     return quad;
 }
-#undef ACROSS_K
+
+/* Read the quads of a tile and go on to the next one. */
+INLINE void OF(fetch)(float4 *quads, __global const TYPE **from, long step, int item,
+                      int valid_lines, int valid_k PLACE)
+{
+    if (WHOLE && valid_k >= TILE_K) {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            const int i = item + q * ITEMS;
+            quads[q] = READ_VECTOR(0, from[q], OF(line)(i, valid_lines), K_OF(i));
+        }
+    } else {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            const int i = item + q * ITEMS, line = OF(line)(i, valid_lines), k = K_OF(i);
+            const int valid = ACROSS_K ? (k < valid_k ? valid_lines - line : 0) : valid_k - k;
+            quads[q] = OF(fetch_edge)(from[q], line, k, valid ARGUMENTS);
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS; q++)
+        from[q] += step;
+}
+
+/* Put them into local memory, [k][line]. */
+INLINE void OF(stage)(const float4 *quads, __local float *tile, int item)
+{
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        const int i = item + q * ITEMS;
+        __local float *to = tile + K_OF(i) * PITCH + LINE_OF(i);
+#if ACROSS_K
+        *(__local float4 *)to = quads[q];
+#else
+        to[0] = quads[q].x;
+        to[PITCH] = quads[q].y;
+        to[2 * PITCH] = quads[q].z;
+        to[3 * PITCH] = quads[q].w;
+#endif
+    }
+}
+#undef LINE_OF
+#undef K_OF
+#undef LINES_OF_QUAD
+#undef PITCH
+#undef ELEMENT
+#undef WHOLE
 #undef OF
+#undef ACROSS_K
+#undef LINES
+#undef QUADS
 #undef TYPE
 #undef PLACE
+#undef ARGUMENTS
 #undef READ
 #undef READ_VECTOR
-#undef ELEMENT

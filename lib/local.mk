@@ -305,6 +305,7 @@ kernels = \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
+	kernels/matmul_gpu_sum.cl \
 	kernels/narrow.cl \
 	kernels/scatter_add.cl
 

@@ -194,6 +194,50 @@ Test(matmul, adds_up_alike_by_each_implementation_that_may)
     }
 }
 
+/* Some rows of a product by a kernel for GPUs. */
+static void multiply_rows_alike(size_t rows, float *y)
+{
+    enum { N = 24, K = 1000, MOST = 200 };
+    static float a[MOST * K], b[K * N], all[MOST * N];
+    fill(a, MOST * K, 1);
+    fill(b, K * N, 2);
+    for (size_t i = 0; i < MOST * K; i++)
+        a[i] /= 3;
+    kiln_batch *batch = check_begin();
+    expect_ok(kiln_batch_sum_alike(batch));
+    kiln_tensor few = kiln_upload(batch, KILN_F32, DIMS(rows, K), a);
+    kiln_tensor product = kiln_matmul(batch, few, kiln_upload(batch, KILN_F32, DIMS(K, N), b));
+    expect_ok(kiln_read(batch, product, all, rows * N * sizeof *all));
+    run_batch(batch);
+    check_end(batch);
+    memcpy(y, all, 2 * N * sizeof *y);
+}
+
+Test(matmul, adds_up_alike_for_any_number_of_rows_on_gpus)
+{
+    float wanted[2 * 24], found[2 * 24];
+    check_prefer("tiled", false);
+    multiply_rows_alike(200, wanted);
+    multiply_rows_alike(2, found);
+    cr_expect_arr_eq(found, wanted, sizeof found);
+    check_close();
+}
+
+/* Long sums in few tiles are split, and added up by a second launch. */
+Test(matmul, splits_long_sums_on_gpus)
+{
+    check_prefer("tiled", false);
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(2, 10, 3000), CHECK_FEW);
+    kiln_tensor y = check_input(b, KILN_F32, DIMS(2, 3000, 22), CHECK_FEW);
+    kiln_tensor bias = check_input(b, KILN_F32, DIMS(22), CHECK_FEW);
+    check_read(b, kiln_relu(b, kiln_add(b, kiln_matmul(b, x, y), bias)));
+    cr_expect(explains(b, "matmul_gpu_sum"));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
 /* Operands in memory that is not their own. */
 static void views(void)
 {
