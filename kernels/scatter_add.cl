@@ -3,11 +3,11 @@
  * result[o][indices[j]][i] += values[o][j][i] for all o, j and i, in the order of j, so that sums
  * have the same bits in every run; an index that is negative or too large adds nowhere.
  *
- * An item owns `columns` neighbouring i (ONE_COLUMN: it is one) of the rows whose number is its
- * class modulo `classes`, and walks the indices from number `from` on before `to`.
+ * An item owns a strip of neighbouring i of the rows whose number is its class modulo `classes`, and
+ * walks the indices from number `from` on before `to`.
  *     args    values, offset, indices, offset, result, offset, count (of j), extent (rows of the
- *             result), inner (columns of both), columns, classes (a power of two), from, to
- *     global  ceil(inner / columns), classes, outer
+ *             result), inner (columns of both), classes (a power of two), from, to
+ *     global  strips of COLUMNS that make up inner, classes, outer
  * Integer arguments are long.
  */
 #ifndef TYPE
@@ -15,6 +15,9 @@
 #endif
 #ifndef INDEX
 #define INDEX int
+#endif
+#ifndef COLUMNS
+#define COLUMNS 256
 #endif
 
 /* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
@@ -35,15 +38,13 @@
 kernel void scatter_add(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                         global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,
-                        const long extent, const long inner, const long columns,
-                        const long classes, const long from, const long to)
+                        const long extent, const long inner, const long classes, const long from,
+                        const long to)
 {
-    const long first = get_global_id(0) * columns, last = min(first + columns, inner);
+    const long first = get_global_id(0) * COLUMNS, last = min(first + COLUMNS, inner);
     const uint own = get_global_id(1), mask = (uint)classes - 1;
     const uint rows = (uint)min(extent, (long)INT_MAX);
     const long outer = get_global_id(2);
-    if (first >= inner)
-        return;
     values += values_offset + outer * count * inner;
     indices += indices_offset;
     result += result_offset + outer * extent * inner;
@@ -51,11 +52,7 @@ kernel void scatter_add(global const OPERAND_A_TYPE *restrict values, const long
         const uint row = ROW(j); /* a negative one is too large */
         if (row >= rows || (row & mask) != own)
             continue;
-#ifdef ONE_COLUMN
-        result[row * inner + first] += VALUE(j * inner + first);
-#else
         for (long i = first; i < last; i++)
             result[row * inner + i] += VALUE(j * inner + i);
-#endif
     }
 }

@@ -307,7 +307,8 @@ kernels = \
 	kernels/matmul_gpu.cl \
 	kernels/matmul_gpu_sum.cl \
 	kernels/narrow.cl \
-	kernels/scatter_add.cl
+	kernels/scatter_add.cl \
+	kernels/scatter_add_gpu.cl
 
 # What they include.
 kernel_headers = \

@@ -22,34 +22,35 @@ static struct scatter scatter_of(const struct kiln__plan *plan, const struct kil
     return scatter;
 }
 
-/* A power of two, at least 1, of items that share what `items` others leave to do. Each walks all
- * indices, so that more than enough of them are a loss. */
-static size_t choose_classes(size_t wanted, size_t items, size_t rows)
+/* A power of two, at least 1, of shares in the rows, so that there are as many work-items or
+ * work-groups as are wanted. Each goes over all indices, so that more than enough of them are a
+ * loss. */
+static size_t choose_classes(size_t wanted, size_t others, const struct scatter *scatter)
 {
     size_t classes = 1;
-    while (classes < rows && classes * items < wanted)
+    while (classes < scatter->extent && classes < scatter->count && classes * others < wanted)
         classes *= 2;
     return classes;
 }
 
-/* Chunked: strips of a few cache lines. Otherwise neighbours take neighbouring columns. */
-static size_t size_launch(const struct kiln__plan *plan, const struct scatter *scatter,
-                          struct kiln__launch *launch)
+/* Columns of an item of a chunked device: a few cache lines. */
+#define STRIP 256
+/* Work-groups of others: several for each core of the largest. */
+#define GROUPS 1024
+
+static void size_launch(const struct kiln__plan *plan, const struct scatter *scatter,
+                        struct kiln__launch *launch)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    const size_t strip = 256, enough = 32768;
-    size_t columns = traits->chunked ? strip : 1;
-    size_t items = kiln__divide_up(scatter->inner, columns), local = 1;
-    if (!traits->chunked)
-        local = traits->work_group;
-    size_t wanted = traits->chunked ? traits->chunks : enough;
+    size_t columns = traits->chunked ? STRIP : traits->work_group;
+    size_t strips = kiln__divide_up(scatter->inner, columns);
     launch->dimensions = 3;
-    launch->local[0] = local;
-    launch->global[0] = kiln__divide_up(items, local) * local;
-    launch->global[1] = choose_classes(wanted, items * scatter->outer, scatter->extent);
-    launch->global[2] = scatter->outer;
+    launch->local[0] = traits->chunked ? 1 : traits->work_group;
     launch->local[1] = launch->local[2] = 1;
-    return columns;
+    launch->global[0] = strips * launch->local[0];
+    launch->global[1] =
+        choose_classes(traits->chunked ? traits->chunks : GROUPS, strips * scatter->outer, scatter);
+    launch->global[2] = scatter->outer;
 }
 
 static const struct kiln__type_row *type_of(const struct kiln__plan *plan, uint32_t node)
@@ -66,8 +67,9 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__access 
     kiln__launch_offset(launch, slot, access->offset, kiln_type_size(node->type));
 }
 
-/* Mesa's llvmpipe leaves a loop after 65,535 rounds. */
-#define MOST_ROUNDS 32768
+/* Indices that a work-group marks at once; half as many as rounds after which Mesa's llvmpipe
+ * leaves loops. */
+#define BLOCK 32768
 
 /* The launch for indices `from` to `to` - 1. */
 static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
@@ -77,21 +79,27 @@ static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
     const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
     const struct kiln__access result = {.node = group->stores.items[0].node};
+    const bool chunked = plan->options.device->traits->chunked;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
-    launch.file = launch.kernel = "scatter_add";
+    launch.file = chunked ? "scatter_add" : "scatter_add_gpu";
+    launch.kernel = "scatter_add";
     launch.form.wide = true;
     kiln__launch_reads(plan, 1, &launch);
     launch.bytes = kiln__group_bytes(plan, group);
-    size_t columns = size_launch(plan, scatter, &launch);
-    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s%s",
-             type_of(plan, result.node)->sums, type_of(plan, indices->node)->device,
-             columns == 1 ? " -DONE_COLUMN" : "");
+    size_launch(plan, scatter, &launch);
+    char sizes[64];
+    if (chunked)
+        snprintf(sizes, sizeof sizes, "-DCOLUMNS=%d", STRIP);
+    else
+        snprintf(sizes, sizeof sizes, "-DWG=%zu -DBLOCK=%d", launch.local[0], BLOCK);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s %s",
+             type_of(plan, result.node)->sums, type_of(plan, indices->node)->device, sizes);
     add_access(plan, values, &launch);
     add_access(plan, indices, &launch);
     add_access(plan, &result, &launch);
     KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent,
-                         (int64_t)scatter->inner, (int64_t)columns, (int64_t)launch.global[1],
-                         (int64_t)from, (int64_t)to);
+                         (int64_t)scatter->inner, (int64_t)launch.global[1], (int64_t)from,
+                         (int64_t)to);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -103,7 +111,7 @@ void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
     const struct scatter scatter = scatter_of(plan, group);
     if (scatter.extent == 0)
         return;
-    size_t most = plan->options.device->traits->chunked ? scatter.count : MOST_ROUNDS;
+    size_t most = plan->options.device->traits->chunked ? scatter.count : BLOCK;
     for (size_t from = 0; from < scatter.count; from += most) {
         size_t left = scatter.count - from;
         lower_walk(plan, index, &scatter, from, from + (left < most ? left : most));
