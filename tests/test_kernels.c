@@ -228,6 +228,7 @@ KERNELS(scan,
                  kiln_cumsum(batch, kiln_scale(batch, imagine_matrix(batch, 64, 96), 2), 1, 0),
                  imagine_vector(batch, 96)));
 KERNELS(scan_back, kiln_cumsum(batch, imagine_matrix(batch, 64, 97), 1, 1));
+KERNELS(scan_long, kiln_cumsum(batch, kiln_scale(batch, imagine_vector(batch, 1 << 18), 2), 0, 1));
 KERNELS(scan_columns, kiln_relu(batch, kiln_cumsum(batch, imagine_matrix(batch, 64, 96), 0, 1)));
 KERNELS(scan_softmax,
         kiln_cumsum(batch, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}), 1,

@@ -211,13 +211,14 @@ Test(schedule, knows_sums_that_can_follow_a_maximum)
     expect_together(imagined_cpu(), variance, 1 << 16, false);
 }
 
-/* A row's segments are its length's, whatever is beside it. */
-Test(schedule, cuts_segments_by_the_length_alone)
+STRUCTURE(running_sums, kiln_cumsum(batch, kiln_scale(batch, x, 2), 1, 0));
+
+static void expect_cut(kiln_context *context, structure *record)
 {
     size_t lengths[2];
     for (size_t i = 0; i < 2; i++) {
-        kiln_batch *batch = kiln_batch_create(imagined_gpu());
-        ask(batch, rows(batch, i ? 1000 : 1, 100000));
+        kiln_batch *batch = kiln_batch_create(context);
+        ask(batch, record(batch, i ? 1000 : 1, 1 << 18));
         struct kiln__plan plan = plan_of(batch, false);
         cr_assert_eq(plan.launches.count, 2u);
         lengths[i] = plan.launches.items[0].global[1];
@@ -226,4 +227,19 @@ Test(schedule, cuts_segments_by_the_length_alone)
     }
     cr_expect_gt(lengths[0], 1u);
     cr_expect_eq(lengths[0], lengths[1]);
+}
+
+/* A row's segments are its length's, whatever is beside it. */
+Test(schedule, cuts_segments_by_the_length_alone)
+{
+    expect_cut(imagined_gpu(), rows);
+    expect_cut(imagined_gpu(), running_sums);
+}
+
+Test(schedule, cuts_long_running_sums_alone)
+{
+    kiln_context *gpu = imagined_gpu();
+    cr_expect_eq(form_of(gpu, running_sums, 1, 1 << 18, 1).stage, KILN__STAGE_BEHIND);
+    cr_expect_eq(form_of(gpu, running_sums, 1, (1 << 18) - 1, 0).stage, KILN__STAGE_WHOLE);
+    cr_expect_eq(form_of(imagined_cpu(), running_sums, 1, 1 << 18, 0).stage, KILN__STAGE_WHOLE);
 }

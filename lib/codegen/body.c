@@ -33,6 +33,10 @@ void kiln__body_turn(struct kiln__body *body, unsigned phase)
 {
     body->phase = phase;
     kiln__nest_needs(body->group, &body->nest, phase, body->needed);
+    bool partial = body->form->stage == KILN__STAGE_PARTIAL;
+    for (size_t i = kiln__group_total(body->group) + 1; partial && i < body->group->steps.count;
+         i++)
+        body->needed[i] = false;
 }
 
 /* Rows that lie side by side are visited together, so that nothing is a row's own before they
@@ -120,11 +124,16 @@ static bool loads(const struct kiln__body *body, size_t access)
     return false;
 }
 
+static bool writes(const struct kiln__body *body, size_t k)
+{
+    return body->form->stage != KILN__STAGE_PARTIAL && body->group->stores.items[k].full &&
+           kiln__nest_store_phase(body->group, &body->nest, k) == body->phase;
+}
+
 /* Whether the phase reads or writes whole rows of store k. */
 static bool uses_store(const struct kiln__body *body, size_t k)
 {
-    bool uses = body->group->stores.items[k].full &&
-                kiln__nest_store_phase(body->group, &body->nest, k) == body->phase;
+    bool uses = writes(body, k);
     for (size_t i = 0; i < body->group->steps.count; i++)
         uses = uses || (body->needed[i] && body->nest.keeper[i] == k + 1);
     return uses;
@@ -175,9 +184,10 @@ void kiln__body_hold(struct kiln__body *body)
 static bool is_of_stage(const struct kiln__body *body, unsigned i)
 {
     switch ((enum kiln__stage)body->form->stage) {
-    case KILN__STAGE_PARTIAL: return i < body->group->reduced_step;
-    case KILN__STAGE_FINAL: return i > body->group->reduced_step;
-    case KILN__STAGE_WHOLE: break;
+    case KILN__STAGE_PARTIAL: return i < kiln__group_total(body->group);
+    case KILN__STAGE_FINAL: return i > kiln__group_total(body->group);
+    case KILN__STAGE_WHOLE:
+    case KILN__STAGE_BEHIND: break;
     }
     return true;
 }
@@ -456,8 +466,7 @@ static void emit_stores(const struct kiln__body *body, const struct kiln__visit 
             visit_store(body, keeper - 1, visit, kiln__emit_value(&own, i).text);
     }
     for (size_t k = 0; k < group->stores.count; k++)
-        if (group->stores.items[k].full &&
-            kiln__nest_store_phase(group, &body->nest, k) == body->phase)
+        if (writes(body, k))
             visit_store(body, k, visit, kiln__emit_value(&own, group->stores.items[k].step).text);
 }
 
@@ -530,13 +539,19 @@ static void store(const struct kiln__body *body, kiln_type type, unsigned width,
 /* Results of one segment, those of neighbouring rows beside each other. */
 static void store_partials(const struct kiln__body *body, unsigned width, const char *p)
 {
-    unsigned i = body->group->reduced_step;
+    unsigned i = kiln__group_total(body->group);
     struct kiln__phrase offset = kiln__phrase("partial_@_offset + segment * n + %s", p);
     for (int position = 0; position < totals_of(body, i); position++) {
         struct total total = total_of(body, i, position);
         store(body, total.type, width, fill(&total, 1, "partial_@").text,
               fill(&total, 1, offset.text), total.name);
     }
+}
+
+const char *kiln__body_partial(const struct kiln__body *body)
+{
+    return body->emit->checked ? "(*KILN_AT(partial_@, partial_@_offset + s * n + p, 1))"
+                               : "partial_@[partial_@_offset + s * n + p]";
 }
 
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at)

@@ -99,6 +99,9 @@ void kiln__body_fold(const struct kiln__body *body, unsigned count);
 /* Take scalars into others, each called by a pattern such as "scratch_@[item]". */
 void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from);
 
+/* A pattern: the total of segment `s` at p. */
+const char *kiln__body_partial(const struct kiln__body *body);
+
 /* Declare r<i> of the phase's reductions from the totals, which are `width` wide; those of a
  * segment are only made whole. */
 void kiln__body_finish(const struct kiln__body *body, unsigned width);
@@ -117,6 +120,9 @@ struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const cha
 /* Declare the values of SCANNED step i at the visits, which lie side by side. */
 void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
                         unsigned count);
+
+/* What the segments before this one come to, into the totals. */
+void kiln__body_segments(const struct kiln__body *body);
 
 /* A row that lanes share: pieces one after the other, of which each lane has a few neighbours. And
  * the local memory that these take. */

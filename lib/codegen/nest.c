@@ -243,17 +243,19 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
 /* Every lane has part in each piece, for the barriers' sake. */
 static void carry_lanes(struct kiln__body *body)
 {
-    bool vectors = body->form->vector > 1;
-    kiln__text_add(body->text, "{\n");
+    bool vectors = body->form->vector > 1, partial = body->form->stage == KILN__STAGE_PARTIAL;
+    kiln__text_add(body->text, partial ? "" : "{\n"); /* else the totals are still to be stored */
     kiln__body_sums(body, 1, KILN__START);
     kiln__body_reduced_bases(body, "0");
     if (vectors)
         kiln__body_accumulators(body, 1);
     kiln__text_add(body->text, "int side = 0;\n");
+    if (body->form->stage == KILN__STAGE_BEHIND)
+        kiln__body_segments(body);
     kiln__body_pieces(body);
     if (vectors)
         kiln__body_fold(body, 1);
-    close(body);
+    kiln__text_add(body->text, partial ? "" : "}\n");
 }
 
 /* Single elements one at a time: four took an H200 longer. With a phase that follows they are
@@ -305,9 +307,7 @@ static void reduce_partials(struct kiln__body *body)
     bool lanes = body->form->kept_walk == KILN__WALK_LANES;
     kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
                    lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
-    kiln__body_merge(body, "@",
-                     body->emit->checked ? "(*KILN_AT(partial_@, partial_@_offset + s * n + p, 1))"
-                                         : "partial_@[partial_@_offset + s * n + p]");
+    kiln__body_merge(body, "@", kiln__body_partial(body));
     close(body);
 }
 
@@ -470,7 +470,7 @@ static void emit_range(const struct kiln__body *body)
         body->form->reduced_walk == KILN__WALK_PARTIALS)
         return;
     kiln__text_add(body->text,
-                   body->form->stage == KILN__STAGE_PARTIAL
+                   kiln__stage_of_segments(body->form->stage)
                        ? "const idx segment = get_global_id(1), from = segment * length;\n"
                          "const idx to = min(from + length, reduced);\n"
                        : "const idx from = 0, to = reduced;\n");

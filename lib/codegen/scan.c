@@ -190,6 +190,11 @@ static void scan_piece(const struct kiln__body *body, unsigned i, const struct k
                        unsigned count)
 {
     scan_lane(body, i, visits, count);
+    if (body->form->stage == KILN__STAGE_PARTIAL) {
+        struct kiln__phrase total = total_of(i);
+        add(body, i, 1, total.text, total.text, kiln__phrase("t%u_all", i).text);
+        return;
+    }
     scan_lanes(body, i);
     for (unsigned u = 0; u < count; u++) {
         struct kiln__type_name type = kiln__emit_type(type_of(body, i), visits[u].width);
@@ -218,6 +223,27 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
                            2u << body->form->work_group);
 }
 
+/* What each lane has come to becomes what all have. */
+static void gather_lanes(const struct kiln__body *body, unsigned i)
+{
+    kiln__text_add(body->text, "{\n");
+    kiln__body_sums(body, 1, "$ @_all = @;\n@ = 0;\n");
+    scan_lanes(body, i);
+    kiln__text_add(body->text, "}\n");
+}
+
+/* Each lane adds up every lanes-th segment. */
+void kiln__body_segments(const struct kiln__body *body)
+{
+    unsigned i = kiln__group_total(body->group);
+    struct kiln__phrase total = total_of(i);
+    kiln__text_add(body->text, "for (idx s = lane; s < segment; s += lanes) {\n");
+    kiln__body_sums(body, 1, kiln__phrase("const $ @_one = %s;\n", kiln__body_partial(body)).text);
+    add(body, i, 1, total.text, total.text, kiln__phrase("t%u_one", i).text);
+    kiln__text_add(body->text, "}\n");
+    gather_lanes(body, i);
+}
+
 /* ---- pieces ---- */
 
 void kiln__body_pieces(const struct kiln__body *body)
@@ -227,6 +253,7 @@ void kiln__body_pieces(const struct kiln__body *body)
     struct kiln__phrase at[MOST], only[MOST];
     struct kiln__visit visits[MOST];
     assert(share <= MOST);
+    const char *end = kiln__stage_of_segments(body->form->stage) ? "reduced" : "to";
     kiln__text_add(body->text,
                    "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
                    "const idx r = piece + lane * %u;\n",
@@ -242,8 +269,10 @@ void kiln__body_pieces(const struct kiln__body *body)
                                          .letter = (char)('A' + u),
                                          .only = only[u].text};
         kiln__text_add(body->text, "const bool in%u = live && r + %u < to;\nconst idx at%u = %s;\n",
-                       u, u * width, u, kiln__body_in_order(body, place.text, width, "to").text);
+                       u, u * width, u, kiln__body_in_order(body, place.text, width, end).text);
     }
     kiln__body_elements(body, visits, count);
     kiln__text_add(body->text, "}\n");
+    if (body->form->stage == KILN__STAGE_PARTIAL)
+        gather_lanes(body, kiln__group_total(body->group));
 }

@@ -186,6 +186,9 @@ bool kiln__group_reads_once(const struct kiln__group *group);
 /* The first SCANNED step; NULL: nothing is carried along the rows. All go the same way. */
 const struct kiln__step *kiln__group_scan(const struct kiln__group *group);
 
+/* The step that segments of a row have totals of: the scan, or what a reduce group is for. */
+unsigned kiln__group_total(const struct kiln__group *group);
+
 /* Inputs, from the first, of the node that began the group that are walked over shapes of their
  * own: of products, and of kernels for a single node, which have an access for each. */
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began);

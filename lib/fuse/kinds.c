@@ -114,6 +114,12 @@ const struct kiln__step *kiln__group_scan(const struct kiln__group *group)
     return NULL;
 }
 
+unsigned kiln__group_total(const struct kiln__group *group)
+{
+    const struct kiln__step *scan = kiln__group_scan(group);
+    return scan ? (unsigned)(scan - group->steps.items) : group->reduced_step;
+}
+
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began)
 {
     unsigned operands = traits_of(group)->operands;

@@ -76,9 +76,20 @@ static inline bool kiln__walk_shares(uint8_t kept_walk)
     return kept_walk == KILN__WALK_LANES || kept_walk == KILN__WALK_COLUMNS;
 }
 
-/* Which part of a reduction a kernel does. Long ones are cut into segments of fixed length, so that
- * a result does not depend on how many there are beside it. */
-enum kiln__stage { KILN__STAGE_WHOLE, KILN__STAGE_PARTIAL, KILN__STAGE_FINAL };
+/* Which part of a reduction, or of running sums, a kernel does. Long ones are cut into segments of
+ * fixed length, so that a result does not depend on how many there are beside it. */
+enum kiln__stage {
+    KILN__STAGE_WHOLE,
+    KILN__STAGE_PARTIAL, /* totals of segments */
+    KILN__STAGE_FINAL,   /* of a reduction: what these come to */
+    KILN__STAGE_BEHIND   /* of running sums: segments, behind what those before have come to */
+};
+
+/* Whether a launch's second dimension is the number of segments. */
+static inline bool kiln__stage_of_segments(uint8_t stage)
+{
+    return stage == KILN__STAGE_PARTIAL || stage == KILN__STAGE_BEHIND;
+}
 
 /* The operands of a file, A and B of a product, A to D of others in their order, of which generated
  * text reads the elements; whether the product's second operand is A; and which have vectors that

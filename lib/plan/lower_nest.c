@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Map, reduce and rows groups to launches: one, or for long reductions one for their segments and
- * one that combines what these have left. */
+ * one that combines what these have left; for long running sums one that finds what segments come
+ * to, and one that begins each with what is before it. */
 #include <assert.h>
 
 #include "plan/lower.h"
@@ -92,7 +93,7 @@ static void size_launch(struct lowering *lowering, size_t *share)
         items = kiln__divide_up(work, *share);
     }
     kiln__launch_line(traits, items, launch);
-    if (launch->form.stage != KILN__STAGE_PARTIAL)
+    if (!kiln__stage_of_segments(launch->form.stage))
         return;
     launch->dimensions = 2;
     launch->global[1] = lowering->cut.segments;
@@ -118,7 +119,7 @@ static void add_sizes(struct lowering *lowering, size_t share)
         kiln__launch_add(launch,
                          (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
                          form->across ? "wanted" : "stream");
-    if (form->stage == KILN__STAGE_PARTIAL)
+    if (kiln__stage_of_segments(form->stage))
         kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length");
     if (form->stage == KILN__STAGE_FINAL)
         kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments");
@@ -132,11 +133,11 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
     struct kiln__launch *launch = &lowering->launch;
     struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
     struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
-    unsigned step = lowering->group->reduced_step;
+    unsigned step = kiln__group_total(lowering->group);
     assert((slot != KILN__NO_SLOT || lowering->plan->failed) &&
            kiln_type_size(type) <= PARTIAL_BYTES);
     memory.type = type;
-    memory.constant = launch->form.stage == KILN__STAGE_FINAL;
+    memory.constant = launch->form.stage != KILN__STAGE_PARTIAL;
     memory.restricted = true;
     offset.item = (uint8_t)kiln_type_size(type);
     kiln__launch_add(launch, memory, "partial_%c%u", letter, step);
@@ -145,7 +146,8 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
 
 static const struct kiln__reduce_row *row_of(const struct kiln__group *group)
 {
-    return &kiln__reduce_rows[group->steps.items[group->reduced_step].op];
+    const struct kiln__step *total = &group->steps.items[kiln__group_total(group)];
+    return &kiln__reduce_rows[total->kind == KILN__STEP_SCANNED ? KILN__REDUCE_sum : total->op];
 }
 
 static void add_partials(struct lowering *lowering)
@@ -153,7 +155,7 @@ static void add_partials(struct lowering *lowering)
     const struct kiln__step *steps = lowering->group->steps.items;
     if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
         return;
-    kiln_type type = steps[steps[lowering->group->reduced_step].args[0]].type;
+    kiln_type type = steps[steps[kiln__group_total(lowering->group)].args[0]].type;
     add_partial(lowering, lowering->values, kiln__reduce_accumulator(row_of(lowering->group), type),
                 't');
     if (row_of(lowering->group)->indexed)
@@ -203,5 +205,5 @@ void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
     if (row_of(group)->indexed)
         lowering.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
     lower_stage(&lowering, index, KILN__STAGE_PARTIAL);
-    lower_stage(&lowering, index, KILN__STAGE_FINAL);
+    lower_stage(&lowering, index, kiln__group_scan(group) ? KILN__STAGE_BEHIND : KILN__STAGE_FINAL);
 }

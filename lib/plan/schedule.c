@@ -242,16 +242,38 @@ static const struct segments segments[2][2] = {
     {{16384, 16}, {1024, 16}},    /* chunked: wide chunks, long runs of each row */
 };
 
+/* Running sums read what they add up twice when they are cut, so only lines are that are longer
+ * than one work-group takes in the time that many take. */
+static const struct segments segments_behind = {16384, 1024};
+#define FEWEST_BEHIND 16
+
+/* Running sums alone: what stays of a segment is one total. */
+static bool can_follow_segments(const struct kiln__traits *traits, const struct kiln__group *group)
+{
+    unsigned sums = 0;
+    for (size_t i = 0; i < group->steps.count; i++) {
+        sums += group->steps.items[i].kind == KILN__STEP_SCANNED;
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED)
+            return false;
+    }
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (!group->stores.items[k].full)
+            return false;
+    return !traits->chunked && group->kind == KILN__GROUP_ROWS && sums == 1;
+}
+
 /* Every segment but the last has a whole number of vectors. */
 struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
                                     const struct kiln__space *space)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     size_t reduced = space->reduced_count;
-    if (group->kind != KILN__GROUP_REDUCE)
-        return (struct kiln__cut){.segments = 1, .length = reduced};
-    const struct segments *rule = &segments[traits->chunked][runs_along_kept(group, space)];
+    const bool behind = can_follow_segments(traits, group);
+    const struct segments *rule =
+        behind ? &segments_behind : &segments[traits->chunked][runs_along_kept(group, space)];
     size_t count = reduced / rule->length;
+    if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
+        return (struct kiln__cut){.segments = 1, .length = reduced};
     count = count > rule->most ? rule->most : count > 1 ? count : 1;
     size_t length = kiln__divide_up(reduced, count);
     if (count > 1)
@@ -333,7 +355,7 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
         form->across = choose_across(traits, group, space);
     bool lanes = !traits->chunked && kiln__group_scan(group); /* of which each has neighbours */
     uint32_t along = runs_along_kept(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
-    form->placed = choose_placed(group, space, along);
+    form->placed = stage == KILN__STAGE_PARTIAL ? 0 : choose_placed(group, space, along);
     choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)
         form->along[i] = choose_along(group, space, i, along, form->across);
