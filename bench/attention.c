@@ -203,7 +203,7 @@ static void measure(const struct shape *shape)
     bench_peer(&row, "C, blocked", run_blocked, check_blocked, NULL);
     bench_at_least(&row, "kiln", "C, blocked", shape->of_blocked);
     if (peer_has_attention_products()) {
-        bench_peer(&row, "OpenBLAS", run_products, check_products, NULL)->spins = true;
+        bench_peer(&row, "OpenBLAS", run_products, check_products, NULL);
         bench_compare(&row, "kiln", "OpenBLAS");
     }
     bench_measure(&row);

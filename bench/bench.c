@@ -85,15 +85,11 @@ static void parse_all(int argc, char **argv)
 }
 
 /* Libraries read these before main: start again with them. Pinned workers are what PoCL needs to
- * use all cores; waiting OpenMP threads must not burn them. */
+ * use all cores. Peers keep the thread policy that they have by themselves. */
 static void settle_environment(char **argv)
 {
-    static const char *const wanted[][2] = {{"POCL_AFFINITY", "1"}, {"OMP_WAIT_POLICY", "passive"}};
-    bool changed = false;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        changed = changed || !getenv(wanted[i][0]);
-        setenv(wanted[i][0], wanted[i][1], 0);
-    }
+    bool changed = !getenv("POCL_AFFINITY");
+    setenv("POCL_AFFINITY", "1", 0);
     if (getenv("OPENBLAS_CORETYPE")) {
         unsetenv("OPENBLAS_CORETYPE"); /* set to an old core it halves OpenBLAS */
         changed = true;
@@ -102,12 +98,19 @@ static void settle_environment(char **argv)
         execv("/proc/self/exe", argv);
 }
 
-kiln_context *bench_start(const struct bench_program *what, int argc, char **argv)
+void bench_parse(const struct bench_program *what, int argc, char **argv)
 {
-    kiln_context_options context_options = KILN_CONTEXT_OPTIONS_INIT;
+    if (program)
+        return;
     program = what;
     settle_environment(argv);
     parse_all(argc, argv);
+}
+
+kiln_context *bench_start(const struct bench_program *what, int argc, char **argv)
+{
+    kiln_context_options context_options = KILN_CONTEXT_OPTIONS_INIT;
+    bench_parse(what, argc, argv);
     if (options.turns)
         bench_turns_start();
     context_options.device = options.device;
@@ -123,9 +126,14 @@ void bench_store(void)
 
 int bench_end(kiln_context *made)
 {
-    bench_report_end(options.json);
+    bool right = bench_report_end(options.json);
     kiln_context_release(made);
-    return EXIT_SUCCESS;
+    return right ? EXIT_SUCCESS : BENCH_MARKED;
+}
+
+kiln_context *bench_context(void)
+{
+    return context;
 }
 
 bool bench_wants(const char *name)
@@ -172,7 +180,9 @@ struct bench_way *bench_peer(struct bench_row *row, const char *name, void (*run
                              bool (*check)(void *), void *user)
 {
     static struct bench_way left_out;
-    return options.alone ? &left_out : bench_way(row, name, run, check, user);
+    struct bench_way *way = options.alone ? &left_out : bench_way(row, name, run, check, user);
+    way->peer = true;
+    return way;
 }
 
 static bool has_way(const struct bench_row *row, const char *name)
@@ -225,12 +235,29 @@ static uint32_t scramble(uint32_t bits)
     return bits ^ bits >> 16;
 }
 
+void bench_fill(float *values, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(scramble((uint32_t)i + (seed << 28)) >> 8) / 4194304.0f - 2;
+}
+
 float *bench_floats(size_t count, unsigned seed)
 {
     float *values = bench_memory(count * sizeof *values);
-    for (size_t i = 0; i < count; i++)
-        values[i] = (float)(scramble((uint32_t)i + (seed << 28)) >> 8) / 4194304.0f - 2;
+    bench_fill(values, count, seed);
     return values;
+}
+
+void bench_progress(const char *format, ...)
+{
+    va_list arguments;
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\33[K", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fflush(stderr);
 }
 
 bool bench_close(const char *what, size_t count, const float *got, const double *want,

@@ -2,7 +2,7 @@
 /* What the benchmark programs share.
  *
  *     program = start* row* end          a row: check each way, rounds of all ways, report
- *     round   = (rest run+)*             the ways of a row in turn: A B C A B C ...
+ *     round   = (idle run+)*             the ways of a row in turn: A B C A B C ...
  *
  * A round times every way once, in a sample long enough for the clock; figures are medians over
  * the rounds, and ratios are medians of the rounds' own ratios, so that a machine that slows down
@@ -36,8 +36,12 @@ struct bench_way {
     bool (*check)(
         void *user); /* after one run: whether the result is right; NULL: nothing to see */
     void *user;
-    bool spins;                    /* its threads keep the cores busy for a while after a run */
     double (*seconds)(void *user); /* instead of the clock: how long the last run took itself */
+    void (*finish)(void *user);    /* runs only begin: wait for all of them; NULL: they are done */
+    /* Seconds of a run with nothing else alive, 0 if not known, and that timed again; NULL: several
+     * samples in a row stand for it. */
+    double (*alone)(void *user), (*again)(void *user);
+    bool peer; /* not kiln's */
 };
 
 /* A figure that a row has to show; without `at_least` and `at_most` it is only reported. */
@@ -50,7 +54,9 @@ struct bench_target {
 
 struct bench_row {
     const char *name;
-    double amount; /* elements, operations or bytes per run, as the unit wants */
+    double amount;       /* elements, operations or bytes per run, as the unit wants */
+    double flops, bytes; /* what a run cannot do without, where `amount` does not say it all */
+    bool trusted;        /* nothing is timed alone */
     enum bench_unit unit;
     size_t way_count, target_count;
     struct bench_way ways[BENCH_WAYS];
@@ -64,6 +70,9 @@ struct bench_program {
     int (*option)(int key, const char *value); /* ARGP_ERR_UNKNOWN: not one of them */
 };
 
+/* The arguments alone, for what comes before the context; bench_start() does it else. */
+void bench_parse(const struct bench_program *program, int argc, char **argv);
+
 /* Parse the arguments, settle the environment, make a context, print the header. Ends the process
  * on any error, as everything here does: these are programs, not the library. */
 kiln_context *bench_start(const struct bench_program *program, int argc, char **argv);
@@ -71,6 +80,7 @@ kiln_context *bench_start(const struct bench_program *program, int argc, char **
 /* Whether a row of that name is asked for. */
 bool bench_wants(const char *name);
 bool bench_is_quick(void);
+kiln_context *bench_context(void);
 bool bench_is_alone(void);      /* whether only kiln's own ways are asked for */
 const char *bench_device(void); /* what --device says, or NULL */
 double bench_budget(void);      /* seconds for the rounds of a row */
@@ -85,6 +95,14 @@ void bench_at_least(struct bench_row *row, const char *way, const char *peer, do
 void bench_at_most(struct bench_row *row, const char *way, const char *peer, double seconds);
 void bench_compare(struct bench_row *row, const char *way, const char *peer);
 
+/* Something to say about the row that comes next; marked, it is an error of the benchmark: its exit
+ * status will be 3. */
+void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void bench_mark(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether a way's time beside the others is not the one that it has alone: more than 10% off. */
+bool bench_is_off(double beside, double alone);
+
 /* Check every way, time them, report. A wrong result ends the process with status 1. */
 void bench_measure(const struct bench_row *row);
 
@@ -93,11 +111,15 @@ int bench_end(kiln_context *context);
 
 /* ---- small things ---- */
 
-double bench_now(void); /* seconds */
+double bench_now(void);                            /* seconds */
+double bench_median(double *values, size_t count); /* sorts them */
+void bench_progress(const char *format, ...)
+    __attribute__((format(printf, 1, 2))); /* on a terminal; " " ends it */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void bench_ok(kiln_status status, const char *what); /* fails unless KILN_OK */
 void *bench_memory(size_t bytes);                    /* aligned, touched; lasts until the end */
 float *bench_floats(size_t count, unsigned seed);    /* the same with values in [-2, 2) */
+void bench_fill(float *values, size_t count, unsigned seed); /* with these */
 
 /* Whether |got - want| <= absolute + relative |want| for every element; else names the first. */
 bool bench_close(const char *what, size_t count, const float *got, const double *want,

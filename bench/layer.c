@@ -215,7 +215,7 @@ static void measure(const struct layer *l)
     bench_way(&row, "kiln, two batches", run_apart, check_kiln, NULL);
     bench_compare(&row, "kiln", "kiln, two batches");
     if (peer_has_openblas()) {
-        bench_peer(&row, "OpenBLAS and a loop", run_peer, check_peer, NULL)->spins = true;
+        bench_peer(&row, "OpenBLAS and a loop", run_peer, check_peer, NULL);
         bench_compare(&row, "kiln", "OpenBLAS and a loop");
     }
     bench_measure(&row);

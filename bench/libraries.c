@@ -1,323 +1,518 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kiln beside the libraries that one would use instead on a CPU: numpy, PyTorch, PyOpenCL,
- * ViennaCL. Each is a program of its own (bench/process.h) that does a row's work when asked; those
- * that are not installed are left out. Operands stay where each library has its own. */
-#include "bench.h"
-#include "process.h"
-#include "reference.h"
+/* kiln beside the libraries that one would use instead. Each is a program of its own
+ * (bench/process.h) that does a row's work when asked, and is stopped when not; those that are not
+ * installed are left out. Operands stay where each library has its own.
+ *
+ *     every peer: start it, nothing else being alive, time all rows, end it
+ *     kiln's context; all peers started and stopped
+ *     every row: kiln and the peers in turn; who was much slower or faster alone is marked */
+#include "work.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#define MOST_INPUTS 6
-#define MOST_RESULTS 4
+#include "report.h"
 
-static const int axis_0[] = {0}, axis_1[] = {1};
+#define MOST_WORKS 128
 
-/* ---- what is recorded ---- */
+/* ---- options ---- */
 
-typedef void record(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out);
-
-static void record_chain(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_relu(batch, kiln_add(batch, kiln_mul(batch, in[0], in[1]), in[2]));
-}
-
-static void record_sum(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_sum(batch, in[0], 0, NULL, 0);
-}
-
-static void record_row_sums(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_sum(batch, in[0], 1, axis_1, 0);
-}
-
-static void record_column_sums(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_sum(batch, in[0], 1, axis_0, 0);
-}
-
-static void record_transpose(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_transpose(batch, in[0], NULL);
-}
-
-static void record_softmax(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_softmax(batch, in[0], 1, axis_1);
-}
-
-static void record_layer_norm(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_layer_norm(batch, in[0], in[1], in[2], 1, axis_1, 1e-5);
-}
-
-static void record_linear_gelu(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_gelu_tanh(batch, kiln_add(batch, kiln_matmul(batch, in[0], in[1]), in[2]));
-}
-
-static void record_conv(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    kiln_window_options options = {.size = sizeof options, .before = {1, 1}, .after = {1, 1}};
-    out[0] = kiln_relu(batch, kiln_add(batch, kiln_conv2d(batch, in[0], in[1], &options), in[2]));
-}
-
-static void record_attention(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    out[0] = kiln_attention(batch, in[0], in[1], in[2], (kiln_tensor){0}, NULL);
-}
-
-static void record_training_step(kiln_batch *batch, const kiln_tensor *in, kiln_tensor *out)
-{
-    kiln_tensor hidden = kiln_relu(batch, kiln_add(batch, kiln_matmul(batch, in[0], in[2]), in[3]));
-    kiln_tensor logits = kiln_add(batch, kiln_matmul(batch, hidden, in[4]), in[5]);
-    kiln_tensor labels = kiln_cast(batch, in[1], KILN_I32), gradients[4];
-    kiln_grad(batch, kiln_cross_entropy(batch, logits, labels), in + 2, 4, gradients);
-    for (int i = 0; i < 4; i++)
-        out[i] = kiln_sub(batch, in[2 + i], kiln_scale(batch, gradients[i], 0.1));
-}
-
-/* ---- rows ---- */
-
-static const struct row {
-    const char *name, *operation; /* the latter as peers know it */
-    size_t input_count;
-    struct process_shape inputs[MOST_INPUTS];
-    size_t result_count;
-    struct process_shape results[MOST_RESULTS];
-    record *record;
-    reference *reference;
-    double slack; /* absolute and relative error allowed */
-    bool quick;
-} rows[] = {
-    /* clang-format off */
-    {"relu(a * b + c), 1000000", "chain", 3, {{1, {1000000}}, {1, {1000000}}, {1, {1000000}}},
-     1, {{1, {1000000}}}, record_chain, reference_chain, 1e-6, true},
-    {"relu(a * b + c), 16000000", "chain", 3, {{1, {16000000}}, {1, {16000000}}, {1, {16000000}}},
-     1, {{1, {16000000}}}, record_chain, reference_chain, 1e-6, false},
-    {"sum of 16000000", "sum", 1, {{1, {16000000}}}, 1, {{0, {0}}}, record_sum, reference_sum, 0.5,
-     true},
-    {"rows' sums, 4096 x 4096", "row_sums", 1, {{2, {4096, 4096}}}, 1, {{1, {4096}}},
-     record_row_sums, reference_row_sums, 1e-2, false},
-    {"columns' sums, 4096 x 4096", "column_sums", 1, {{2, {4096, 4096}}}, 1, {{1, {4096}}},
-     record_column_sums, reference_column_sums, 1e-2, false},
-    {"transpose, 4096 x 4096", "transpose", 1, {{2, {4096, 4096}}}, 1, {{2, {4096, 4096}}},
-     record_transpose, reference_transpose, 0, true},
-    {"softmax, 4096 x 1024", "softmax", 1, {{2, {4096, 1024}}}, 1, {{2, {4096, 1024}}},
-     record_softmax, reference_softmax, 1e-5, true},
-    {"layer norm, 4096 x 1024", "layer_norm", 3, {{2, {4096, 1024}}, {1, {1024}}, {1, {1024}}},
-     1, {{2, {4096, 1024}}}, record_layer_norm, reference_layer_norm, 1e-4, true},
-    {"gelu(x w + b), 384 x 384 x 1536", "linear_gelu", 3,
-     {{2, {384, 384}}, {2, {384, 1536}}, {1, {1536}}}, 1, {{2, {384, 1536}}}, record_linear_gelu,
-     reference_linear_gelu, 2e-4, true},
-    {"relu(conv 3x3 + b), 8 x 56 x 56 x 32 to 64", "conv", 3,
-     {{4, {8, 56, 56, 32}}, {4, {3, 3, 32, 64}}, {1, {64}}}, 1, {{4, {8, 56, 56, 64}}},
-     record_conv, reference_conv, 1e-4, true},
-    {"attention, 8 heads, 512 x 64", "attention", 3,
-     {{3, {8, 512, 64}}, {3, {8, 512, 64}}, {3, {8, 512, 64}}}, 1, {{3, {8, 512, 64}}},
-     record_attention, reference_attention, 1e-4, true},
-    {"attention, 2 heads, 2048 x 64", "attention", 3,
-     {{3, {2, 2048, 64}}, {3, {2, 2048, 64}}, {3, {2, 2048, 64}}}, 1, {{3, {2, 2048, 64}}},
-     record_attention, reference_attention, 1e-4, false},
-    {"training step, 64-128-10, 128 rows", "training_step", 6,
-     {{2, {128, 64}}, {1, {128}}, {2, {64, 128}}, {1, {128}}, {2, {128, 10}}, {1, {10}}},
-     4, {{2, {64, 128}}, {1, {128}}, {2, {128, 10}}, {1, {10}}}, record_training_step,
-     reference_training_step, 1e-4, true},
-    {"training step, 784-512-10, 256 rows", "training_step", 6,
-     {{2, {256, 784}}, {1, {256}}, {2, {784, 512}}, {1, {512}}, {2, {512, 10}}, {1, {10}}},
-     4, {{2, {784, 512}}, {1, {512}}, {2, {512, 10}}, {1, {10}}}, record_training_step,
-     reference_training_step, 1e-3, false},
-    /* clang-format on */
-};
-
-#define MOST_ELEMENTS ((size_t)4096 * 4096)
-
-/* ---- peers ---- */
-
-/* The first word is put in at the start. */
-#define PYTHON NULL, BENCH_FOLDER "/peers.py"
-
-static const char *python = "python3";
+static struct {
+    const char *python, *script, *set;
+    size_t smaller, share, shares; /* shares 0: all rows */
+    bool prepare, broken, trusting;
+    bool on_gpu;
+} settings = {.script = BENCH_FOLDER "/peers.py", .smaller = 1};
 
 static const struct argp_option options[] = {
-    {"python", 'p', "PROGRAM", 0, "Python that has numpy, torch, pyopencl (python3)", 0}, {0}};
+    {"python", 'p', "PROGRAM", 0,
+     "Python that has the peers (bench-peers/bin/python if it is there, else python3)", 0},
+    {"peers", 'e', "FILE", 0, "where peers.py is", 0},
+    {"set", 'S', "SET", 0, "rows of which sizes: cpu or gpu (as the device is)", 0},
+    {"smaller", 'm', "N", 0, "dimensions above 64 divided by N: a look at whether all is right", 0},
+    {"prepare", 'P', "I/N", 0, "compile the kernels of every Nth row from the Ith on, no more", 0},
+    {"trust", 'T', 0, 0, "do not time peers alone first: a quick look", 0},
+    {"spinning-peer", 'X', 0, 0, "with a peer that does not rest: the rows have to be marked", 0},
+    {0}};
 
 static int take_option(int key, const char *value)
 {
-    if (key != 'p')
-        return ARGP_ERR_UNKNOWN;
-    python = value;
-    return 0;
+    switch (key) {
+    case 'p': settings.python = value; return 0;
+    case 'e': settings.script = value; return 0;
+    case 'S': settings.set = value; return 0;
+    case 'm': settings.smaller = strtoul(value, NULL, 10); return 0;
+    case 'P':
+        settings.prepare = true;
+        return sscanf(value, "%zu/%zu", &settings.share, &settings.shares) == 2 ? 0 : EINVAL;
+    case 'T': settings.trusting = true; return 0;
+    case 'X': settings.broken = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
 }
+
+/* ---- peers ---- */
+
+/* Which these are is put in at the start. */
+#define PYTHON NULL, NULL
 
 static struct peer {
     const char *name;
-    const char *arguments[4];
-    struct process *process; /* NULL: not to be had */
+    const char *arguments[5];
+    unsigned sets; /* rows that it is timed beside */
+    struct process *process;
+    struct timed {
+        struct peer *peer;
+        size_t mode;
+        char name[64];
+        double alone[MOST_WORKS]; /* 0: not timed */
+        double seconds;           /* of the last run */
+    } modes[PROCESS_MODES];
 } peers[] = {
-    {"numpy", {PYTHON, "numpy"}, NULL},
-    {"PyTorch", {PYTHON, "pytorch"}, NULL},
-    {"PyOpenCL", {PYTHON, "pyopencl"}, NULL},
-    {"ViennaCL", {"bench/peer_viennacl"}, NULL},
+    {"numpy", {PYTHON, "numpy"}, WORK_CPU, NULL, {{0}}},
+    {"PyTorch", {PYTHON, "pytorch", "cpu"}, WORK_CPU | WORK_GPU, NULL, {{0}}},
+    {"ONNX Runtime", {PYTHON, "onnxruntime"}, WORK_CPU, NULL, {{0}}},
+    {"PyOpenCL", {PYTHON, "pyopencl"}, WORK_CPU, NULL, {{0}}},
+    {"oneDNN", {"bench/peer_onednn"}, WORK_CPU, NULL, {{0}}},
+    {"ViennaCL", {"bench/peer_viennacl"}, WORK_CPU, NULL, {{0}}},
+    {"one that spins", {PYTHON, "spinning"}, 0, NULL, {{0}}}, /* --spinning-peer */
 };
 enum { PEERS = sizeof peers / sizeof *peers };
 
-static struct work {
-    const struct row *row;
-    kiln_batch *batch;
-    kiln_buffer *inputs[MOST_INPUTS], *results[MOST_RESULTS];
-    size_t count; /* elements of all results */
-    float *got;
-    double *want;
-} work;
-
-static size_t count_of(const struct process_shape *shape)
+static void start_peer(struct peer *peer)
 {
-    size_t count = 1;
-    for (size_t d = 0; d < shape->rank; d++)
-        count *= shape->dims[d];
-    return count;
-}
-
-static void run_kiln(void *user)
-{
-    (void)user;
-    bench_ok(kiln_batch_execute(work.batch), work.row->name);
-}
-
-static bool check(const float *got)
-{
-    return bench_close(work.row->name, work.count, got, work.want, work.row->slack,
-                       work.row->slack);
-}
-
-static bool check_kiln(void *user)
-{
-    float *place = work.got;
-    (void)user;
-    for (size_t i = 0; i < work.row->result_count; i++) {
-        size_t count = count_of(&work.row->results[i]);
-        bench_ok(kiln_buffer_read(work.results[i], 0, place, count * sizeof *place), "reading");
-        place += count;
+    if (!peer->arguments[0]) {
+        peer->arguments[0] = settings.python;
+        peer->arguments[1] = settings.script;
+        if (peer->arguments[3] && settings.on_gpu)
+            peer->arguments[3] = "cuda";
     }
-    return check(work.got);
+    peer->process = process_start(peer->arguments);
 }
 
-static void run_peer(void *user)
+static void end_peer(struct peer *peer)
 {
-    process_run(((struct peer *)user)->process);
+    process_end(peer->process);
+    peer->process = NULL;
 }
 
-static bool check_peer(void *user)
+/* ---- a row's data ---- */
+
+static struct now {
+    const struct work *work; /* its shapes made smaller where that was asked for */
+    size_t index, inputs, results;
+    struct recording recording;
+    kiln_buffer *outputs[WORK_RESULTS];
+} now;
+
+static void shrink(struct process_shape *shape)
 {
-    return check(process_result(((struct peer *)user)->process));
+    for (size_t d = 0; d < shape->rank; d++)
+        if (shape->dims[d] > 64)
+            shape->dims[d] /= settings.smaller;
 }
 
-static double seconds_of(void *user)
+/* Makes row `index` the one that is worked on. */
+static void choose(size_t index)
 {
-    return process_seconds(((struct peer *)user)->process);
+    static struct work work;
+    work = works[index];
+    now = (struct now){.work = &work, .index = index};
+    for (size_t i = 0; i < work.input_count; i++) {
+        shrink(&work.inputs[i].shape);
+        now.inputs += process_count(&work.inputs[i].shape);
+        if (work.inputs[i].classes > 64)
+            work.inputs[i].classes /= settings.smaller;
+    }
+    for (size_t i = 0; i < work.result_count; i++) {
+        shrink(&work.results[i]);
+        now.results += process_count(&work.results[i]);
+    }
 }
 
-/* ---- a row ---- */
+static void fill(const struct work_input *input, size_t number, float *values)
+{
+    size_t count = process_count(&input->shape);
+    bench_fill(values, count, (unsigned)number + 1);
+    for (size_t i = 0; i < count; i++)
+        values[i] = input->classes ? (float)((size_t)((values[i] + 2) * 4194304) % input->classes)
+                                   : values[i] * (float)input->scale;
+}
+
+static void share_inputs(void)
+{
+    float *values = process_share(now.inputs, now.results);
+    for (size_t i = 0; i < now.work->input_count; i++) {
+        fill(&now.work->inputs[i], i, values);
+        values += process_count(&now.work->inputs[i].shape);
+    }
+}
+
+static bool take(struct peer *peer)
+{
+    struct process_shape shapes[WORK_INPUTS];
+    for (size_t i = 0; i < now.work->input_count; i++)
+        shapes[i] = now.work->inputs[i].shape;
+    return process_take(peer->process, now.work->operation, now.work->input_count, shapes,
+                        now.results);
+}
+
+/* ---- peers alone ---- */
+
+/* Of a peer whose row is taken. */
+static double time_mode(const struct timed *timed)
+{
+    double seconds[200], start = bench_now();
+    size_t count = 0;
+    while (count < 200 && (count < 5 || bench_now() - start < bench_budget() / 2))
+        seconds[count++] = process_run(timed->peer->process, timed->mode);
+    return bench_median(seconds, count);
+}
+
+static void name_mode(struct timed *timed, struct peer *peer, size_t mode)
+{
+    const char *name = process_mode(peer->process, mode);
+    bool only = *name == '-';
+    timed->peer = peer;
+    timed->mode = mode;
+    snprintf(timed->name, sizeof timed->name, "%s%s%s", peer->name, only ? "" : " ",
+             only ? "" : name);
+}
+
+static void time_modes(struct peer *peer, size_t index)
+{
+    for (size_t m = 0; process_mode(peer->process, m); m++) {
+        struct timed *timed = &peer->modes[m];
+        name_mode(timed, peer, m);
+        timed->alone[index] = time_mode(timed);
+    }
+}
+
+static bool is_wanted(const struct work *work, unsigned set, size_t index)
+{
+    return (work->sets & set) && bench_wants(work->name) &&
+           (set == WORK_GPU || !bench_is_quick() || (work->sets & WORK_QUICK)) &&
+           (!settings.shares || index % settings.shares == settings.share);
+}
+
+static void time_alone(struct peer *peer, unsigned set)
+{
+    start_peer(peer);
+    if (!peer->process)
+        printf("  %s is not here\n", peer->name);
+    for (size_t i = 0; works[i].name && peer->process; i++) {
+        if (!is_wanted(&works[i], set, i))
+            continue;
+        choose(i);
+        share_inputs();
+        if (take(peer))
+            time_modes(peer, i);
+        bench_progress("%s alone, %s", peer->name, works[i].name);
+    }
+    bench_progress(" ");
+    end_peer(peer);
+}
+
+/* A second opinion: the other peers are ended for it, and started again. */
+static double again_alone(void *user)
+{
+    struct timed *timed = user;
+    bool alive[PEERS];
+    for (size_t p = 0; p < PEERS; p++)
+        if ((alive[p] = peers[p].process && &peers[p] != timed->peer))
+            end_peer(&peers[p]);
+    double seconds = time_mode(timed);
+    for (size_t p = 0; p < PEERS; p++)
+        if (alive[p]) {
+            start_peer(&peers[p]);
+            if (!peers[p].process)
+                bench_fail("%s does not start again", peers[p].name);
+            take(&peers[p]);
+        }
+    return timed->alone[now.index] = seconds;
+}
+
+/* ---- kiln's side ---- */
 
 static kiln_buffer *make_buffer(kiln_context *context, const struct process_shape *shape)
 {
     kiln_buffer *buffer;
-    bench_ok(kiln_buffer_create(context, KILN_F32, shape->rank, shape->dims, &buffer),
+    bench_ok(kiln_buffer_create(context, shape->type, shape->rank, shape->dims, &buffer),
              "making a buffer");
     return buffer;
 }
 
-/* Labels are classes; the other values of a training step are small, as in a network. */
-static void fill_input(const struct row *row, size_t number, float *values)
+/* buffer = values, as its type has them: kiln's own conversion. */
+static void write_buffer(kiln_context *context, const struct process_shape *shape,
+                         const float *values, kiln_buffer *buffer)
 {
-    bool training = row->record == record_training_step;
-    for (size_t i = 0; training && i < count_of(&row->inputs[number]); i++)
-        values[i] = number == 1 ? (float)(i * 7 % 10) : values[i] * (number == 0 ? 1 : 0.1f);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, shape->rank, shape->dims, values);
+    bench_ok(kiln_export(batch, kiln_cast(batch, x, shape->type), buffer), "an input");
+    bench_ok(kiln_batch_execute(batch), "an input");
+    kiln_batch_release(batch);
 }
 
-static void prepare(kiln_context *context, const struct row *row, float *const *inputs)
+static void read_buffer(kiln_context *context, const struct process_shape *shape,
+                        kiln_buffer *buffer, float *values)
 {
-    kiln_tensor in[MOST_INPUTS], out[MOST_RESULTS];
-    work.row = row;
-    work.count = 0;
-    work.batch = kiln_batch_create(context);
-    for (size_t i = 0; i < row->input_count; i++) {
-        fill_input(row, i, inputs[i]);
-        work.inputs[i] = make_buffer(context, &row->inputs[i]);
-        bench_ok(kiln_buffer_write(work.inputs[i], 0, inputs[i],
-                                   count_of(&row->inputs[i]) * sizeof(float)),
-                 "writing");
-        in[i] = kiln_import(work.batch, work.inputs[i]);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_cast(batch, kiln_import(batch, buffer), KILN_F32);
+    bench_ok(kiln_read(batch, x, values, process_count(shape) * sizeof *values), "a result");
+    bench_ok(kiln_batch_execute(batch), "a result");
+    kiln_batch_release(batch);
+}
+
+static void prepare(kiln_context *context)
+{
+    struct recording *r = &now.recording;
+    r->context = context;
+    r->batch = kiln_batch_create(context);
+    for (size_t i = 0; i < now.work->input_count; i++) {
+        r->buffers[i] = make_buffer(context, &now.work->inputs[i].shape);
+        r->in[i] = kiln_import(r->batch, r->buffers[i]);
     }
-    row->record(work.batch, in, out);
-    for (size_t i = 0; i < row->result_count; i++) {
-        work.results[i] = make_buffer(context, &row->results[i]);
-        work.count += count_of(&row->results[i]);
-        bench_ok(kiln_export(work.batch, out[i], work.results[i]), row->name);
+    now.work->record(r);
+    for (size_t i = 0; i < now.work->result_count; i++) {
+        now.outputs[i] = make_buffer(context, &now.work->results[i]);
+        bench_ok(kiln_export(r->batch, r->out[i], now.outputs[i]), now.work->name);
+    }
+}
+
+static void write_inputs(void)
+{
+    const float *values = process_results() - now.inputs;
+    for (size_t i = 0; i < now.work->input_count; i++) {
+        write_buffer(now.recording.context, &now.work->inputs[i].shape, values,
+                     now.recording.buffers[i]);
+        values += process_count(&now.work->inputs[i].shape);
     }
 }
 
 static void release(void)
 {
-    kiln_batch_release(work.batch);
-    for (size_t i = 0; i < work.row->input_count; i++)
-        kiln_buffer_release(work.inputs[i]);
-    for (size_t i = 0; i < work.row->result_count; i++)
-        kiln_buffer_release(work.results[i]);
+    kiln_batch_release(now.recording.batch);
+    kiln_optimizer_release(now.recording.optimizer);
+    for (size_t i = 0; i < now.work->input_count; i++)
+        kiln_buffer_release(now.recording.buffers[i]);
+    for (size_t i = 0; i < now.work->result_count; i++)
+        kiln_buffer_release(now.outputs[i]);
 }
 
-static void measure(kiln_context *context, const struct row *row)
+static void run_kiln(void *user)
 {
-    struct bench_row figures = {.name = row->name, .unit = BENCH_MS};
-    float *inputs[MOST_INPUTS];
-    for (size_t i = 0; i < row->input_count; i++)
-        inputs[i] = bench_floats(count_of(&row->inputs[i]), (unsigned)i + 1);
-    prepare(context, row, inputs);
-    row->reference(row->inputs, (const float *const *)inputs, work.want);
-    bench_way(&figures, "kiln", run_kiln, check_kiln, NULL);
+    (void)user;
+    bench_ok(settings.on_gpu ? kiln_batch_submit(now.recording.batch, NULL)
+                             : kiln_batch_execute(now.recording.batch),
+             now.work->name);
+}
+
+static void finish_kiln(void *user)
+{
+    (void)user;
+    bench_ok(kiln_context_finish(now.recording.context), now.work->name);
+}
+
+/* ---- checks ---- */
+
+static const double *want;
+
+static bool check_shared(void)
+{
+    return bench_close(now.work->name, now.results, process_results(), want, now.work->slack,
+                       now.work->slack);
+}
+
+static bool check_peer(void *user)
+{
+    const struct timed *timed = user;
+    if (!want)
+        return true;
+    process_result(timed->peer->process, timed->mode);
+    return check_shared();
+}
+
+static void work_out_reference(void)
+{
+    static double *memory;
+    const float *in[WORK_INPUTS], *values = process_results() - now.inputs;
+    struct process_shape shapes[WORK_INPUTS];
+    free(memory);
+    want = memory = NULL;
+    if (!now.work->reference)
+        return;
+    for (size_t i = 0; i < now.work->input_count; i++) {
+        in[i] = values;
+        shapes[i] = now.work->inputs[i].shape;
+        values += process_count(&shapes[i]);
+    }
+    want = memory = malloc(now.results * sizeof *memory);
+    if (!memory)
+        bench_fail("out of memory");
+    now.work->reference(shapes, in, memory);
+}
+
+/* By a peer, where there is no reference; false if none can. */
+static bool check_by_peer(void)
+{
+    bool known = false;
+    for (size_t p = 0; p < PEERS && !known; p++) {
+        const char *wrong = peers[p].process && process_mode(peers[p].process, 0)
+                                ? process_check(peers[p].process, now.work->slack, &known)
+                                : NULL;
+        if (wrong)
+            bench_mark("the result is wrong: %s", wrong);
+    }
+    return known;
+}
+
+static void check_kiln(void)
+{
+    float *values = process_results();
+    for (size_t i = 0; i < (now.work->steps ? now.work->steps : 1); i++)
+        bench_ok(kiln_batch_execute(now.recording.batch), now.work->name);
+    for (size_t i = 0; i < now.work->result_count; i++) {
+        read_buffer(now.recording.context, &now.work->results[i], now.outputs[i], values);
+        values += process_count(&now.work->results[i]);
+    }
+    if (want && !check_shared())
+        bench_fail("%s: the result of kiln is wrong; nothing was timed", now.work->name);
+    if (!want && !check_by_peer())
+        bench_note("not checked: no peer here works it out in double precision");
+}
+
+/* ---- a row ---- */
+
+static double bytes_of(const struct work *work)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < work->input_count; i++)
+        bytes += (double)process_count(&work->inputs[i].shape) *
+                 (double)kiln_type_size(work->inputs[i].shape.type);
+    for (size_t i = 0; i < work->result_count; i++)
+        bytes += (double)process_count(&work->results[i]) *
+                 (double)kiln_type_size(work->results[i].type);
+    return work->bytes > 0 ? work->bytes : bytes;
+}
+
+static void run_peer(void *user)
+{
+    struct timed *timed = user;
+    timed->seconds = process_run(timed->peer->process, timed->mode);
+}
+
+static double seconds_of_peer(void *user)
+{
+    return ((struct timed *)user)->seconds;
+}
+
+static double recall_alone(void *user)
+{
+    return ((struct timed *)user)->alone[now.index];
+}
+
+static void add_peers(struct bench_row *row)
+{
     for (size_t p = 0; p < PEERS; p++) {
         struct peer *peer = &peers[p];
-        if (!peer->process || !process_take(peer->process, row->operation, row->input_count,
-                                            row->inputs, (const float *const *)inputs, work.count))
-            continue;
-        bench_peer(&figures, peer->name, run_peer, check_peer, peer)->seconds = seconds_of;
-        bench_compare(&figures, "kiln", peer->name);
+        bool taken = peer->process && take(peer);
+        for (size_t m = 0; taken && process_mode(peer->process, m); m++) {
+            struct timed *timed = &peer->modes[m];
+            name_mode(timed, peer, m);
+            struct bench_way *way = bench_peer(row, timed->name, run_peer, check_peer, timed);
+            way->seconds = seconds_of_peer;
+            way->alone = recall_alone;
+            way->again = again_alone;
+            bench_compare(row, "kiln", timed->name);
+        }
     }
-    bench_measure(&figures);
-    release();
-    for (size_t i = 0; i < row->input_count; i++)
-        free(inputs[i]);
 }
 
-static void start_peers(void)
+static void measure(kiln_context *context, size_t index)
 {
-    for (size_t p = 0; p < PEERS && !bench_is_alone(); p++) {
-        if (peers[p].arguments[1])
-            peers[p].arguments[0] = python;
-        peers[p].process = process_start(peers[p].arguments);
-        if (!peers[p].process)
-            printf("  %s is not here\n", peers[p].name);
+
+    choose(index);
+    struct bench_row row = {.name = now.work->name, .unit = BENCH_MS, .trusted = settings.trusting};
+    share_inputs();
+    work_out_reference();
+    prepare(context);
+    write_inputs();
+    struct bench_way *way = bench_way(&row, "kiln", run_kiln, NULL, NULL);
+    way->finish = settings.on_gpu ? finish_kiln : NULL;
+    add_peers(&row);
+    check_kiln();
+    if (now.work->unit == WORK_PLAIN) {
+        row.flops = now.work->flops;
+        row.bytes = bytes_of(now.work);
     }
+    bench_measure(&row);
+    release();
+}
+
+/* ---- the program ---- */
+
+static void prepare_all(kiln_context *context, unsigned set)
+{
+    for (size_t i = 0; works[i].name; i++) {
+        if (!is_wanted(&works[i], set, i))
+            continue;
+        choose(i);
+        prepare(context);
+        bench_ok(kiln_batch_prepare(now.recording.batch, 1), now.work->name);
+        release();
+    }
+    bench_store();
+}
+
+static unsigned choose_set(void)
+{
+    kiln_device_info info;
+    size_t device;
+    bench_ok(kiln_device_find(bench_device(), &device), "looking for the device");
+    bench_ok(kiln_device_describe(device, &info), "looking at the device");
+    settings.on_gpu = info.type == KILN_DEVICE_GPU;
+    if (settings.set)
+        return strcmp(settings.set, "gpu") ? WORK_CPU : WORK_GPU;
+    return info.type == KILN_DEVICE_GPU ? WORK_GPU : WORK_CPU;
+}
+
+static void find_python(void)
+{
+    if (!settings.python)
+        settings.python =
+            access("bench-peers/bin/python", X_OK) ? "python3" : "bench-peers/bin/python";
 }
 
 int main(int argc, char **argv)
 {
     static const struct bench_program program = {
         .name = "libraries",
-        .purpose = "kiln beside numpy, PyTorch, PyOpenCL and ViennaCL",
+        .purpose = "kiln beside numpy, PyTorch, ONNX Runtime, PyOpenCL, oneDNN and ViennaCL",
         .options = options,
         .option = take_option};
+    bench_parse(&program, argc, argv);
+    find_python();
+    unsigned set = choose_set();
+    for (size_t p = 0; p < PEERS && !bench_is_alone() && !settings.prepare && !settings.trusting;
+         p++)
+        if (peers[p].sets & set)
+            time_alone(&peers[p], set);
     kiln_context *context = bench_start(&program, argc, argv);
-    start_peers();
-    work.got = bench_memory(MOST_ELEMENTS * sizeof *work.got);
-    work.want = bench_memory(MOST_ELEMENTS * sizeof *work.want);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (bench_wants(rows[i].name) && (rows[i].quick || !bench_is_quick()))
-            measure(context, &rows[i]);
+    if (settings.prepare) {
+        prepare_all(context, set);
+        return bench_end(context);
+    }
+    for (size_t p = 0; p < PEERS && !bench_is_alone(); p++)
+        if (peers[p].sets ? peers[p].sets & set : settings.broken)
+            start_peer(&peers[p]);
+    for (size_t i = 0; works[i].name; i++)
+        if (is_wanted(&works[i], set, i))
+            measure(context, i);
     for (size_t p = 0; p < PEERS; p++)
-        process_end(peers[p].process);
+        end_peer(&peers[p]);
+    process_share(0, 0);
     return bench_end(context);
 }

@@ -19,6 +19,8 @@ bench_programs = \
 libbench_la_SOURCES = \
 	bench/bench.c \
 	bench/bench.h \
+	bench/limit.c \
+	bench/limit.h \
 	bench/measure.c \
 	bench/report.c \
 	bench/report.h \
@@ -30,6 +32,8 @@ libpeers_la_SOURCES = \
 	bench/peer_chain.h \
 	bench/peer_layer.c \
 	bench/peer_layer.h \
+	bench/peer_limit.c \
+	bench/peer_limit.h \
 	bench/peer_matmul.c \
 	bench/peer_matmul.h \
 	bench/peer_reduce.c \
@@ -43,12 +47,20 @@ bench_libraries_SOURCES = \
 	bench/libraries.c \
 	bench/process.c \
 	bench/process.h \
+	bench/record.c \
 	bench/reference.c \
-	bench/reference.h
+	bench/reference.h \
+	bench/work.c \
+	bench/work.h
 bench/peer_viennacl: bench/peer_viennacl.cpp
-	$(AM_V_GEN)$(MKDIR_P) $(@D)
-	$(AM_V_at)$(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -DVIENNACL_WITH_OPENMP \
-	    -o $@ $(srcdir)/bench/peer_viennacl.cpp || echo 'no ViennaCL: it is left out'
+	@$(MKDIR_P) $(@D)
+	@if echo '#include <viennacl/linalg/inner_prod.hpp>' | $(BENCH_CXX) -xc++ -E - >/dev/null 2>&1; \
+	then \
+	    $(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -DVIENNACL_WITH_OPENMP \
+	        -o $@ $(srcdir)/bench/peer_viennacl.cpp; \
+	else \
+	    echo 'ViennaCL is left out: its headers are not here'; \
+	fi
 BENCH_CXX = c++
 # Takes options of its own, hence no part of `make bench`.
 bench_devices_SOURCES = bench/devices.c
@@ -71,7 +83,7 @@ bench_attention_LDADD = $(bench_libs)
 bench_chain_CFLAGS = $(bench_cflags)
 bench_chain_LDADD = $(bench_libs)
 bench_executor_CFLAGS = $(bench_cflags)
-bench_executor_LDADD = $(bench_libs) -lm -lpthread
+bench_executor_LDADD = $(bench_libs) -lpthread
 bench_growth_CFLAGS = $(bench_cflags)
 bench_growth_LDADD = $(bench_libs)
 bench_libraries_CFLAGS = $(bench_cflags) -DBENCH_FOLDER='"$(abs_srcdir)/bench"'
@@ -92,7 +104,8 @@ bench_start_LDADD = $(bench_libs)
 bench_transpose_CFLAGS = $(bench_cflags)
 bench_transpose_LDADD = $(bench_libs)
 bench_cflags = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(OPENBLAS_CFLAGS) $(BENCH_CFLAGS)
-bench_libs = libbench.la libpeers.la libkiln.la $(CLBLAST_LIBS) $(OPENCL_LIBS) $(OPENBLAS_LIBS) $(JANSSON_LIBS)
+bench_libs = libbench.la libpeers.la libkiln.la $(CLBLAST_LIBS) $(OPENCL_LIBS) $(OPENBLAS_LIBS) \
+	$(JANSSON_LIBS) -lm
 BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
 libbench_la_CFLAGS = $(bench_cflags)
@@ -102,10 +115,27 @@ EXTRA_PROGRAMS = $(bench_programs) bench/devices
 bench-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices bench/peer_viennacl
 
+# All programs, their figures in bench-json, one table at the end. A program that marks a row (status
+# 3) does not end the others, but it is the status of all.
 bench: bench-programs
+	@rm -rf bench-json && $(MKDIR_P) bench-json
+	@status=0; \
 	for program in $(bench_programs); do \
-	    POCL_AFFINITY=1 ./$$program $(BENCH_ARGUMENTS) || exit 1; \
-	done
+	    ./$$program $(BENCH_ARGUMENTS) --json bench-json/$${program#bench/}.json || status=$$?; \
+	    echo; \
+	done; \
+	$(BENCH_INTERPRETER) $(srcdir)/bench/table.py bench-json/*.json; \
+	exit $$status
+
+# PyTorch, ONNX Runtime and numpy, the newest, for bench/libraries.
+bench-peers:
+	PYTHON='$(BENCH_INTERPRETER)' sh $(srcdir)/bench/get-peers bench-peers
+
+bench-plot:
+	bench-peers/bin/python $(srcdir)/bench/table.py --plot bench.svg bench-json/*.json
+	@echo bench.svg
+BENCH_INTERPRETER = python3
+BENCH_ARGUMENTS = --quick
 
 # Beside the build in folder $(BASE): which rows became slower.
 bench-against: bench-programs

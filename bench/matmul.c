@@ -221,11 +221,11 @@ static void add_peers(struct bench_row *row, const struct shape *shape)
     if (queued)
         bench_way(row, "kiln, queued", run_queued, check_side, &own)->seconds = read_queued;
     if (peer_has_openblas()) {
-        bench_peer(row, "OpenBLAS", run_openblas, check_host, NULL)->spins = true;
+        bench_peer(row, "OpenBLAS", run_openblas, check_host, NULL);
         bench_at_least(row, queued ? "kiln, queued" : "kiln", "OpenBLAS", shape->of_openblas);
     }
     if (peer_has_openblas() && shape->product.m == 1) {
-        bench_peer(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL)->spins = true;
+        bench_peer(row, "OpenBLAS sgemv", run_openblas_row, check_host, NULL);
         bench_at_least(row, "kiln", "OpenBLAS sgemv", shape->of_sgemv);
     }
     if (peer_has_clblast() && row->amount <= MOST_CLBLAST) {

@@ -13,9 +13,16 @@
 
 /* A sample is at least this long, so that neither clock nor first touch counts. */
 #define SAMPLE_SECONDS 1e-3
+#define LONG_SECONDS 0.05   /* longer ones go without a run before them that warms up */
+#define QUEUED_SECONDS 5e-3 /* where waiting for the last run takes its time, too */
 
-/* Worker threads that spin after a run give up within this time. */
-#define REST_SECONDS 0.04
+/* Worker threads that spin after a run get this time to give up. */
+#define REST_SECONDS 0.5
+
+/* A way's time beside the others may be so much off the one alone. */
+#define MOST_OFF 0.1
+#define TRIES 3
+#define SAMPLES_ALONE 7
 
 /* How long a sample waits for other processes to leave the cores, if they do. */
 #define QUIET_SECONDS 0.05
@@ -37,6 +44,14 @@ static void rest(double seconds)
 {
     struct timespec time = {0, (long)(seconds * 1e9)};
     nanosleep(&time, NULL);
+}
+
+/* Processor time of all threads. */
+static double own_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* Threads that want a core at this moment, in all processes; 1 where the system does not tell. */
@@ -63,6 +78,26 @@ static void wait_for_quiet(void)
         rest(1e-3);
 }
 
+/* This process's own threads, those of OpenMP or of a library, have stopped spinning: what a way
+ * leaves behind does not take the next one's cores. Whether they have in time. */
+static bool wait_for_own_threads(void)
+{
+    double start = bench_now();
+    do {
+        double before = own_seconds(), since = bench_now();
+        rest(5e-4);
+        if (own_seconds() - before < 0.2 * (bench_now() - since))
+            return true;
+    } while (bench_now() - start < REST_SECONDS);
+    return false;
+}
+
+static void finish(const struct bench_way *way)
+{
+    if (way->finish)
+        way->finish(way->user);
+}
+
 /* Two runs before the look at the result: the second one is what will be timed. */
 static void check_ways(const struct bench_row *row)
 {
@@ -71,6 +106,7 @@ static void check_ways(const struct bench_row *row)
         way->run(way->user);
         if (!way->seconds)
             way->run(way->user);
+        finish(way);
         if (way->check && !way->check(way->user))
             bench_fail("%s: the result of \"%s\" is wrong; nothing was timed", row->name,
                        way->name);
@@ -85,26 +121,28 @@ static double sample(const struct bench_way *way, size_t runs)
     }
     if (runs > 1)
         way->run(way->user); /* what the way before has evicted comes back */
+    finish(way);
     double start = bench_now();
     for (size_t i = 0; i < runs; i++)
         way->run(way->user);
-    double seconds = (bench_now() - start) / (double)runs;
-    if (way->spins)
-        rest(REST_SECONDS);
-    return seconds;
+    finish(way);
+    return (bench_now() - start) / (double)runs;
 }
 
 static size_t choose_runs(const struct bench_way *way)
 {
     size_t runs = 1;
+    bool is_long = false;
+    double enough = way->finish ? QUEUED_SECONDS : SAMPLE_SECONDS;
     while (!way->seconds && runs < MOST_RUNS) {
         double seconds = sample(way, runs) * (double)runs;
-        if (seconds >= SAMPLE_SECONDS)
+        is_long = seconds >= LONG_SECONDS;
+        if (seconds >= enough)
             break;
-        size_t wanted = seconds > 0 ? (size_t)(1.3 * SAMPLE_SECONDS / seconds * (double)runs) : 0;
+        size_t wanted = seconds > 0 ? (size_t)(1.3 * enough / seconds * (double)runs) : 0;
         runs = wanted > runs && wanted < 10 * runs ? wanted : 10 * runs;
     }
-    return runs;
+    return runs > 1 || is_long ? runs : 2;
 }
 
 /* Times every way once; whether nothing else ran meanwhile. */
@@ -112,6 +150,7 @@ static bool run_round(const struct bench_row *row, const size_t *runs, double *s
 {
     bool quiet = true;
     for (size_t w = 0; w < row->way_count; w++) {
+        quiet = wait_for_own_threads() && quiet;
         wait_for_quiet();
         seconds[w] = sample(&row->ways[w], runs[w]);
         quiet = quiet && is_quiet();
@@ -180,7 +219,48 @@ static struct bench_result middle(double *values, size_t count)
     qsort(values, count, sizeof *values, ascending);
     double median = (values[(count - 1) / 2] + values[count / 2]) / 2;
     double quartiles = values[3 * (count - 1) / 4] - values[(count - 1) / 4];
-    return (struct bench_result){median, quartiles / 2 / median};
+    return (struct bench_result){median, quartiles / 2 / median, 0};
+}
+
+/* The rounds stay in their order: ratios are of one round. */
+static struct bench_result middle_of(const struct rounds *rounds, size_t way)
+{
+    double seconds[MOST_ROUNDS];
+    memcpy(seconds, rounds->seconds[way], rounds->count * sizeof *seconds);
+    return middle(seconds, rounds->count);
+}
+
+double bench_median(double *values, size_t count)
+{
+    return middle(values, count).seconds;
+}
+
+/* ---- alone ---- */
+
+bool bench_is_off(double beside, double alone)
+{
+    return alone > 0 && (beside > (1 + MOST_OFF) * alone || alone > (1 + MOST_OFF) * beside);
+}
+
+/* Samples in a row: no other way runs before any of them. */
+static double time_in_a_row(const struct bench_way *way)
+{
+    double seconds[SAMPLES_ALONE], start = bench_now();
+    size_t count = 0, runs = choose_runs(way);
+    wait_for_own_threads();
+    wait_for_quiet();
+    while (count < SAMPLES_ALONE && (count < 3 || bench_now() - start < bench_budget()))
+        seconds[count++] = sample(way, runs);
+    return bench_median(seconds, count);
+}
+
+static double time_alone(const struct bench_way *way, bool again)
+{
+    if (way->seconds && !way->alone)
+        return 0; /* parts of a run, and the like */
+    if (!way->alone)
+        return time_in_a_row(way);
+    return again ? way->again(way->user) : way->alone(way->user);
 }
 
 static size_t find_way(const struct bench_row *row, const char *name)
@@ -205,22 +285,65 @@ static struct bench_outcome compare(const struct bench_row *row, const struct ro
                                   middle(differences, rounds->count).seconds};
 }
 
+/* Ways that are slower or faster beside the others than alone are timed again, both times; whether
+ * none was. */
+static bool compare_alone(const struct bench_row *row, struct bench_result *results, bool last)
+{
+    bool agree = true;
+    for (size_t w = 0; w < row->way_count; w++) {
+        if (!bench_is_off(results[w].seconds, results[w].alone))
+            continue;
+        agree = false;
+        if (!last)
+            results[w].alone = time_alone(&row->ways[w], true);
+    }
+    return agree;
+}
+
+static void run_until_agreed(const struct bench_row *row, struct rounds *rounds,
+                             struct bench_result *results)
+{
+    double alone[BENCH_WAYS];
+    for (size_t w = 0; w < row->way_count; w++)
+        alone[w] = row->trusted ? 0 : time_alone(&row->ways[w], false);
+    for (int try = 1; try <= TRIES; try++) {
+        rounds->count = rounds->quiet = 0;
+        run_rounds(row, rounds);
+        for (size_t w = 0; w < row->way_count; w++) {
+            results[w] = middle_of(rounds, w);
+            results[w].alone = alone[w];
+        }
+        if (compare_alone(row, results, try == TRIES))
+            break;
+        for (size_t w = 0; w < row->way_count; w++)
+            alone[w] = results[w].alone;
+    }
+}
+
+static struct limit find_limit(const struct bench_row *row)
+{
+    double flops = row->flops, bytes = row->bytes;
+    if (flops + bytes <= 0) {
+        flops = row->unit == BENCH_GFLOPS ? row->amount : 0;
+        bytes = row->unit == BENCH_GB_PER_SECOND ? row->amount : 0;
+    }
+    return limit_of(bench_context(), flops, bytes);
+}
+
 void bench_measure(const struct bench_row *row)
 {
     static struct rounds rounds;
     struct bench_result results[BENCH_WAYS];
     struct bench_outcome outcomes[BENCH_TARGETS];
-    rounds.count = rounds.quiet = 0;
     check_ways(row);
     bench_store();
     if (bench_takes_turns()) {
         take_turns(row);
         return;
     }
-    run_rounds(row, &rounds);
+    run_until_agreed(row, &rounds, results);
     for (size_t t = 0; t < row->target_count; t++)
         outcomes[t] = compare(row, &rounds, &row->targets[t]);
-    for (size_t w = 0; w < row->way_count; w++)
-        results[w] = middle(rounds.seconds[w], rounds.count);
-    bench_report_row(row, results, outcomes, rounds.count, rounds.quiet);
+    struct limit limit = find_limit(row);
+    bench_report_row(row, &limit, results, outcomes, rounds.count, rounds.quiet);
 }

@@ -11,35 +11,121 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kiln/kiln.h>
+
 #include "bench.h"
 
+#define LINE 256
+
 struct process {
-    pid_t child;
+    pid_t child; /* a process group of its own */
     FILE *to, *from;
     const char *name;
-    char file[64];
-    int descriptor;
-    float *memory; /* of the row: inputs, then results */
-    size_t bytes, input_count, result_count;
-    double seconds;
+    char modes[LINE];
+    const char *mode[PROCESS_MODES + 1];
 };
 
-static bool answer(struct process *process, char text[64])
+static struct share {
+    char file[64];
+    int descriptor;
+    float *memory; /* inputs, then results */
+    size_t bytes, input_count;
+} share = {.descriptor = -1};
+
+/* ---- data ---- */
+
+size_t process_count(const struct process_shape *shape)
 {
-    if (!fgets(text, 64, process->from))
+    size_t count = 1;
+    for (size_t d = 0; d < shape->rank; d++)
+        count *= shape->dims[d];
+    return count;
+}
+
+static void release_share(void)
+{
+    if (share.memory)
+        munmap(share.memory, share.bytes);
+    if (share.descriptor >= 0) {
+        close(share.descriptor);
+        unlink(share.file);
+    }
+    share = (struct share){.descriptor = -1};
+}
+
+static void open_share(void)
+{
+    const char *folder = getenv("TMPDIR");
+    if (!folder)
+        folder = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+    snprintf(share.file, sizeof share.file, "%.40s/kiln-bench.XXXXXX", folder);
+    share.descriptor = mkostemp(share.file, O_CLOEXEC);
+    if (share.descriptor < 0 || ftruncate(share.descriptor, (off_t)share.bytes))
+        bench_fail("%s: no file of %zu bytes", share.file, share.bytes);
+    share.memory = mmap(NULL, share.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, share.descriptor, 0);
+    if (share.memory == MAP_FAILED)
+        bench_fail("%s cannot be mapped", share.file);
+}
+
+float *process_share(size_t input_count, size_t result_count)
+{
+    release_share();
+    share.input_count = input_count;
+    share.bytes = (input_count + result_count) * sizeof(float);
+    if (share.bytes)
+        open_share();
+    return share.memory;
+}
+
+float *process_results(void)
+{
+    return share.memory + share.input_count;
+}
+
+/* ---- stopped and going ---- */
+
+static void stop(const struct process *process)
+{
+    int status;
+    kill(-process->child, SIGSTOP);
+    while (waitpid(process->child, &status, WUNTRACED) == process->child && !WIFSTOPPED(status))
+        bench_fail("%s ended", process->name);
+}
+
+static void wake(const struct process *process)
+{
+    kill(-process->child, SIGCONT);
+}
+
+/* ---- lines ---- */
+
+static bool read_answer(struct process *process, char text[LINE])
+{
+    if (!fgets(text, LINE, process->from))
         return false;
     text[strcspn(text, "\n")] = 0;
     return true;
 }
 
-static bool says_ok(struct process *process)
+/* Sends the line and takes its answer; the peer goes meanwhile. */
+static const char *ask(struct process *process, const char *line)
 {
-    char text[64];
-    return answer(process, text) && !strcmp(text, "ok");
+    static char text[LINE];
+    wake(process);
+    fprintf(process->to, "%s\n", line);
+    fflush(process->to);
+    if (!read_answer(process, text))
+        bench_fail("%s ended at \"%s\"", process->name, line);
+    stop(process);
+    return text;
 }
 
+/* ---- start and end ---- */
+
+/* A peer has the thread policy that it has where nobody sets one: not this program's. */
 static void exec_child(const int to[2], const int from[2], const char *const *arguments)
 {
+    setpgid(0, 0);
     dup2(to[0], STDIN_FILENO);
     dup2(from[1], STDOUT_FILENO);
     for (int i = 0; i < 2; i++) {
@@ -50,126 +136,107 @@ static void exec_child(const int to[2], const int from[2], const char *const *ar
     _exit(127);
 }
 
-static bool open_file(struct process *process)
-{
-    const char *folder = getenv("TMPDIR");
-    snprintf(process->file, sizeof process->file, "%.40s/kiln-bench.XXXXXX",
-             folder ? folder : "/tmp");
-    process->descriptor = mkstemp(process->file);
-    return process->descriptor >= 0;
-}
-
 struct process *process_start(const char *const *arguments)
 {
     struct process *process = calloc(1, sizeof *process);
+    char text[LINE];
     int to[2], from[2];
-    if (!process || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC) || !open_file(process))
-        bench_fail("%s: no pipe, no temporary file or no memory", arguments[0]);
+    if (!process || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+        bench_fail("%s: no pipe or no memory", arguments[0]);
     signal(SIGPIPE, SIG_IGN);
-    process->name = arguments[0];
+    process->name = arguments[1] ? arguments[2] : arguments[0];
+    fflush(NULL);
     process->child = fork();
     if (process->child == 0)
         exec_child(to, from, arguments);
+    setpgid(process->child, process->child);
     close(to[0]);
     close(from[1]);
     process->to = fdopen(to[1], "w");
     process->from = fdopen(from[0], "r");
-    if (process->child > 0 && process->to && process->from && says_ok(process))
+    if (process->child > 0 && process->to && process->from && read_answer(process, text) &&
+        !strcmp(text, "ok")) {
+        stop(process);
         return process;
+    }
     process_end(process);
     return NULL;
-}
-
-static void release_row(struct process *process)
-{
-    if (process->memory)
-        munmap(process->memory, process->bytes);
-    process->memory = NULL;
-}
-
-static size_t count_of(const struct process_shape *shape)
-{
-    size_t count = 1;
-    for (size_t d = 0; d < shape->rank; d++)
-        count *= shape->dims[d];
-    return count;
-}
-
-static void map_row(struct process *process, size_t input_count, const struct process_shape *shapes,
-                    const float *const *inputs)
-{
-    size_t place = 0;
-    process->bytes = (process->input_count + process->result_count) * sizeof(float);
-    if (ftruncate(process->descriptor, 0) || ftruncate(process->descriptor, (off_t)process->bytes))
-        bench_fail("%s: %zu bytes do not fit into %s", process->name, process->bytes,
-                   process->file);
-    process->memory =
-        mmap(NULL, process->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, process->descriptor, 0);
-    if (process->memory == MAP_FAILED)
-        bench_fail("%s: %s cannot be mapped", process->name, process->file);
-    for (size_t i = 0; i < input_count; i++) {
-        memcpy(process->memory + place, inputs[i], count_of(&shapes[i]) * sizeof(float));
-        place += count_of(&shapes[i]);
-    }
-}
-
-bool process_take(struct process *process, const char *name, size_t input_count,
-                  const struct process_shape *shapes, const float *const *inputs,
-                  size_t result_count)
-{
-    release_row(process);
-    process->result_count = result_count;
-    process->input_count = 0;
-    for (size_t i = 0; i < input_count; i++)
-        process->input_count += count_of(&shapes[i]);
-    map_row(process, input_count, shapes, inputs);
-    fprintf(process->to, "row %s %s %zu", name, process->file, input_count);
-    for (size_t i = 0; i < input_count; i++) {
-        fprintf(process->to, " %zu", shapes[i].rank);
-        for (size_t d = 0; d < shapes[i].rank; d++)
-            fprintf(process->to, " %zu", shapes[i].dims[d]);
-    }
-    fprintf(process->to, " %zu\n", result_count);
-    fflush(process->to);
-    return says_ok(process);
-}
-
-void process_run(struct process *process)
-{
-    char text[64];
-    fputs("run\n", process->to);
-    fflush(process->to);
-    if (!answer(process, text))
-        bench_fail("%s ended during a run", process->name);
-    process->seconds = strtod(text, NULL);
-}
-
-double process_seconds(const struct process *process)
-{
-    return process->seconds;
-}
-
-const float *process_result(struct process *process)
-{
-    fputs("result\n", process->to);
-    fflush(process->to);
-    if (!says_ok(process))
-        bench_fail("%s gave no result", process->name);
-    return process->memory + process->input_count;
 }
 
 void process_end(struct process *process)
 {
     if (!process)
         return;
-    release_row(process);
+    if (process->child > 0) {
+        kill(-process->child, SIGKILL);
+        waitpid(process->child, NULL, 0);
+    }
     if (process->to)
         fclose(process->to);
     if (process->from)
         fclose(process->from);
-    if (process->child > 0)
-        waitpid(process->child, NULL, 0);
-    close(process->descriptor);
-    unlink(process->file);
     free(process);
+}
+
+/* ---- a row ---- */
+
+static void split_modes(struct process *process, const char *answer)
+{
+    size_t count = 0;
+    snprintf(process->modes, sizeof process->modes, "%s", answer);
+    strtok(process->modes, " "); /* "ok" */
+    while (count < PROCESS_MODES && (process->mode[count] = strtok(NULL, " ")))
+        count++;
+    process->mode[count] = NULL;
+}
+
+bool process_take(struct process *process, const char *name, size_t input_count,
+                  const struct process_shape *shapes, size_t result_count)
+{
+    char line[1024];
+    size_t used =
+        (size_t)snprintf(line, sizeof line, "row %s %s %zu", name, share.file, input_count);
+    for (size_t i = 0; i < input_count && used < sizeof line; i++) {
+        used += (size_t)snprintf(line + used, sizeof line - used, " %s %zu",
+                                 kiln_type_name(shapes[i].type ? shapes[i].type : KILN_F32),
+                                 shapes[i].rank);
+        for (size_t d = 0; d < shapes[i].rank && used < sizeof line; d++)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %zu", shapes[i].dims[d]);
+    }
+    if (used < sizeof line)
+        snprintf(line + used, sizeof line - used, " %zu", result_count);
+    split_modes(process, ask(process, line));
+    return process->mode[0];
+}
+
+const char *process_mode(const struct process *process, size_t mode)
+{
+    return process->mode[mode];
+}
+
+static const char *ask_of(struct process *process, const char *verb, size_t mode)
+{
+    char line[LINE];
+    snprintf(line, sizeof line, "%s %s", verb, process->mode[mode]);
+    return ask(process, line);
+}
+
+double process_run(struct process *process, size_t mode)
+{
+    return strtod(ask_of(process, "run", mode), NULL);
+}
+
+void process_result(struct process *process, size_t mode)
+{
+    if (strcmp(ask_of(process, "result", mode), "ok"))
+        bench_fail("%s gave no result", process->name);
+}
+
+const char *process_check(struct process *process, double tolerance, bool *known)
+{
+    char line[LINE];
+    snprintf(line, sizeof line, "check %g", tolerance);
+    const char *answer = ask(process, line);
+    *known = strcmp(answer, "no");
+    return !*known || !strcmp(answer, "ok") ? NULL : answer;
 }

@@ -129,6 +129,15 @@ static void linear(size_t m, size_t k, size_t n, const double *x, const float *w
     free(wide);
 }
 
+void reference_matmul(const struct process_shape *shapes, const float *const *in, double *out)
+{
+    size_t m = shapes[0].dims[0], k = shapes[0].dims[1], n = shapes[1].dims[1];
+    double *a = widen(m * k, in[0]), *b = widen(k * n, in[1]);
+    memset(out, 0, m * n * sizeof *out);
+    multiply(m, k, n, a, k, 1, b, out);
+    free(a), free(b);
+}
+
 /* The form with tanh (Hendrycks and Gimpel 2016), which differs from the exact one by 5e-4 at
  * most. */
 void reference_linear_gelu(const struct process_shape *shapes, const float *const *in, double *out)

@@ -3,6 +3,7 @@
 #include "report.h"
 
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static const struct unit {
     [BENCH_US] = {"us", 1e6, false, false},
 };
 
-static json_t *report, *rows;
-static size_t targets, met;
+static json_t *report, *rows, *notes;
+static size_t targets, met, marked;
 
 static double figure_of(const struct bench_row *row, double seconds)
 {
@@ -77,13 +78,65 @@ void bench_report_header(const char *program, const char *purpose, kiln_context 
     start_json(program, command, date, &info, cores);
 }
 
-static void report_way(const struct bench_row *row, const struct bench_way *way,
-                       const struct bench_result *result, json_t *list)
+/* ---- remarks ---- */
+
+static void remark(const char *format, va_list arguments)
+{
+    char text[300];
+    vsnprintf(text, sizeof text, format, arguments);
+    if (!notes)
+        notes = json_array();
+    json_array_append_new(notes, json_string(text));
+}
+
+void bench_note(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    remark(format, arguments);
+    va_end(arguments);
+}
+
+void bench_mark(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    remark(format, arguments);
+    va_end(arguments);
+    marked++;
+}
+
+static json_t *print_remarks(void)
+{
+    json_t *all = notes ? notes : json_array();
+    for (size_t i = 0; i < json_array_size(all); i++)
+        printf("    ! %s\n", json_string_value(json_array_get(all, i)));
+    notes = NULL;
+    return all;
+}
+
+static void judge_alone(const struct bench_way *way, const struct bench_result *result)
+{
+    if (bench_is_off(result->seconds, result->alone))
+        bench_mark("%s takes %.3g ms here and %.3g ms alone: the row does not count", way->name,
+                   1e3 * result->seconds, 1e3 * result->alone);
+}
+
+/* ---- rows ---- */
+
+static void report_way(const struct bench_row *row, const struct limit *limit,
+                       const struct bench_way *way, const struct bench_result *result, json_t *list)
 {
     double figure = figure_of(row, result->seconds);
-    printf("  %-52s %10.4g  +-%2.0f%%\n", way->name, figure, 100 * result->spread);
-    json_array_append_new(list, json_pack("{s:s s:f s:f s:f}", "way", way->name, "figure", figure,
-                                          "seconds", result->seconds, "spread", result->spread));
+    printf("  %-52s %10.4g  +-%2.0f%%", way->name, figure, 100 * result->spread);
+    if (limit->seconds > 0 && !way->peer)
+        printf("  %3.0f%% of what %s allows", 100 * limit->seconds / result->seconds, limit->of);
+    putchar('\n');
+    json_array_append_new(list,
+                          json_pack("{s:s s:f s:f s:f s:f s:b}", "way", way->name, "figure", figure,
+                                    "seconds", result->seconds, "spread", result->spread, "alone",
+                                    result->alone, "peer", way->peer));
+    judge_alone(way, result);
 }
 
 static bool is_met(const struct bench_target *target, const struct bench_outcome *outcome)
@@ -126,26 +179,31 @@ static void report_target(const struct bench_target *target, const struct bench_
     met += is;
 }
 
-void bench_report_row(const struct bench_row *row, const struct bench_result *results,
-                      const struct bench_outcome *outcomes, size_t rounds, size_t quiet)
+void bench_report_row(const struct bench_row *row, const struct limit *limit,
+                      const struct bench_result *results, const struct bench_outcome *outcomes,
+                      size_t rounds, size_t quiet)
 {
     json_t *ways = json_array(), *list = json_array();
+    bench_progress(" ");
     printf("\n%-54s %10s\n", row->name, units[row->unit].name);
     for (size_t w = 0; w < row->way_count; w++)
-        report_way(row, &row->ways[w], &results[w], ways);
+        report_way(row, limit, &row->ways[w], &results[w], ways);
     if (quiet < rounds)
         printf("    (something else ran during %zu of %zu rounds)\n", rounds - quiet, rounds);
     for (size_t t = 0; t < row->target_count; t++)
         report_target(&row->targets[t], &outcomes[t], list);
-    json_array_append_new(rows, json_pack("{s:s s:s s:f s:i s:i s:o s:o}", "row", row->name, "unit",
-                                          units[row->unit].name, "amount", row->amount, "rounds",
-                                          (int)rounds, "quiet_rounds", (int)quiet, "ways", ways,
-                                          "targets", list));
+    json_array_append_new(
+        rows, json_pack("{s:s s:s s:f s:i s:i s:f s:s s:o s:o s:o}", "row", row->name, "unit",
+                        units[row->unit].name, "amount", row->amount, "rounds", (int)rounds,
+                        "quiet_rounds", (int)quiet, "limit", limit->seconds, "limit_of", limit->of,
+                        "ways", ways, "targets", list, "remarks", print_remarks()));
     fflush(stdout);
 }
 
-void bench_report_end(const char *json)
+bool bench_report_end(const char *json)
 {
+    if (marked)
+        printf("\n%zu marks: rows that have one do not count\n", marked);
     if (targets)
         printf("\n%zu of %zu targets met, load %.2f\n", met, targets, read_load());
     json_object_set_new(report, "targets", json_integer((json_int_t)targets));
@@ -155,4 +213,5 @@ void bench_report_end(const char *json)
     else if (json && json_dump_file(report, json, JSON_INDENT(2) | JSON_REAL_PRECISION(5)))
         bench_fail("%s cannot be written", json);
     json_decref(report);
+    return !marked;
 }

@@ -4,12 +4,17 @@
 #define KILN_BENCH_REPORT_H
 
 #include "bench.h"
+#include "limit.h"
 
 /* What the rounds gave for a way, seconds a run. */
 struct bench_result {
     double seconds; /* median */
     double spread;  /* half the distance of the quartiles, as a part of the median */
+    double alone;   /* seconds of a run with nothing else going on */
 };
+
+/* The exit status where a row was marked. */
+#define BENCH_MARKED 3
 
 /* What they gave for a target. */
 struct bench_outcome {
@@ -20,11 +25,13 @@ struct bench_outcome {
 void bench_report_header(const char *program, const char *purpose, kiln_context *context, int argc,
                          char **argv);
 /* `quiet` of the `rounds` had the machine for themselves. */
-void bench_report_row(const struct bench_row *row, const struct bench_result *results,
-                      const struct bench_outcome *outcomes, size_t rounds, size_t quiet);
+void bench_report_row(const struct bench_row *row, const struct limit *limit,
+                      const struct bench_result *results, const struct bench_outcome *outcomes,
+                      size_t rounds, size_t quiet);
 
-/* The last line, and the file if `json` names one; "-" is standard output. */
-void bench_report_end(const char *json);
+/* The last line, and the file if `json` names one; "-" is standard output. False if a row was
+ * marked. */
+bool bench_report_end(const char *json);
 
 /* Have the kernels stored that were compiled so far: that takes cores, too. */
 void bench_store(void);

@@ -230,4 +230,4 @@ AM_DISTCHECK_CONFIGURE_FLAGS = $(DISTCHECK_FLAGS)
 
 clean-local:
 	rm -rf build-faults build-fuzz build-plain build-sanitizers build-tsan implementations suite-logs \
-	    test-store doc/html
+	    test-store bench-json bench-peers bench.svg doc/html
