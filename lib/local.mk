@@ -152,6 +152,8 @@ cache_sources = \
 	lib/cache/bundle.c \
 	lib/cache/catalog.c \
 	lib/cache/catalog.h \
+	lib/cache/edit.c \
+	lib/cache/edit.h \
 	lib/cache/entry.c \
 	lib/cache/entry.h \
 	lib/cache/errand.c \

@@ -7,6 +7,7 @@ criterion_tests = \
 	tests/test_batch \
 	tests/test_buffers \
 	tests/test_cache_catalog \
+	tests/test_cache_edit \
 	tests/test_cache_entry \
 	tests/test_cache_errand \
 	tests/test_cache_processes \

@@ -76,6 +76,23 @@ Test(cache_program, a_failed_build_says_what_the_compiler_said)
     fill_stop(&here);
 }
 
+/* A binary here is no text, and not what an edit looks for. */
+Test(cache_program, a_program_whose_edits_do_not_match_is_a_failed_build)
+{
+    static const char source[] = "//edit 2 \"//!no such text\" \"\"\n__kernel void odd() {}\n";
+    struct kiln__program *program;
+    struct kiln__error error = {0};
+    start_here();
+    cr_expect_eq(
+        kiln__programs_get(here.programs, "odd", 3, source, NULL, "odd", &program, &error),
+        KILN_BUILD_FAILED);
+    cr_expect_null(program);
+    cr_expect_str_eq(error.text, "kernel odd cannot be edited: "
+                                 "\"//!no such text\" is there 0 times, not 2");
+    cr_expect_eq(fill_files(".lock"), 0);
+    fill_stop(&here);
+}
+
 /* What comes before the first error does not push it out of the sentence. */
 Test(cache_program, the_first_error_is_what_is_said)
 {
