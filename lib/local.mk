@@ -108,6 +108,7 @@ plan_sources = \
 	lib/plan/matmul.h \
 	lib/plan/matmul_cpu.c \
 	lib/plan/matmul_gpu.c \
+	lib/plan/matmul_wgmma.c \
 	lib/plan/memory.c \
 	lib/plan/occupied.c \
 	lib/plan/occupied.h \
@@ -266,6 +267,10 @@ session_sources = \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
 	lib/session/precision.c \
+	lib/session/prove.c \
+	lib/session/prove.h \
+	lib/session/trial.c \
+	lib/session/trial.h \
 	lib/session/programs.c \
 	lib/session/validate.c \
 	lib/session/validate.h \
@@ -308,6 +313,7 @@ kernels = \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
 	kernels/matmul_gpu_sum.cl \
+	kernels/matmul_wgmma.cl \
 	kernels/narrow.cl \
 	kernels/scatter_add.cl \
 	kernels/scatter_add_gpu.cl

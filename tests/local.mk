@@ -51,6 +51,7 @@ criterion_tests = \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
 	tests/test_matmul_quantized \
+	tests/test_matmul_wgmma \
 	tests/test_models \
 	tests/test_now \
 	tests/test_ops \
@@ -80,6 +81,7 @@ criterion_tests = \
 	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads \
+	tests/test_trial \
 	tests/test_types \
 	tests/test_util \
 	tests/test_validate \

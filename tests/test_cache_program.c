@@ -83,9 +83,8 @@ Test(cache_program, a_program_whose_edits_do_not_match_is_a_failed_build)
     struct kiln__program *program;
     struct kiln__error error = {0};
     start_here();
-    cr_expect_eq(
-        kiln__programs_get(here.programs, "odd", 3, source, NULL, "odd", &program, &error),
-        KILN_BUILD_FAILED);
+    cr_expect_eq(kiln__programs_get(here.programs, "odd", 3, source, NULL, "odd", &program, &error),
+                 KILN_BUILD_FAILED);
     cr_expect_null(program);
     cr_expect_str_eq(error.text, "kernel odd cannot be edited: "
                                  "\"//!no such text\" is there 0 times, not 2");

@@ -153,6 +153,18 @@ static cl_int read_features(struct kiln__device *device)
     return code;
 }
 
+static cl_int read_ptx_level(struct kiln__device *device)
+{
+    cl_uint major = 0, minor = 0;
+    cl_int code =
+        ask_device(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, sizeof major, &major, NULL);
+    if (!code)
+        code =
+            ask_device(device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV, sizeof minor, &minor, NULL);
+    device->ptx_level = code ? 0 : major * 10 + minor;
+    return code;
+}
+
 /* Newer drivers may no longer answer the question: then a CPU shares the host's memory. */
 static cl_int read_sharing(struct kiln__device *device)
 {
@@ -165,6 +177,7 @@ static cl_int read_sharing(struct kiln__device *device)
 cl_int kiln__device_read(struct kiln__device *device)
 {
     memset(&device->info, 0, sizeof device->info);
+    device->ptx_level = 0;
     cl_int code = read_type(device);
     if (!code)
         code = read_texts(device, ask_platform, platform_texts, COUNT(platform_texts));
@@ -176,6 +189,8 @@ cl_int kiln__device_read(struct kiln__device *device)
         code = read_sharing(device);
     if (!code)
         code = read_features(device);
+    if (!code && device->info.has_inline_ptx)
+        code = read_ptx_level(device);
     device->traits = kiln__traits_for(&device->info);
     return code;
 }

@@ -32,6 +32,7 @@ struct kiln__device {
     cl_device_id id;
     kiln_device_info info;
     const struct kiln__traits *traits;
+    unsigned ptx_level; /* of a device that takes PTX: 90 is compute capability 9.0; else 0 */
 };
 
 /* Find and describe the device that `choice` names, as kiln_device_find() does.

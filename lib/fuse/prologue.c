@@ -158,16 +158,36 @@ static bool repeats(const struct kiln__fuser *fuser, uint32_t index, uint32_t ba
            kiln__node_count(kiln__fuse_node(fuser, base));
 }
 
+/* What lies in memory for an operand that is at most a cast of it. */
+static kiln_type stored_type(const struct kiln__fuser *fuser, uint32_t operand)
+{
+    const struct kiln__layout *layout = &fuser->layouts[operand];
+    const struct kiln__node *node = kiln__fuse_node(fuser, layout->base);
+    if (layout->known && fuser->prologue[layout->base] && node->kind == KILN__CAST)
+        layout = &fuser->layouts[node->input[0]];
+    return layout->known ? kiln__fuse_node(fuser, layout->base)->type : KILN_F32;
+}
+
+/* Whether a product's kernel may take both operands as narrow as they are in memory. */
+static bool takes_narrow(const struct kiln__fuser *fuser, const struct kiln__node *product)
+{
+    kiln_type a = stored_type(fuser, product->input[0]), b = stored_type(fuser, product->input[1]);
+    return fuser->fusion->graph.narrow && a == b && kiln__type_row(a)->floating &&
+           kiln_type_size(a) == 2;
+}
+
 bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k)
 {
     const struct kiln__node *product = kiln__fuse_node(fuser, index);
     uint32_t operand = product->input[k], base = fuser->layouts[operand].base;
     if (!fuser->prologue[base])
         return kiln__fuse_node(fuser, base)->type == kiln__fuse_node(fuser, operand)->type ||
-               !is_for_library(fuser, product) || repeats(fuser, operand, base);
+               !is_for_library(fuser, product) || repeats(fuser, operand, base) ||
+               takes_narrow(fuser, product);
     struct leaves leaves = leaves_of(fuser, base);
     bool folds = k == 0 && may_fold(fuser, product);
-    bool suits = !is_for_library(fuser, product) && !(k == 0 && has_few_rows(fuser, product, base));
+    bool suits = (!is_for_library(fuser, product) || takes_narrow(fuser, product)) &&
+                 !(k == 0 && has_few_rows(fuser, product, base));
     for (unsigned i = 0; suits && i < leaves.count; i++)
         suits = leaf_suits(fuser, base, operand, leaves.nodes[i], i > 0 && folds);
     return suits;

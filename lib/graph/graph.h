@@ -98,7 +98,8 @@ struct kiln__request {
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
-    bool alike; /* products add up in the same order whatever their size */
+    bool alike;  /* products add up in the same order whatever their size */
+    bool narrow; /* large products, too, read narrow operands as they lie in memory (fuse) */
 };
 
 void kiln__graph_free(struct kiln__graph *graph);

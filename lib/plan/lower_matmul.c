@@ -17,6 +17,16 @@ const char *kiln__matmul_name(size_t number)
     return number < row_count ? rows[number]->name : NULL;
 }
 
+/* Whether nothing is made of what an operand loads but what its type is computed in. */
+static bool is_bare(const struct kiln__group *group, struct kiln__operand operand)
+{
+    bool bare = true;
+    for (size_t i = operand.first + 1u; i <= operand.value; i++)
+        bare = bare && group->steps.items[i].kind == KILN__STEP_CONVERT &&
+               group->steps.items[i].type == KILN_F32;
+    return bare;
+}
+
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
  * one. */
 static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -30,6 +40,8 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
     struct kiln__matrix matrix = {
         .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
     matrix.item = (uint8_t)kiln_type_size(stored);
+    matrix.stored = stored;
+    matrix.bare = is_bare(group, operand);
     matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];
     matrix.column = from->stride[rank - 1];
@@ -81,8 +93,8 @@ static bool holds_sums(const struct kiln__plan *plan, const struct kiln__group *
             !plan->slots.items[plan->slot_of[store->node]].in_place);
 }
 
-/* Where kernels add up: the first store that can hold sums, or else working memory. */
-static void place_result(struct kiln__plan *plan, const struct kiln__group *group,
+/* Where kernels add up: the first store that can hold sums, if there is one. */
+static void place_result(const struct kiln__plan *plan, const struct kiln__group *group,
                          struct kiln__product *product)
 {
     for (size_t i = 0; i < group->stores.count; i++) {
@@ -93,8 +105,6 @@ static void place_result(struct kiln__plan *plan, const struct kiln__group *grou
         product->result = (uint8_t)(i + 1);
         return;
     }
-    product->c.slot = kiln__plan_scratch(plan, (size_t)(product->batch * product->m * product->n) *
-                                                   sizeof(float));
 }
 
 static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
@@ -132,6 +142,9 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
         return;
     place_result(plan, group, &product);
     const struct kiln__matmul_row *row = choose(plan, group, &product);
+    if (product.c.slot == KILN__NO_SLOT && !(row->frugal && kiln__group_has_epilogue(group)))
+        product.c.slot = kiln__plan_scratch(plan, (size_t)(product.batch * product.m * product.n) *
+                                                      sizeof(float));
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
               (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
     size_t first = plan->launches.count;

@@ -12,9 +12,11 @@ struct kiln__matrix {
     uint32_t slot;
     int64_t offset, row, column, batch;
     uint8_t item;
-    uint8_t operand; /* of the group: which one */
-    bool computed;   /* a generated text makes something of what is read, */
-    bool across;     /* by vectors that run across lines (plan/space.h), else along them */
+    uint8_t operand;  /* of the group: which one */
+    kiln_type stored; /* an operand's elements in memory */
+    bool bare;        /* nothing is made of these but what the type is computed in */
+    bool computed;    /* a generated text makes something of what is read, */
+    bool across;      /* by vectors that run across lines (plan/space.h), else along them */
 };
 
 /* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
@@ -29,6 +31,7 @@ struct kiln__matmul_row {
     const char *name;
     bool chunked;     /* for chunked devices alone */
     bool takes_steps; /* of the group, before the product and after it */
+    bool frugal;      /* needs no memory for sums where the group's steps store all results */
     bool alike;       /* an element's order of additions depends on k alone, and is that of all
                          others of which this is so and that suit on the device */
     /* Whether it is right for this product on this device, and whether it is then the one to take,
@@ -40,7 +43,8 @@ struct kiln__matmul_row {
 };
 
 /* In the order in which the heuristic asks them; the last one is the last resort. */
-#define KILN__MATMULS(ROW) ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(tiled)
+#define KILN__MATMULS(ROW)                                                                         \
+    ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(wgmma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL

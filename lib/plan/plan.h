@@ -44,11 +44,24 @@ struct kiln__plan_step {
     uint32_t first_dependency, dependencies; /* into the plan's: so many, from there on */
 };
 
+/* Kernels that a device has to prove right before plans use them: a product's, by what tells its
+ * programs apart. `proves` may take as long as a compilation; any thread may call it. */
+struct kiln__proof {
+    const char *matmul; /* the implementation */
+    kiln_type type;     /* of the operands */
+    uint8_t transpose_a, transpose_b;
+    uint16_t tile; /* columns of one */
+};
+struct kiln__prover {
+    bool (*proves)(struct kiln__prover *prover, const struct kiln__proof *proof);
+};
+
 struct kiln__plan_options {
     const struct kiln__device *device;
     bool shared;        /* uploads and reads use the caller's memory in place */
     const char *matmul; /* implementation that is to be used where it can be; NULL: heuristic */
     bool no_clblast;    /* which compiles kernels by itself */
+    struct kiln__prover *prover; /* NULL: such kernels are not used */
 };
 
 struct kiln__plan {

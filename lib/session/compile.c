@@ -65,6 +65,7 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
     struct kiln__graph graph;
     struct kiln__fusion fusion;
     kiln_status status = kiln__compile_rewrite(recorded, log, &graph, error);
+    graph.narrow = options->prover != NULL;
     if (!status)
         status = kiln__compile_fuse(&graph, &fusion, error);
     if (!status)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/context.h"
+#include "session/prove.h"
 #include "session/validate.h"
 #include "util/environment.h"
 
@@ -79,7 +80,11 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
         return status;
     context->matmul = matmul ? strdup(matmul) : NULL;
     context->plan_cache = kiln__plan_cache_create(runtime, context->matmul);
-    return context->plan_cache && (context->matmul || !matmul)
+    bool proves = runtime->device.ptx_level > 0;
+    context->prover = proves ? kiln__prover_create(runtime) : NULL;
+    if (context->plan_cache)
+        kiln__plan_cache_use_prover(context->plan_cache, context->prover);
+    return context->plan_cache && (context->matmul || !matmul) && (context->prover || !proves)
                ? KILN_OK
                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
 }
@@ -90,6 +95,7 @@ static void destroy(kiln_context *context)
     if (context->runtime.process == getpid()) {
         kiln__runtime_finish(&context->runtime);
         kiln__plan_cache_destroy(context->plan_cache);
+        kiln__prover_destroy(context->prover);
         kiln__runtime_end(&context->runtime);
     }
     pthread_mutex_destroy(&context->precision.mutex);

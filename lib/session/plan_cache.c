@@ -49,6 +49,11 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     return cache;
 }
 
+void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover)
+{
+    cache->options.prover = prover;
+}
+
 static void free_entry(struct kiln__plan_entry *entry)
 {
     for (unsigned i = 0; i < entry->idle_count; i++)

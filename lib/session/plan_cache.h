@@ -4,6 +4,7 @@
 #ifndef KILN_SESSION_PLAN_CACHE_H
 #define KILN_SESSION_PLAN_CACHE_H
 
+#include "plan/plan.h"
 #include "record/batch.h"
 #include "runtime/runtime.h"
 
@@ -11,6 +12,9 @@ struct kiln__plan_cache; /* safe to use from many threads */
 
 /* NULL without memory. */
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul);
+
+/* Before its first plan: who says which kernels have proved right; NULL: nobody. */
+void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover);
 void kiln__plan_cache_destroy(struct kiln__plan_cache *cache);
 
 /* Find or make the plan of `graph`, and an executable of its own for the caller; `checked`: kernels

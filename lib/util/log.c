@@ -8,7 +8,7 @@
 
 #include "util/environment.h"
 
-static const char *const level_names[] = {"", "error", "info", "debug"};
+static const char *const level_names[] = {"", "error", "warn", "info", "debug"};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int wanted;
@@ -22,8 +22,8 @@ static void read_environment(void)
     if (!value || wanted)
         return;
     wanted = KILN__LOG_ERROR;
-    kiln__log(KILN__LOG_ERROR, "KILN_LOG is \"%s\", not error, info or debug; it counts as error",
-              value);
+    kiln__log(KILN__LOG_ERROR,
+              "KILN_LOG is \"%s\", not error, warn, info or debug; it counts as error", value);
 }
 
 int kiln__log_wants(enum kiln__log_level level)

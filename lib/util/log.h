@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kiln says on standard error, and only if $KILN_LOG asks for it: error, info or debug.
+/* What kiln says on standard error, and only if $KILN_LOG asks for it: error, warn, info or debug.
  * Of another value it says so, once, and takes it for error. */
 #ifndef KILN_UTIL_LOG_H
 #define KILN_UTIL_LOG_H
 
-enum kiln__log_level { KILN__LOG_ERROR = 1, KILN__LOG_INFO = 2, KILN__LOG_DEBUG = 3 };
+enum kiln__log_level {
+    KILN__LOG_ERROR = 1,
+    KILN__LOG_WARN, /* results are right, but something is not used that should be */
+    KILN__LOG_INFO,
+    KILN__LOG_DEBUG
+};
 
 int kiln__log_wants(enum kiln__log_level level);
 void kiln__log(enum kiln__log_level level, const char *format, ...)

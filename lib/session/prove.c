@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operands are multiples of 1/8 from -1 to below 1, as those of measure.c: all sums are exact
+ * in f32 in whatever order. The sizes are no multiples of a tile's, there are more tiles than
+ * cores, and more steps along k than a kernel has stages. */
+#include "session/prove.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <kiln/buffer.h>
+#include <kiln/opencl.h>
+#include <kiln/operations.h>
+#include <kiln/product.h>
+
+#include "session/context.h"
+#include "session/trial.h"
+#include "util/log.h"
+
+enum { BATCH = 2, M = 1104, N = 2296, K = 328 };
+enum { PATIENCE = 5, LIFE = 120, LONG = 20 /* seconds: what does not end by then never will */ };
+
+struct known {
+    struct kiln__proof proof;
+    enum kiln__trial_end end;
+};
+
+struct proofs {
+    struct kiln__prover prover; /* first */
+    struct kiln__runtime *runtime;
+    pthread_mutex_t mutex; /* held while one is tried, device and disk included */
+    KILN__VECTOR(struct known) known;
+};
+
+static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
+{
+    return !strcmp(a->matmul, b->matmul) && a->type == b->type &&
+           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+           a->tile == b->tile;
+}
+
+/* ---- the product ---- */
+
+/* A context's prover that lets it use this kernel alone. */
+struct only {
+    struct kiln__prover prover; /* first */
+    struct kiln__proof proof;
+    bool used;
+};
+
+static bool is_it(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    struct only *only = (struct only *)prover;
+    bool same = is_same(&only->proof, proof);
+    only->used = only->used || same;
+    return same;
+}
+
+struct test {
+    struct kiln__runtime *runtime; /* whose device it is */
+    struct only only;
+    cl_context cl;
+    kiln_context *context;
+    kiln_batch *batch;
+    kiln_buffer *a, *b, *y;
+    float *values_a, *values_b, *sums;
+};
+
+static float value(size_t i)
+{
+    uint32_t mixed = ((uint32_t)i ^ (uint32_t)(i >> 11)) * UINT32_C(2246822519);
+    return (float)((int)(mixed >> 28) - 8) / 8;
+}
+
+static double multiplier(size_t column)
+{
+    return (double)((uint32_t)column * UINT32_C(2654435761) >> 22);
+}
+
+static bool make_values(struct test *test)
+{
+    test->values_a = malloc(BATCH * M * K * sizeof *test->values_a);
+    test->values_b = malloc(BATCH * K * N * sizeof *test->values_b);
+    test->sums = calloc((size_t)BATCH * M * N, sizeof *test->sums);
+    for (size_t i = 0; test->values_a && i < BATCH * M * K; i++)
+        test->values_a[i] = value(i);
+    for (size_t i = 0; test->values_b && i < BATCH * K * N; i++)
+        test->values_b[i] = value(i + 7777);
+    return test->values_a && test->values_b && test->sums;
+}
+
+static kiln_status make_context(struct test *test)
+{
+    const struct kiln__device *device = &test->runtime->device;
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                          (cl_context_properties)device->platform, 0};
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    cl_int code;
+    options.matmul = test->only.proof.matmul;
+    options.cache = KILN_CACHE_OFF;
+    options.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    options.trace = "";
+    options.compile = KILN_COMPILE_ALONE;
+    test->cl = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
+    if (code)
+        return kiln__cl_fail(NULL, "clCreateContext", code);
+    kiln_status status =
+        kiln_context_create_cl(test->cl, device->id, NULL, &options, &test->context);
+    if (!status)
+        kiln__plan_cache_use_prover(test->context->plan_cache, &test->only.prover);
+    return status;
+}
+
+/* A buffer, and with `batch` the values that fill it when that runs. */
+static kiln_status make_buffer(struct test *test, kiln_batch *batch, kiln_type type, size_t rows,
+                               size_t columns, const float *values, kiln_buffer **buffer)
+{
+    const size_t dims[] = {BATCH, rows, columns};
+    kiln_status status = kiln_buffer_create(test->context, type, 3, dims, buffer);
+    if (status || !batch)
+        return status;
+    kiln_tensor tensor = kiln_upload(batch, KILN_F32, 3, dims, values);
+    return kiln_export(batch, kiln_cast(batch, tensor, type), *buffer);
+}
+
+static kiln_status make_operands(struct test *test)
+{
+    const struct kiln__proof *proof = &test->only.proof;
+    kiln_batch *fill = kiln_batch_create(test->context);
+    if (!fill)
+        return KILN_OUT_OF_HOST_MEMORY;
+    fill->unvalidated = true;
+    size_t rows_a = proof->transpose_a ? K : M, rows_b = proof->transpose_b ? N : K;
+    kiln_status status =
+        make_buffer(test, fill, proof->type, rows_a, rows_a == K ? M : K, test->values_a, &test->a);
+    if (!status)
+        status = make_buffer(test, fill, proof->type, rows_b, rows_b == K ? N : K, test->values_b,
+                             &test->b);
+    if (!status)
+        status = make_buffer(test, NULL, KILN_F32, M, N, NULL, &test->y);
+    if (!status)
+        status = kiln_batch_execute(fill);
+    kiln_batch_release(fill);
+    return status;
+}
+
+static kiln_status record(struct test *test)
+{
+    const struct kiln__proof *proof = &test->only.proof;
+    kiln_batch *batch = test->batch = kiln_batch_create(test->context);
+    if (!batch)
+        return KILN_OUT_OF_HOST_MEMORY;
+    batch->unvalidated = true;
+    kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
+    return kiln_export(batch,
+                       kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b),
+                       test->y);
+}
+
+/* NOT_READY: it has not ended and is not waited for any longer. */
+static kiln_status run(const struct test *test)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    kiln_event *event;
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    now = start;
+    kiln_status status = kiln_batch_submit(test->batch, &event);
+    if (status)
+        return status;
+    do {
+        status = kiln_event_poll(event);
+        if (status == KILN_NOT_READY)
+            nanosleep(&nap, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (status == KILN_NOT_READY && now.tv_sec - start.tv_sec < LONG);
+    if (status != KILN_NOT_READY)
+        kiln_event_release(event);
+    return status;
+}
+
+/* R. Freivalds (1977): y = a b, if both give the same column by a third matrix. */
+static bool is_right(const struct test *test, size_t matrix)
+{
+    const struct kiln__proof *proof = &test->only.proof;
+    const float *a = test->values_a + matrix * M * K, *b = test->values_b + matrix * K * N;
+    const float *y = test->sums + matrix * M * N;
+    double check[K] = {0};
+    for (size_t k = 0; k < K; k++)
+        for (size_t n = 0; n < N; n++)
+            check[k] += (double)b[proof->transpose_b ? n * K + k : k * N + n] * multiplier(n);
+    for (size_t m = 0; m < M; m++) {
+        double wanted = 0, found = 0;
+        for (size_t k = 0; k < K; k++)
+            wanted += (double)a[proof->transpose_a ? k * M + m : m * K + k] * check[k];
+        for (size_t n = 0; n < N; n++)
+            found += (double)y[m * N + n] * multiplier(n);
+        if (!(found == wanted))
+            return false;
+    }
+    return true;
+}
+
+static void end_test(struct test *test)
+{
+    kiln_batch_release(test->batch);
+    kiln_buffer_release(test->a);
+    kiln_buffer_release(test->b);
+    kiln_buffer_release(test->y);
+    kiln_context_release(test->context);
+    if (test->cl)
+        clReleaseContext(test->cl);
+    free(test->values_a);
+    free(test->values_b);
+    free(test->sums);
+}
+
+/* What still runs keeps all that it uses for as long as the process lives. */
+static bool prove(void *user, char why[KILN__TRIAL_WHY])
+{
+    struct test test = {.runtime = ((struct test *)user)->runtime,
+                        .only = ((struct test *)user)->only};
+    kiln_status status = make_values(&test) ? make_context(&test) : KILN_OUT_OF_HOST_MEMORY;
+    if (!status)
+        status = make_operands(&test);
+    if (!status)
+        status = record(&test);
+    if (!status)
+        status = run(&test);
+    if (status == KILN_NOT_READY) {
+        snprintf(why, KILN__TRIAL_WHY, "it does not come to an end");
+        return false;
+    }
+    if (!status)
+        status = kiln_buffer_read(test.y, 0, test.sums, kiln_buffer_bytes(test.y));
+    bool right = !status && test.only.used;
+    for (size_t matrix = 0; matrix < BATCH && right; matrix++)
+        right = is_right(&test, matrix);
+    if (!right)
+        snprintf(why, KILN__TRIAL_WHY, "%s", status ? kiln_last_error() : "its result is wrong");
+    end_test(&test);
+    return right;
+}
+
+/* ---- all kernels of a context ---- */
+
+static enum kiln__trial_end find_out(const struct proofs *proofs, const struct kiln__proof *proof)
+{
+    char subject[96];
+    snprintf(subject, sizeof subject, "tensor cores by %s: %s, %c%c, tiles of %u columns",
+             proof->matmul, kiln_type_name(proof->type), proof->transpose_a ? 't' : 'n',
+             proof->transpose_b ? 't' : 'n', proof->tile);
+    struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
+    const struct kiln__trial trial = {subject, PATIENCE, LIFE};
+    struct kiln__programs *programs = proofs->runtime->programs;
+    bool may_compile = kiln__programs_compile_mode(programs) != KILN_COMPILE_NEVER;
+    return kiln__trial(programs, &trial, may_compile ? prove : NULL, &test);
+}
+
+/* What another process is trying is asked again the next time. */
+static bool proves(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    struct proofs *proofs = (struct proofs *)prover;
+    enum kiln__trial_end end = KILN__TRIAL_BUSY;
+    pthread_mutex_lock(&proofs->mutex);
+    for (size_t i = 0; i < proofs->known.count; i++)
+        if (is_same(&proofs->known.items[i].proof, proof))
+            end = proofs->known.items[i].end;
+    if (end == KILN__TRIAL_BUSY) {
+        end = find_out(proofs, proof);
+        struct known *place = end == KILN__TRIAL_BUSY ? NULL : kiln__vector_push(&proofs->known);
+        if (place)
+            *place = (struct known){*proof, end};
+    }
+    pthread_mutex_unlock(&proofs->mutex);
+    return end == KILN__TRIAL_RIGHT;
+}
+
+struct kiln__prover *kiln__prover_create(struct kiln__runtime *runtime)
+{
+    struct proofs *proofs = calloc(1, sizeof *proofs);
+    if (!proofs)
+        return NULL;
+    proofs->prover.proves = proves;
+    proofs->runtime = runtime;
+    pthread_mutex_init(&proofs->mutex, NULL);
+    return &proofs->prover;
+}
+
+void kiln__prover_destroy(struct kiln__prover *prover)
+{
+    struct proofs *proofs = (struct proofs *)prover;
+    if (!proofs)
+        return;
+    kiln__vector_free(&proofs->known);
+    pthread_mutex_destroy(&proofs->mutex);
+    free(proofs);
+}
