@@ -118,6 +118,7 @@ device_tests = \
 	tests/test_matmul_epilogue \
 	tests/test_matmul_operands \
 	tests/test_matmul_quantized \
+	tests/test_matmul_wgmma \
 	tests/test_now \
 	tests/test_precision \
 	tests/test_random \
@@ -138,6 +139,7 @@ device_tests = \
 	tests/test_parallel \
 	tests/test_reuse \
 	tests/test_staging \
+	tests/test_trial \
 	tests/test_types \
 	tests/test_validate
 

@@ -280,7 +280,8 @@ Test(log, says_errors_when_asked)
 
 Test(log, of_an_unknown_level_says_so_once_and_counts_as_error)
 {
-    static const char *const words = "kiln: error: KILN_LOG is \"loud\", not error, warn, info or debug";
+    static const char *const words =
+        "kiln: error: KILN_LOG is \"loud\", not error, warn, info or debug";
     setenv("KILN_LOG", "loud", 1);
     char *said = said_during(fail_once);
     const char *first = strstr(said, words);

@@ -8,6 +8,7 @@
 #include "codegen/codegen.h"
 #include "session/compile.h"
 #include "session/context.h"
+#include "support/context.h"
 #include "support/graph.h"
 
 /* ---- the device, and who believes in it ---- */
@@ -167,4 +168,40 @@ Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
     cr_expect_str_eq(planned(&device, &product), "");
     device = imagined_gpu()->runtime.device;
     cr_expect_str_eq(planned(&device, &product), "");
+}
+
+/* ---- what the driver says ---- */
+
+/* A driver that takes none of it is one such, and a plan is made again without. */
+Test(wgmma, is_done_without_where_it_does_not_build)
+{
+    enum { SIDE = 64 };
+    static uint16_t ones[SIDE * SIDE];
+    static float y[SIDE * SIDE];
+    const size_t dims[] = {SIDE, SIDE};
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    options.matmul = "wgmma";
+    kiln_context *context = open_context_with(&options);
+    context->runtime.device.info.has_inline_ptx = 1;
+    context->runtime.device.info.max_work_group = 1024;
+    context->runtime.device.ptx_level = 90;
+    kiln__plan_cache_use_prover(context->plan_cache, &prover);
+    believed = 128 + 256;
+    for (size_t i = 0; i < SIDE * SIDE; i++)
+        ones[i] = 0x3f80;
+    for (int i = 0; i < 2; i++) {
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor x = kiln_upload(batch, KILN_BF16, 2, dims, ones);
+        memset(y, 0, sizeof y);
+        cr_expect_eq(kiln_read(batch, kiln_matmul(batch, x, x), y, sizeof y), KILN_OK);
+        cr_expect_eq(kiln_batch_execute(batch), KILN_OK, "%s", kiln_batch_error(batch));
+        for (size_t k = 0; k < SIDE * SIDE; k++)
+            cr_assert_eq(y[k], SIDE);
+        kiln_batch_release(batch);
+    }
+    kiln_context_stats stats = stats_of(context);
+    cr_expect_eq(stats.plans_made, 2u, "the one that failed, and another one");
+    cr_expect_eq(stats.plans_reused, 1u);
+    close_context(context);
 }

@@ -77,9 +77,9 @@ typedef struct kiln_context_options {
 
 /** @page validation Validation
  *  For finding wrong numbers: kiln_context_options::validate, or KILN_VALIDATE=1 in the
- *  environment. A run that is compared waits for its end, also when it is submitted. First the batch
- *  runs on copies of its operands, with kernels that check every index into memory: one that is
- *  outside is told with its kernel and the element, and the batch itself does not run then. (That
+ *  environment. A run that is compared waits for its end, also when it is submitted. First the
+ * batch runs on copies of its operands, with kernels that check every index into memory: one that
+ * is outside is told with its kernel and the element, and the batch itself does not run then. (That
  *  is so of generated kernels; those of matrix products, attention and scatters are
  *  not checked.) Then the batch runs as it is, and its requested results are compared with the
  *  host's evaluation of the batch in double precision, within the errors that the tables of
@@ -124,8 +124,8 @@ typedef struct kiln_context_stats {
  *  error, and runs go on. ($KILN_LOG takes an unknown value for "error", and says so.)
  *  Owner: the caller, until kiln_context_release(). Threads: any; the context itself may be used
  *  by many threads at once. Errors: NO_DEVICE, DEVICE_ERROR, OUT_OF_HOST_MEMORY,
- *  INVALID_ARGUMENT, IO_ERROR, FORKED in a child of a process that has used a device (drivers do not survive
- *  a fork); kiln_last_error() has the sentence and *context is NULL. */
+ *  INVALID_ARGUMENT, IO_ERROR, FORKED in a child of a process that has used a device (drivers do
+ * not survive a fork); kiln_last_error() has the sentence and *context is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_create(const kiln_context_options *options,
                                                          kiln_context **context);
 
@@ -154,29 +154,30 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_device(const kiln_context *con
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *context,
                                                             kiln_context_stats *stats);
 
-/** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens in
- *  the background, after their first launch, and nothing waits for it). Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+/** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens
+ * in the background, after their first launch, and nothing waits for it). Threads: any. Errors:
+ * INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
-/** Give idle memory of the buffer pool, and what is kept of buffers, back to the device. Threads: any.
- *  Errors: INVALID_ARGUMENT, FORKED. */
+/** Give idle memory of the buffer pool, and what is kept of buffers, back to the device. Threads:
+ * any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 
 /** Which type pays on this device as storage of the operands of matrix products: f32 or a narrower
  *  floating one. Products of weights by few rows and by many are measured with each type, after
  *  their results have been checked. A narrower type pays where it takes at most nine tenths of the
  *  time of f32, in the geometric mean of the products, and does so in three rounds of four; of
- *  several that do, the answer is the fastest. That says nothing of accuracy, nor of the small range
- *  of f16.
+ *  several that do, the answer is the fastest. That says nothing of accuracy, nor of the small
+ * range of f16.
  *
- *  The first call measures. It takes some seconds, most of them to compile kernels, and an eighth of
- *  the device's memory at most, never more than 700 MiB, which it gives back. It is better made
+ *  The first call measures. It takes some seconds, most of them to compile kernels, and an eighth
+ * of the device's memory at most, never more than 700 MiB, which it gives back. It is better made
  *  while the device does nothing else; a second thread that asks waits for the first. Its runs are
  *  counted in kiln_context_stats. The context keeps the answer, and so does the disk cache, for
- *  contexts of the same kiln on the same device and driver: where it cannot be written, each context
- *  measures again.
- *  Threads: any. Errors: INVALID_ARGUMENT, FORKED, WRONG_RESULT if a product of f32 is wrong, and
- *  those of kiln_batch_execute(); *type is KILN_F32 then, and the next call measures again. */
+ *  contexts of the same kiln on the same device and driver: where it cannot be written, each
+ * context measures again. Threads: any. Errors: INVALID_ARGUMENT, FORKED, WRONG_RESULT if a product
+ * of f32 is wrong, and those of kiln_batch_execute(); *type is KILN_F32 then, and the next call
+ * measures again. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_best_precision(kiln_context *context,
                                                                  kiln_type *type);
 
@@ -190,8 +191,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_remember(kiln_context *context
 /** What was kept about `subject`, or NULL in *text; what is damaged is removed, and logged.
  *  Owner: the caller frees *text with kiln_free(). Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL), OUT_OF_HOST_MEMORY, FORKED; *text is NULL. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_context_recall(kiln_context *context,
-                                                         const char *subject, char **text);
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_recall(kiln_context *context, const char *subject,
+                                                         char **text);
 
 #ifdef __cplusplus
 }

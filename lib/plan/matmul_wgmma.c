@@ -127,6 +127,7 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group,
     int64_t tiles = tiles_of(product, cut), cores = plan->options.device->info.compute_units;
     kiln__product_range(&launch, (tiles < cores ? tiles : cores) * ITEMS, 1, 1);
     launch.local[0] = ITEMS;
+    launch.edited = true;
     struct kiln__extras extras = {NULL, NULL, product, 4, aligned};
     kiln__launch_memory(&launch, product->a.slot);
     kiln__launch_memory(&launch, product->b.slot);

@@ -14,9 +14,9 @@ struct kiln_context {
     struct kiln__runtime runtime;
     struct kiln__plan_cache *plan_cache;
     struct kiln__prover *prover; /* NULL where no kernel has to be proved */
-    char *matmul;              /* implementation to use where it can be, or NULL */
-    double validate;           /* share of runs to compare with the host */
-    atomic_uint_fast64_t runs; /* counted where that is not 0 */
+    char *matmul;                /* implementation to use where it can be, or NULL */
+    double validate;             /* share of runs to compare with the host */
+    atomic_uint_fast64_t runs;   /* counted where that is not 0 */
     struct {
         pthread_mutex_t mutex; /* held while it is looked for, device and disk included */
         kiln_type type;        /* 0: nobody has asked */

@@ -9,6 +9,7 @@
 #include "session/explain.h"
 #include "util/environment.h"
 #include "util/hash.h"
+#include "util/log.h"
 
 /* Beyond this many the least recently used plan that nobody has borrowed goes. */
 #define MOST_PLANS 256
@@ -29,6 +30,7 @@ struct kiln__plan_entry {
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
     struct kiln__plan_options options;
+    atomic_bool plain;    /* an edited program has failed: plans do without such ones */
     pthread_mutex_t lock; /* guards what follows; planning and compiling happen outside */
     KILN__VECTOR(struct kiln__plan_entry *) entries;
     uint64_t clock;
@@ -121,14 +123,22 @@ static void evict(struct kiln__plan_cache *cache)
 
 /* ---- making ---- */
 
+static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache)
+{
+    struct kiln__plan_options options = cache->options;
+    if (atomic_load(&cache->plain))
+        options.prover = NULL;
+    return options;
+}
+
 /* Plan, and explain the plan where $KILN_EXPLAIN asks for it. */
 static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                              struct kiln__plan *plan, struct kiln__error *error)
 {
     const char *path = kiln__environment("KILN_EXPLAIN");
+    const struct kiln__plan_options options = options_of(cache);
     struct kiln__text log = {0};
-    kiln_status status =
-        kiln__compile_plan(graph, &cache->options, path ? &log : NULL, plan, error);
+    kiln_status status = kiln__compile_plan(graph, &options, path ? &log : NULL, plan, error);
     if (!status && path)
         kiln__explain_to(path, graph, &log, plan);
     kiln__text_free(&log);
@@ -172,10 +182,27 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
 
 /* ---- leasing ---- */
 
-/* `threads`: see kiln__compile_executable(). */
-static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+/* A driver has not built a plan's programs. If one of them was edited, this plan is not found
+ * again, and later ones do without such programs. False: that would not help. */
+static bool do_without_edited(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
+{
+    bool edited = false;
+    for (size_t i = 0; i < entry->plan.launches.count; i++)
+        edited = edited || entry->plan.launches.items[i].edited;
+    if (!edited || kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
+        return false;
+    if (!atomic_exchange(&cache->plain, true))
+        KILN__LOG(KILN__LOG_WARN, "this context does without tensor cores: %s", kiln_last_error());
+    pthread_mutex_lock(&cache->lock);
+    kiln__text_free(&entry->key);
+    pthread_mutex_unlock(&cache->lock);
+    return true;
+}
+
+/* `threads`: see kiln__compile_executable(). `again`: it failed, but would not a second time. */
+static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                               bool checked, const unsigned *threads, struct kiln__lease *lease,
-                              struct kiln__error *error)
+                              bool *again, struct kiln__error *error)
 {
     struct kiln__text key = {0};
     kiln_status status = KILN_OK;
@@ -197,10 +224,25 @@ static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln_
     if (!status && !lease->executable)
         status = kiln__compile_executable(cache->runtime, &lease->entry->plan, checked, threads,
                                           &lease->executable, error);
+    *again = status == KILN_BUILD_FAILED && lease->entry && do_without_edited(cache, lease->entry);
     if (!status)
         lease->plan = &lease->entry->plan;
     else if (lease->entry)
         kiln__plan_cache_return(cache, lease);
+    return status;
+}
+
+static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                              bool checked, const unsigned *threads, struct kiln__lease *lease,
+                              struct kiln__error *error)
+{
+    bool again;
+    struct kiln__error first = {0};
+    kiln_status status = lease_once(cache, graph, checked, threads, lease, &again, &first);
+    if (again)
+        return lease_once(cache, graph, checked, threads, lease, &again, error);
+    if (status && error && !error->status)
+        *error = first;
     return status;
 }
 
@@ -243,8 +285,9 @@ kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
                                      struct kiln__error *error)
 {
     struct kiln__plan plan;
+    const struct kiln__plan_options options = options_of(cache);
     struct kiln__text log = {0};
-    kiln_status status = kiln__compile_plan(graph, &cache->options, &log, &plan, error);
+    kiln_status status = kiln__compile_plan(graph, &options, &log, &plan, error);
     if (!status) {
         kiln__explain(graph, &log, &plan, text);
         kiln__plan_free(&plan);
