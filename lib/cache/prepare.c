@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many programs at once, before any of them runs. PoCL compiles in one thread of a process at a
- * time: there several processes of kiln's compile and store (see cache/errand.h), and this one
- * finds it all on disk. Elsewhere, and where that does not work, threads of this one do it. */
+/* Many programs at once, before any of them runs. PoCL and NVIDIA's driver compile in one thread of
+ * a process at a time: there several processes of kiln's compile and store (see cache/errand.h),
+ * and this one finds it all on disk. Elsewhere, and where that does not work, threads of this one
+ * do it.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
@@ -215,7 +217,7 @@ static unsigned count_threads(unsigned threads, size_t most)
 /* Whether other processes can do it, and have to: here it would be one after the other. */
 static bool is_done_apart(const struct kiln__programs *programs)
 {
-    return programs->device.traits->late_binary && kiln__store_writes(programs->store) &&
+    return programs->device.traits->serial_compiler && kiln__store_writes(programs->store) &&
            kiln__storing_folder(programs->storing);
 }
 
@@ -235,10 +237,12 @@ void kiln__programs_prepare(struct kiln__programs *programs,
     kiln__programs_sync(programs);
 }
 
-/* A process takes a while to begin, and for a binary that is complete PoCL compiles nearly twice
- * what a launch needs: three of them, with two kernels each, are sooner than this one. */
+/* A process takes 0.1 to 0.3 s to begin, and for a binary that is complete PoCL compiles nearly
+ * twice what a launch needs: three of them, with two kernels each, are sooner than this one. Each
+ * has some of a GPU's memory. */
 #define LEAST_EACH 2
 #define LEAST_PARTIES 3
+#define MOST_PARTIES 8
 
 static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                        size_t count)
@@ -246,6 +250,7 @@ static void meet_apart(struct kiln__programs *programs, const struct kiln__progr
     struct errands errands;
     find_missing(programs, wishes, count, &errands);
     unsigned threads = count_threads(0, errands.count / LEAST_EACH);
+    threads = threads > MOST_PARTIES ? MOST_PARTIES : threads;
     if (threads >= LEAST_PARTIES)
         compile_apart(programs, &errands, threads);
     free_errands(&errands);
@@ -259,6 +264,6 @@ void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__pro
         return;
     if (is_done_apart(programs))
         meet_apart(programs, wishes, count);
-    else if (!programs->device.traits->late_binary)
+    else if (!programs->device.traits->serial_compiler)
         compile_here(programs, wishes, count, threads);
 }

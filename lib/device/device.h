@@ -21,6 +21,7 @@ struct kiln__traits {
                                   with no map and unmap around the host's accesses */
     bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */
     bool late_binary;          /* the binary is complete only after the first launch */
+    bool serial_compiler;      /* compiles in one thread of a process at a time */
     bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
     bool emulates_fma;         /* fma() is slow and kiln's functions do without */
     bool clblast;              /* CLBlast is the faster one for large products */

@@ -23,7 +23,9 @@
     .name = row, .vector = width, .chunks = 1, .min_chunk = 1, .work_group = group,                \
     .build_options = CL12
 
-#define POCL_CPU .live_host_pointers = true, .nontemporal_stores = true, .late_binary = true
+#define POCL_CPU                                                                                   \
+    .live_host_pointers = true, .nontemporal_stores = true, .late_binary = true,                   \
+    .serial_compiler = true
 
 /* Intel's runtime vectorises by itself and so prefers scalars, even with AVX-512; vectors of 16 are
  * up to fifteen times as fast as those.
@@ -46,6 +48,7 @@ static const struct row {
     {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4), POCL_CPU}},
     {"Intel(R)", NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("intel-cpu", 16)}},
     {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256),
+                                                              .serial_compiler = true,
                                                               .fast_math_functions = true}},
     {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16)}},
     {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64),
