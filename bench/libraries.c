@@ -23,7 +23,7 @@
 static struct {
     const char *python, *script, *set;
     size_t smaller, share, shares; /* shares 0: all rows */
-    bool prepare, broken, trusting;
+    bool prepare, show, broken, trusting;
     bool on_gpu;
 } settings = {.script = BENCH_FOLDER "/peers.py", .smaller = 1};
 
@@ -33,7 +33,9 @@ static const struct argp_option options[] = {
     {"peers", 'e', "FILE", 0, "where peers.py is", 0},
     {"set", 'S', "SET", 0, "rows of which sizes: cpu or gpu (as the device is)", 0},
     {"smaller", 'm', "N", 0, "dimensions above 64 divided by N: a look at whether all is right", 0},
-    {"prepare", 'P', "I/N", 0, "compile the kernels of every Nth row from the Ith on, no more", 0},
+    {"part", 'I', "I/N", 0, "of the rows every Nth from the Ith on", 0},
+    {"prepare", 'P', 0, 0, "compile the rows' kernels, no more", 0},
+    {"show-rows", 'R', 0, 0, "the rows' operations and inputs, for peers.py --compile", 0},
     {"trust", 'T', 0, 0, "do not time peers alone first: a quick look", 0},
     {"spinning-peer", 'X', 0, 0, "with a peer that does not rest: the rows have to be marked", 0},
     {0}};
@@ -45,9 +47,9 @@ static int take_option(int key, const char *value)
     case 'e': settings.script = value; return 0;
     case 'S': settings.set = value; return 0;
     case 'm': settings.smaller = strtoul(value, NULL, 10); return 0;
-    case 'P':
-        settings.prepare = true;
-        return sscanf(value, "%zu/%zu", &settings.share, &settings.shares) == 2 ? 0 : EINVAL;
+    case 'P': settings.prepare = true; return 0;
+    case 'I': return sscanf(value, "%zu/%zu", &settings.share, &settings.shares) == 2 ? 0 : EINVAL;
+    case 'R': settings.show = true; return 0;
     case 'T': settings.trusting = true; return 0;
     case 'X': settings.broken = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -151,13 +153,18 @@ static void share_inputs(void)
     }
 }
 
+static struct process_shape *list_shapes(struct process_shape *shapes)
+{
+    for (size_t i = 0; i < now.work->input_count; i++)
+        shapes[i] = now.work->inputs[i].shape;
+    return shapes;
+}
+
 static bool take(struct peer *peer)
 {
     struct process_shape shapes[WORK_INPUTS];
-    for (size_t i = 0; i < now.work->input_count; i++)
-        shapes[i] = now.work->inputs[i].shape;
-    return process_take(peer->process, now.work->operation, now.work->input_count, shapes,
-                        now.results);
+    return process_take(peer->process, now.work->operation, now.work->input_count,
+                        list_shapes(shapes), now.results);
 }
 
 /* ---- peers alone ---- */
@@ -467,6 +474,19 @@ static void prepare_all(kiln_context *context, unsigned set)
     bench_store();
 }
 
+static void show_all(unsigned set)
+{
+    char line[1024];
+    for (size_t i = 0; works[i].name; i++) {
+        if (!is_wanted(&works[i], set, i))
+            continue;
+        choose(i);
+        struct process_shape shapes[WORK_INPUTS];
+        process_describe(now.work->input_count, list_shapes(shapes), line, sizeof line);
+        printf("%s%s\n", now.work->operation, line);
+    }
+}
+
 static unsigned choose_set(void)
 {
     kiln_device_info info;
@@ -496,6 +516,10 @@ int main(int argc, char **argv)
     bench_parse(&program, argc, argv);
     find_python();
     unsigned set = choose_set();
+    if (settings.show) {
+        show_all(set);
+        return EXIT_SUCCESS;
+    }
     for (size_t p = 0; p < PEERS && !bench_is_alone() && !settings.prepare && !settings.trusting;
          p++)
         if (peers[p].sets & set)

@@ -14,6 +14,7 @@ bench_programs = \
 	bench/reduce \
 	bench/rerun \
 	bench/rows \
+	bench/seeds \
 	bench/start \
 	bench/transpose
 libbench_la_SOURCES = \
@@ -70,6 +71,11 @@ bench_growth_SOURCES = \
 	bench/growth.c \
 	tests/support/grown.c \
 	tests/support/grown.h
+# Neither OpenMP nor -ffast-math: what stands beside the device is plain C.
+bench_seeds_SOURCES = \
+	bench/plain.c \
+	bench/plain.h \
+	bench/seeds.c
 bench_executor_SOURCES = \
 	bench/executor.c \
 	bench/requests.c \
@@ -99,6 +105,8 @@ bench_rerun_LDADD = $(bench_libs)
 bench_rows_CFLAGS = $(bench_cflags)
 bench_rows_LDADD = $(bench_libs)
 bench_start_SOURCES = bench/start.c bench/start.h bench/start_block.c
+bench_seeds_CFLAGS = $(AM_CFLAGS) $(BENCH_CFLAGS)
+bench_seeds_LDADD = $(bench_libs)
 bench_start_CFLAGS = $(bench_cflags)
 bench_start_LDADD = $(bench_libs)
 bench_transpose_CFLAGS = $(bench_cflags)

@@ -6,6 +6,11 @@
 
 Lines on standard input, an answer to each on standard output: see bench/process.h. A library is a
 class; what it can do are its methods. Its modes are ways to run the same thing; "-" is the only one.
+
+    peers.py pytorch [cuda] --compile I/N < FILE
+
+runs every Nth line of FILE (of bench/libraries --show-rows) from the Ith on once, so that what is
+compiled is in the compiler's cache afterwards: several at a time are quicker than one row after another.
 PEERS_MODES=eager in the environment leaves out what PyTorch would have to compile.
 """
 
@@ -519,14 +524,10 @@ class Row:
 
     def __init__(self, library, words):
         self.library, self.name = library, words[0]
-        words, self.inputs, place = words[1:], [], 0
-        shapes, rest = [], words[2:]
-        for _ in range(int(words[1])):
-            kind, rank = rest[0], int(rest[1])
-            shapes.append((kind, [int(word) for word in rest[2 : 2 + rank]]))
-            rest = rest[2 + rank :]
+        self.inputs, place = [], 0
+        shapes, rest = read_shapes(words[2:])
         total = sum(math.prod(shape) for _, shape in shapes)
-        self.file = numpy.memmap(words[0], numpy.float32, "r+", shape=total + int(rest[0]))
+        self.file = numpy.memmap(words[1], numpy.float32, "r+", shape=total + int(rest[0]))
         self.output = self.file[total:]
         for kind, shape in shapes:
             count = math.prod(shape)
@@ -579,6 +580,26 @@ class Row:
         return "ok"
 
 
+def read_shapes(words):
+    """Of INPUTS SHAPE...: types and dimensions, and the words after them."""
+    shapes, rest = [], words[1:]
+    for _ in range(int(words[0])):
+        rank = int(rest[1])
+        shapes.append((rest[0], [int(word) for word in rest[2 : 2 + rank]]))
+        rest = rest[2 + rank :]
+    return shapes, rest
+
+
+def compile_rows(library, share):
+    part, parts = (int(word) for word in share.split("/"))
+    for number, line in enumerate(sys.stdin):
+        words = line.split()
+        if number % parts == part and words[0] in library.COMPILED:
+            shapes, _ = read_shapes(words[1:])
+            inputs = [library.put(numpy.zeros(shape, numpy.float32), kind) for kind, shape in shapes]
+            library.modes(words[0], inputs)
+
+
 def answer(text):
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -611,11 +632,19 @@ def main():
         "pyopencl": PyOpenCL,
         "spinning": Spinning,
     }
+    arguments, share = sys.argv[2:], None
+    if "--compile" in arguments:
+        place = arguments.index("--compile")
+        share = arguments[place + 1]
+        del arguments[place : place + 2]
     try:
-        library = libraries[sys.argv[1]](*sys.argv[2:])
+        library = libraries[sys.argv[1]](*arguments)
     except ImportError:
         sys.exit(1)
-    serve(library)
+    if share:
+        compile_rows(library, share)
+    else:
+        serve(library)
 
 
 if __name__ == "__main__":

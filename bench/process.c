@@ -190,21 +190,27 @@ static void split_modes(struct process *process, const char *answer)
     process->mode[count] = NULL;
 }
 
+void process_describe(size_t input_count, const struct process_shape *shapes, char *text,
+                      size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, " %zu", input_count);
+    for (size_t i = 0; i < input_count && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, " %s %zu",
+                                 kiln_type_name(shapes[i].type ? shapes[i].type : KILN_F32),
+                                 shapes[i].rank);
+        for (size_t d = 0; d < shapes[i].rank && used < size; d++)
+            used += (size_t)snprintf(text + used, size - used, " %zu", shapes[i].dims[d]);
+    }
+    if (used >= size)
+        bench_fail("a row's shapes are too long to be told");
+}
+
 bool process_take(struct process *process, const char *name, size_t input_count,
                   const struct process_shape *shapes, size_t result_count)
 {
-    char line[1024];
-    size_t used =
-        (size_t)snprintf(line, sizeof line, "row %s %s %zu", name, share.file, input_count);
-    for (size_t i = 0; i < input_count && used < sizeof line; i++) {
-        used += (size_t)snprintf(line + used, sizeof line - used, " %s %zu",
-                                 kiln_type_name(shapes[i].type ? shapes[i].type : KILN_F32),
-                                 shapes[i].rank);
-        for (size_t d = 0; d < shapes[i].rank && used < sizeof line; d++)
-            used += (size_t)snprintf(line + used, sizeof line - used, " %zu", shapes[i].dims[d]);
-    }
-    if (used < sizeof line)
-        snprintf(line + used, sizeof line - used, " %zu", result_count);
+    char described[1024], line[1280];
+    process_describe(input_count, shapes, described, sizeof described);
+    snprintf(line, sizeof line, "row %s %s%s %zu", name, share.file, described, result_count);
     split_modes(process, ask(process, line));
     return process->mode[0];
 }

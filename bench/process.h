@@ -34,6 +34,10 @@ struct process_shape {
 
 size_t process_count(const struct process_shape *shape); /* elements */
 
+/* " INPUTS SHAPE..." */
+void process_describe(size_t input_count, const struct process_shape *shapes, char *text,
+                      size_t size);
+
 /* ---- the file that a row's data is in, of all peers ---- */
 
 /* Room for inputs and results, which is there until the next call. NULL and 0 release it. */
