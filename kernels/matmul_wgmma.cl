@@ -3,33 +3,37 @@
  * C[b] = A[b] B[b] on the tensor cores of NVIDIA's Hopper, by its instruction wgmma: operands of 16
  * bits, sums in float.
  *
- * The compiler for OpenCL C builds for sm_90, which lacks that instruction. It keeps comments of
- * inline assembly and puts registers into them, so that the instructions stand here behind "//!";
- * the program's binary, which is PTX, is edited (lib/cache/edit.h): "//!" goes, the target becomes
- * sm_90a, and the local array, [1024] here, gets the size that it needs, which is more than
- * OpenCL C lets a kernel have.
+ * The compiler for OpenCL C builds for sm_90, which lacks that instruction and others. It keeps
+ * comments of inline assembly and puts registers into them, so that the instructions stand here
+ * behind "//!"; the program's binary, which is PTX, is edited (lib/cache/edit.h): "//!" goes, the
+ * target becomes sm_90a, and the local array, [1024] here, gets the size that it needs, which is
+ * more than OpenCL C lets a kernel have.
  *
- *     args    a, b, m, n, k, batches, a_offset, a_lead, a_batch, b_offset, b_lead, b_batch;
- *             with RESULT 1 also c, c_offset, c_lead, c_batch
+ *     args    a, b, maps, maps_offset, m, n, k, batches, splits, a_offset, a_lead, a_batch,
+ *             b_offset, b_lead, b_batch; with RESULT 1 also c, c_offset, c_lead, c_batch
  *     global  384 for each core, or for each tile of the result if those are fewer    local  384
  *     local memory  LOCAL: STAGES * (128 + TILE_N) * 128 + 33280 bytes
  * A is row-major with rows a_lead apart, or with TRANSPOSE_A column-major with columns a_lead
- * apart; B alike. Offsets, leads and batch strides of A and B are multiples of 8 elements and
- * their memory starts at a multiple of 16 bytes; with ALIGNED 1 those of C are multiples of 4.
- * TYPE: f16 or bf16. With RESULT 0 the caller stores all. k is at least 1. Integers are long.
+ * apart; B alike. TYPE: f16 or bf16. Offsets, leads and batch strides of A and B are multiples of
+ * 16 bytes and their memory starts at one; with ALIGNED 1 those of C are multiples of 4. maps: 256
+ * bytes for each work-group, from maps_offset (in 16 bytes) on, at a multiple of 128. With RESULT 0
+ * the caller stores all. k is at least 1. Integers are long. Where k is split, c gets the sums of
+ * each split, [batch][split][m][n], to be added up by matmul_gpu_sum.cl.
  *
  *     TILE_N  STAGES   for
  *     256     4        at least a tile for each core
  *     128     5        otherwise
  *
- * A work-group takes one tile after the other. Its first 128 items, the loader, copy; the others,
- * two warpgroups, multiply half a tile each. Stages of local memory go round between them, each with
- * 64 k of both operands, by two barriers for each: `full` and `empty`.
+ * A work-group takes one tile after the other. An item of its first 128 has the copy engine fetch
+ * boxes of the operands, which it describes to it in `maps`; what lies beyond an operand's end
+ * arrives as zeros. The other items, two warpgroups, multiply half a tile each. Stages of local
+ * memory go round between them, each with 128 bytes along k of both operands, by two barriers for
+ * each: `full` and `empty`.
  *
  * In local memory a line of 128 bytes has chunk c of 16 bytes at c ^ line % 8. Operands whose k is
  * contiguous have a line for each row or column of the tile; others have boxes of 64 rows or
  * columns, with a line for each k. */
-//edit 8 "//!" ""
+//edit 44 "//!" ""
 //edit 1 ".target sm_90," ".target sm_90a,"
 //edit 1 "[1024]" "[$LOCAL]"
 
@@ -77,7 +81,6 @@
 #define BYTES_A (TILE_M * 128)
 #define STAGE (BYTES_A + TILE_N * 128)
 #define SUMS (TILE_N / 2)
-#define LAG 2 /* stages whose copies run while another is waited for */
 /* The column of the operand whose lines are contiguous: B's is that where it is not transposed. */
 #define ACROSS_A TRANSPOSE_A
 #define ACROSS_B (1 - TRANSPOSE_B)
@@ -103,36 +106,76 @@ INLINE void barrier_arrive(uint at)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
 }
 
-/* ---- loading ---- */
-
-/* 16 bytes, of which those from `bytes` on are zero instead of what lies there. */
-INLINE void copy_chunk(uint to, __global const uchar *from, int bytes)
+INLINE void barrier_expect(uint at, uint bytes)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(clamp(bytes, 0, 16))
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
                  : "memory");
 }
 
-/* An item's share of a tile of `lines` rows or columns: chunk `chunk` of every 16th line of local
- * memory from `line` on. `valid_lines`, `valid_k`: what the operand still has. */
-INLINE void copy_tile(uint to, __global const uchar *from, long lead, const int lines,
-                      const int across, int valid_lines, int valid_k, int chunk, int line)
+/* ---- loading ---- */
+
+/* What the copy engine is told of an operand stands in 128 bytes of global memory, whose layout is
+ * its own: it is zeroed, and each part is set by an instruction. Dimensions: what is contiguous,
+ * the lines, the batch. */
+#define SET_WORD(part, value)                                                                      \
+    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b32 [%0], " value ";" ::"l"(map) \
+                 : "memory")
+#define SET_INT(part, number, value)                                                               \
+    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b32 [%0], " number ", %1;" ::    \
+                     "l"(map),                                                                     \
+                 "r"((uint)(value))                                                                \
+                 : "memory")
+#define SET_LONG(part, number, value)                                                              \
+    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b64 [%0], " number "%1;" ::"l"(  \
+                     map),                                                                         \
+                 "l"(value)                                                                        \
+                 : "memory")
+
+INLINE void describe_operand(__global uint4 *map, __global const ushort *from, long contiguous,
+                             long lines, long batches, long lead, long batch, const int box)
 {
-    if (!across) {
-        const int bytes = (valid_k - chunk * 8) * 2;
-#pragma unroll
-        for (int i = 0; i < lines / 16; i++)
-            copy_chunk(to + i * 2048, from + i * 16 * lead,
-                       i * 16 + line < valid_lines ? bytes : 0);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < TILE_K / 16; i++) {
+    for (int i = 0; i < 8; i++)
+        map[i] = (uint4)(0);
+    SET_LONG("global_address", "", from);
+    SET_WORD("rank", "2"); /* less one */
+    SET_WORD("elemtype", "1"); /* two bytes: they are only moved */
+    SET_WORD("interleave_layout", "0");
+    SET_WORD("swizzle_mode", "3"); /* 128 bytes */
+    SET_WORD("fill_mode", "0");
+    SET_INT("box_dim", "0", 64);
+    SET_INT("box_dim", "1", box);
+    SET_INT("box_dim", "2", 1);
+    SET_INT("global_dim", "0", contiguous);
+    SET_INT("global_dim", "1", lines);
+    SET_INT("global_dim", "2", batches);
+    SET_LONG("global_stride", "0, ", lead * 2);
+    SET_LONG("global_stride", "1, ", batch * 2);
+    SET_INT("element_stride", "0", 1);
+    SET_INT("element_stride", "1", 1);
+    SET_INT("element_stride", "2", 1);
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;\n"
+                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
+                 : "memory");
+}
+
+/* From element x of line y of matrix z on. */
+INLINE void copy_box(uint to, __global const uint4 *map, int x, int y, int z, uint full)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier"
+                 "::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+                 "l"(map), "r"(x), "r"(y), "r"(z), "r"(full)
+                 : "memory");
+}
+
+INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const int across,
+                      int line, int k, int batch, uint full)
+{
+    if (across) {
 #pragma unroll
         for (int box = 0; box < lines / 64; box++)
-            copy_chunk(to + box * 8192 + i * 2048, from + i * 16 * lead + box * 128,
-                       i * 16 + line < valid_k ? (valid_lines - box * 64 - chunk * 8) * 2 : 0);
-    }
+            copy_box(to + box * 8192, map, line + box * 64, k, batch, full);
+    } else
+        copy_box(to, map, k, line, batch, full);
 }
 
 /* ---- multiplying ---- */
@@ -178,12 +221,13 @@ INLINE ulong describe(uint at, uint boxes)
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define MULTIPLY(step)                                                                             \
-    "//!wgmma.mma_async.sync.aligned.m64n" TEXT(TILE_N) "k16.f32." TEXT(TYPE) "." TEXT(TYPE) " {" NAMES "}, "  \
-    PLACES(step) ", 1, 1, 1, " TEXT(TRANSPOSE_A) ", " TEXT(ACROSS_B_DIGIT) ";\n"
+    "//!wgmma.mma_async.sync.aligned.m64n" TEXT(TILE_N) "k16.f32." TYPES " {" NAMES "}, "          \
+    PLACES(step) ", 1, 1, 1, " TEXT(TRANSPOSE_A) ", " ACROSS_B_DIGIT ";\n"
+#define TYPES TEXT(TYPE) "." TEXT(TYPE)
 #if TRANSPOSE_B
-#define ACROSS_B_DIGIT 0
+#define ACROSS_B_DIGIT "0"
 #else
-#define ACROSS_B_DIGIT 1
+#define ACROSS_B_DIGIT "1"
 #endif
 /* 16 bytes from one 16 of k to the next. */
 #define NEXT_A (ACROSS_A ? 128 : 2)
@@ -220,23 +264,35 @@ INLINE void store_quad(float4 value, __global float *c, long valid, long batch, 
 
 /* ---- the kernel ---- */
 
-/* Which tile is number `id`. */
-struct place {
-    long batch;
-    int row0, column0;
+/* What there is to do, and part number `id` of it. */
+struct work {
+    uint rows, columns, rounds, splits; /* tiles, and steps along k */
 };
-INLINE struct place place_of(uint id, uint rows, uint columns)
+struct place {
+    int row0, column0;
+    uint matrix, split, from, until; /* rounds */
+};
+INLINE struct place place_of(uint id, struct work work)
 {
-    const uint tiles = rows * columns, batch = id / tiles, inside = id - batch * tiles;
-    const uint band = inside / (BAND * columns), high = min((uint)BAND, rows - band * BAND);
-    const uint left = inside - band * BAND * columns;
-    return (struct place){batch, (int)(band * BAND + left % high) * TILE_M,
-                          (int)(left / high) * TILE_N};
+    const uint tiles = work.rows * work.columns, part = id / tiles, inside = id - part * tiles;
+    const uint band = inside / (BAND * work.columns);
+    const uint high = min((uint)BAND, work.rows - band * BAND);
+    const uint left = inside - band * BAND * work.columns;
+    const uint deep = (work.rounds + work.splits - 1) / work.splits;
+    struct place place;
+    place.row0 = (int)(band * BAND + left % high) * TILE_M;
+    place.column0 = (int)(left / high) * TILE_N;
+    place.matrix = part / work.splits;
+    place.split = part - place.matrix * work.splits;
+    place.from = place.split * deep;
+    place.until = min(work.rounds, place.from + deep);
+    return place;
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict b, long m, long n,
-             long k, long batches, long a_offset, long a_lead, long a_batch, long b_offset,
+matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict b,
+             __global uint4 *maps, long maps_offset, long m, long n, long k, long batches,
+             long splits, long a_offset, long a_lead, long a_batch, long b_offset,
              long b_lead, long b_batch
 #if RESULT
              , __global float *c, long c_offset, long c_lead, long c_batch
@@ -247,13 +303,14 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
     const uint stages = (uint)(size_t)memory, full = stages + STAGES * STAGE,
                empty = full + 8 * STAGES;
     const uint item = get_local_id(0);
-    const uint rows = (uint)((m + TILE_M - 1) / TILE_M), columns = (uint)((n + TILE_N - 1) / TILE_N);
-    const uint rounds = (uint)((k + TILE_K - 1) / TILE_K), tiles = rows * columns * (uint)batches;
+    const struct work work = {(uint)((m + TILE_M - 1) / TILE_M), (uint)((n + TILE_N - 1) / TILE_N),
+                              (uint)((k + TILE_K - 1) / TILE_K), (uint)splits};
+    const uint tiles = work.rows * work.columns * (uint)(batches * splits);
     uint stage = 0, phase = 0;
 
     if (item == 0) {
         for (uint i = 0; i < STAGES; i++) {
-            barrier_make(full + 8 * i, LOADERS);
+            barrier_make(full + 8 * i, 1);
             barrier_make(empty + 8 * i, 2);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -261,67 +318,47 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (item < LOADERS) {
-        const int chunk = item & 7, line = item >> 3;
-        const uint place = ((chunk ^ (line & 7)) << 4) + line * 128;
-        uint told = 0, behind = 0; /* the next stage to be called full; copies not yet waited for */
-        const long step_a = ACROSS_A ? TILE_K * a_lead * 2 : TILE_K * 2;
-        const long step_b = ACROSS_B ? TILE_K * b_lead * 2 : TILE_K * 2;
-        for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
-            const struct place at = place_of(id, rows, columns);
-            __global const uchar *from_a =
-                (__global const uchar *)(a + a_offset + at.batch * a_batch +
-                                         (ACROSS_A ? line * a_lead + at.row0
-                                                   : (at.row0 + line) * a_lead) +
-                                         chunk * 8);
-            __global const uchar *from_b =
-                (__global const uchar *)(b + b_offset + at.batch * b_batch +
-                                         (ACROSS_B ? line * b_lead + at.column0
-                                                   : (at.column0 + line) * b_lead) +
-                                         chunk * 8);
+        asm volatile("//!setmaxnreg.dec.sync.aligned.u32 40;");
+        if (item == 0) {
+            __global uint4 *map_a = maps + maps_offset + get_group_id(0) * 16, *map_b = map_a + 8;
+            describe_operand(map_a, a + a_offset, ACROSS_A ? m : k, ACROSS_A ? k : m,
+                             a_batch ? batches : 1, a_lead, a_batch ? a_batch : 8,
+                             ACROSS_A ? TILE_K : TILE_M);
+            describe_operand(map_b, b + b_offset, ACROSS_B ? n : k, ACROSS_B ? k : n,
+                             b_batch ? batches : 1, b_lead, b_batch ? b_batch : 8,
+                             ACROSS_B ? TILE_K : TILE_N);
+            for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
+                const struct place at = place_of(id, work);
+                const int of_a = a_batch ? (int)at.matrix : 0, of_b = b_batch ? (int)at.matrix : 0;
 #pragma unroll 1
-            for (uint round = 0; round < rounds; round++) {
-                const uint to = stages + stage * STAGE + place;
-                const int valid_k = (int)min(k - (long)round * TILE_K, (long)TILE_K);
-                barrier_wait(empty + 8 * stage, phase ^ 1);
-                copy_tile(to, from_a, a_lead * 2, TILE_M, ACROSS_A, (int)(m - at.row0), valid_k,
-                          chunk, line);
-                copy_tile(to + BYTES_A, from_b, b_lead * 2, TILE_N, ACROSS_B,
-                          (int)(n - at.column0), valid_k, chunk, line);
-                from_a += step_a;
-                from_b += step_b;
-                asm volatile("cp.async.commit_group;" ::: "memory");
-                if (++stage == STAGES) {
-                    stage = 0;
-                    phase ^= 1;
+                for (uint round = at.from; round < at.until; round++) {
+                    const uint to = stages + stage * STAGE, ready = full + 8 * stage;
+                    barrier_wait(empty + 8 * stage, phase ^ 1);
+                    barrier_expect(ready, STAGE);
+                    copy_tile(to, map_a, TILE_M, ACROSS_A, at.row0, round * TILE_K, of_a, ready);
+                    copy_tile(to + BYTES_A, map_b, TILE_N, ACROSS_B, at.column0, round * TILE_K,
+                              of_b, ready);
+                    if (++stage == STAGES) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
                 }
-                if (behind == LAG) {
-                    asm volatile("cp.async.wait_group %0;\nfence.proxy.async.shared::cta;" ::"n"(
-                                     LAG)
-                                 : "memory");
-                    barrier_arrive(full + 8 * told);
-                    told = told + 1 == STAGES ? 0 : told + 1;
-                } else
-                    behind++;
             }
-        }
-        asm volatile("cp.async.wait_group 0;\nfence.proxy.async.shared::cta;" ::: "memory");
-        for (; behind; behind--) {
-            barrier_arrive(full + 8 * told);
-            told = told + 1 == STAGES ? 0 : told + 1;
         }
         return;
     }
+    asm volatile("//!setmaxnreg.inc.sync.aligned.u32 232;");
 
     const uint group = item / 128 - 1, lane = item % 32, warp = item / 32 - 4;
     for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
-        const struct place at = place_of(id, rows, columns);
+        const struct place at = place_of(id, work);
         float sums[SUMS];
         uint before = 0; /* the stage that is read still */
 #pragma unroll
         for (int i = 0; i < SUMS; i++)
             sums[i] = 0.0f;
 #pragma unroll 1
-        for (uint round = 0; round < rounds; round++) {
+        for (uint round = at.from; round < at.until; round++) {
             const uint here = stages + stage * STAGE;
             barrier_wait(full + 8 * stage, phase);
             const ulong of_a = describe(here + group * 8192, 1);
@@ -356,7 +393,8 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
         const long row = at.row0 + group * 64 + (warp & 3) * 16 + high;
         const long column = at.column0 + (lane & 15) * 4;
 #if RESULT
-        __global float *to = c + c_offset + at.batch * c_batch + row * c_lead + column;
+        __global float *to =
+            c + c_offset + (at.matrix * splits + at.split) * c_batch + row * c_lead + column;
 #else
         __global float *to = 0;
         const long c_lead = 0;
@@ -389,7 +427,7 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
                              : "memory");
                 if (row + 2 * i < m)
                     store_quad(quad, to + 2 * i * c_lead + part * 64, n - column - part * 64,
-                               at.batch, row + 2 * i, column + part * 64 EPILOGUE_ARGUMENTS);
+                               at.matrix, row + 2 * i, column + part * 64 EPILOGUE_ARGUMENTS);
             }
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         }

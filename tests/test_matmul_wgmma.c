@@ -72,11 +72,13 @@ static const char *planned(const struct kiln__device *device, const struct produ
                  kiln_last_error());
     cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
     const struct kiln__launch *launch = &plan.launches.items[0];
-    bool same = plan.launches.count == 1 && !strcmp(launch->matmul, "wgmma");
+    bool same = launch->matmul && !strcmp(launch->matmul, "wgmma");
     snprintf(words, sizeof words, "%s", same ? launch->options : "");
     if (same)
-        snprintf(words + strlen(words), sizeof words - strlen(words), " %zu",
-                 launch->global[0] / launch->local[0]);
+        snprintf(words + strlen(words), sizeof words - strlen(words), " %zu%s",
+                 launch->global[0] / launch->local[0], plan.launches.count > 1 ? ", " : "");
+    for (size_t i = 1; same && i < plan.launches.count; i++)
+        strcat(words, plan.launches.items[i].kernel);
     arena = plan.arena_bytes;
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
@@ -134,6 +136,16 @@ Test(wgmma, does_what_follows_in_its_kernel_without_memory_for_sums)
                  "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
                  "-DLOCAL=229888 -DRESULT=0 -DALIGNED=1 132");
     cr_expect_lt(arena, (2 * 1024 + 4096) * 4096 * sizeof(uint16_t) + 65536);
+}
+
+Test(wgmma, splits_what_has_few_tiles_and_many_steps)
+{
+    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, as_layer},
+                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
+                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
+    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, as_narrow_layer},
+                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
+                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
 }
 
 Test(wgmma, takes_any_size_whose_rows_are_of_16_bytes)

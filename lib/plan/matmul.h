@@ -104,6 +104,14 @@ struct kiln__extras {
 void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
                         struct kiln__launch *launch);
 
+/* Where k is split, on GPUs: working memory for each split's sums, [batch][split][m][n], and the
+ * launch that adds them up and does what the group does to them. */
+struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+                                          const struct kiln__product *product, int64_t splits);
+void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
+                             const struct kiln__product *product, const struct kiln__matrix *sums,
+                             int64_t splits);
+
 /* Append `count` integers. */
 void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
 #define KILN__LAUNCH_INDICES(launch, ...)                                                          \

@@ -136,9 +136,8 @@ static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *m
     KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
 }
 
-/* Sums of splits, [batch][split][m][n]. */
-static struct kiln__matrix scratch_of(struct kiln__plan *plan, const struct kiln__product *product,
-                                      int64_t splits)
+struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+                                          const struct kiln__product *product, int64_t splits)
 {
     int64_t size = product->m * product->n;
     size_t bytes = (size_t)(product->batch * splits * size) * sizeof(float);
@@ -152,8 +151,9 @@ static struct kiln__matrix scratch_of(struct kiln__plan *plan, const struct kiln
 #define SUM_X 16
 #define SUM_Y 4
 
-static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                       const struct kiln__matrix *sums, int64_t splits)
+void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
+                             const struct kiln__product *product, const struct kiln__matrix *sums,
+                             int64_t splits)
 {
     const struct kiln__matrix *c = &product->c;
     bool aligned = !plan->options.shared && product->n % 4 == 0 && by_fours(c);
@@ -188,7 +188,8 @@ static void lower_tiled(struct kiln__plan *plan, uint32_t group,
 {
     struct way way = choose_way(plan, product);
     const struct tile *tile = way.tile;
-    struct kiln__matrix c = way.splits > 1 ? scratch_of(plan, product, way.splits) : product->c;
+    struct kiln__matrix c =
+        way.splits > 1 ? kiln__product_partial(plan, product, way.splits) : product->c;
     bool aligned = is_aligned(plan, product, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
     snprintf(launch.options, sizeof launch.options,
@@ -212,7 +213,7 @@ static void lower_tiled(struct kiln__plan *plan, uint32_t group,
     KILN__LAUNCH_INDICES(&launch, way.depth, way.splits, product->m * product->n);
     kiln__plan_product(plan, &extras, &launch);
     if (way.splits > 1)
-        sum_splits(plan, group, product, &c, way.splits);
+        kiln__plan_product_sums(plan, group, product, &c, way.splits);
 }
 
 const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
