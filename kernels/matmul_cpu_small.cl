@@ -30,19 +30,12 @@
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 256
 #endif
-/* What the caller does to a finished element, and to VECTOR elements of a row from a column on, if
- * anything. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with a comma
- * as EPILOGUE_ARGUMENTS does. */
-#ifndef EPILOGUE
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
-
 #define TILE_COLUMNS (TILE_VECTORS * VECTOR)
 #define PACK_SPACE __local
 #include "cpu_vector.h"
 #include "operands.h"
 #include "cpu_pack.h"
+#include "cpu_tile.h"
 
 INLINE void pack_panel(__global const OPERAND_B_TYPE *b, long row, long column, int depth,
                        int columns, __local float *packed PLACE_B)
@@ -104,59 +97,6 @@ INLINE void multiply_tile(A_SPACE const float *a, long row, long column, int row
         }
     }
 }
-
-/* Write a vector of sums, or as many as the row still has, added to what is there already unless
- * it is the first block of k. */
-INLINE void write_sums(const float *sums, __global float *c, int count, bool first)
-{
-    if (count < VECTOR) {
-        PLAIN_LOOP
-        for (int j = 0; j < count; j++)
-            c[j] = first ? sums[j] : sums[j] + c[j];
-        return;
-    }
-    vector sum = LOAD(0, __private, sums);
-    if (!first)
-        sum += LOAD(0, __global, c);
-    STORE(sum, 0, __global, c);
-}
-
-INLINE void write_tile(vector sums[TILE_ROWS][TILE_VECTORS], __global float *c, long c_row,
-                       int rows, int columns, bool first)
-{
-    float tile[TILE_ROWS * TILE_COLUMNS];
-#pragma unroll
-    for (int i = 0; i < TILE_ROWS; i++) {
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            STORE(sums[i][v], i * TILE_VECTORS + v, __private, tile);
-    }
-    PLAIN_LOOP
-    for (int i = 0; i < min(rows, TILE_ROWS); i++) {
-        PLAIN_LOOP
-        for (int j = 0; j < columns; j += VECTOR)
-            write_sums(tile + i * TILE_COLUMNS + j, c + i * c_row + j, columns - j, first);
-    }
-}
-
-#ifdef EPILOGUE
-/* All that an item has added up, in a loop of its own: within those of the product the epilogue's
- * constants would take the sums' registers, and halve its speed. */
-INLINE void finish(__global float *c, long c_row, int rows, int columns, long batch, long row,
-                   long column EPILOGUE_PARAMETERS)
-{
-    for (int i = 0; i < rows; i++) {
-        __global float *line = c + i * c_row;
-        int j = 0;
-        for (; j + VECTOR <= columns; j += VECTOR)
-            STORE(EPILOGUE_VECTOR(LOAD(0, __global, line + j), batch, row + i, column + j), 0,
-                  __global, line + j);
-        PLAIN_LOOP
-        for (; j < columns; j++)
-            line[j] = EPILOGUE(line[j], batch, row + i, column + j);
-    }
-}
-#endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_small(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,

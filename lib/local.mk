@@ -112,6 +112,7 @@ plan_sources = \
 	lib/plan/memory.c \
 	lib/plan/occupied.c \
 	lib/plan/occupied.h \
+	lib/plan/patches.c \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
 	lib/plan/schedule.c \
@@ -309,6 +310,7 @@ kernels = \
 	kernels/math_random.cl \
 	kernels/math_special.cl \
 	kernels/matmul_cpu_packed.cl \
+	kernels/matmul_cpu_patches.cl \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
@@ -322,6 +324,7 @@ kernels = \
 kernel_headers = \
 	kernels/attention.h \
 	kernels/cpu_pack.h \
+	kernels/cpu_tile.h \
 	kernels/cpu_vector.h \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \

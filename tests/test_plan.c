@@ -136,6 +136,21 @@ Test(plan_memory, never_overlaps_while_it_is_alive)
     cr_expect_lt(arena, unshared, "nothing shares memory");
 }
 
+/* On a CPU. Windows would take nine times the image. */
+Test(plan_memory, never_has_the_windows_of_a_convolution)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){2, 20, 20, 8});
+    kiln_tensor w = imagine(batch, 4, (size_t[]){3, 3, 8, 40});
+    ask(batch, kiln_relu(batch, kiln_conv2d(batch, x, w, NULL)));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_expect_eq(plan.launches.count, 2u);
+    cr_expect_str_eq(plan.launches.items[1].kernel, "matmul_patches");
+    cr_expect_lt(plan.arena_bytes, 2u * 20 * 20 * 8 * sizeof(float));
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
 /* All slots are working memory, which counts as written: whoever shares a byte must wait. */
 Test(plan_memory, is_waited_for)
 {

@@ -126,6 +126,31 @@ Test(verify_plan, knows_what_is_kept)
     EXPECT_WRONGLY_KEPT("slot 2: kept, and no working memory", slot[2].place = KILN__PLACE_KEPT);
 }
 
+/* Groups: 0 windows, 1 product. Launch 0 packs, 1 multiplies. */
+static struct kiln__plan covering_plan(void)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){1, 9, 9, 8});
+    ask(batch, kiln_conv2d(batch, x, imagine(batch, 4, (size_t[]){3, 3, 8, 40}), NULL));
+    struct kiln__plan plan = plan_of(batch, true);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+Test(verify_plan, knows_what_is_made_on_the_way)
+{
+#define EXPECT_WRONGLY_COVERED(sentence, change)                                                   \
+    EXPECT_BROKEN_PLAN(covering_plan(), sentence, change)
+    EXPECT_WRONGLY_COVERED("step 0: group 1 reads %2, which is not there",
+                           launch[0].covers = launch[1].covers = 0);
+    EXPECT_WRONGLY_COVERED(
+        "launch 1 (matmul_patches), argument 0 for a: memory that the group does "
+        "not read",
+        launch[1].covers = 0);
+    EXPECT_WRONGLY_COVERED("step 0: does group 0, which others do too", launch[1].group = 0);
+    EXPECT_WRONGLY_COVERED("launch 1: of no group or kernel", launch[1].covers = 3);
+}
+
 /* Step 4 reads the slots of steps 2 and 3; 6 reads 0, 1 and 3 and writes over what 4 and 5 leave.
  */
 Test(verify_plan, misses_what_a_step_depends_on)

@@ -68,13 +68,20 @@ static bool comes_later(const struct verifier *verifier, uint32_t slot)
     return verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0;
 }
 
-static bool is_read(const struct verifier *verifier, uint32_t slot)
+static bool reads(const struct verifier *verifier, const struct kiln__group *group, uint32_t slot)
 {
-    for (size_t i = 0; i < verifier->group->accesses.count; i++)
-        if (verifier->group->accesses.items[i].kind != KILN__ACCESS_NUMBER &&
-            accessed_slot(verifier, i) == slot)
+    for (size_t i = 0; i < group->accesses.count; i++)
+        if (group->accesses.items[i].kind != KILN__ACCESS_NUMBER &&
+            verifier->plan->slot_of[group->accesses.items[i].node] == slot)
             return true;
     return false;
+}
+
+static bool is_read(const struct verifier *verifier, uint32_t slot)
+{
+    uint32_t covers = verifier->launch->covers;
+    return reads(verifier, verifier->group, slot) ||
+           (covers && reads(verifier, &verifier->plan->fusion.groups.items[covers - 1], slot));
 }
 
 static bool is_stored(const struct verifier *verifier, uint32_t slot)

@@ -64,9 +64,28 @@ static void fold_batch(struct kiln__product *product)
     product->batch = 1;
 }
 
-static struct kiln__product product_of(const struct kiln__plan *plan,
-                                       const struct kiln__group *group)
+/* The group that copies the first operand to where the product would read it, row by row. */
+static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
+                          const struct kiln__product *product)
 {
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access *first = &group->accesses.items[0];
+    struct kiln__patches patches;
+    for (size_t i = 1; i < group->accesses.count; i++)
+        if (group->accesses.items[i].node == first->node)
+            return KILN__NO_GROUP;
+    if (product->batch != 1 || product->a.computed || product->a.offset || product->k < 1 ||
+        product->a.column != 1 || (product->a.row != product->k && product->m > 1))
+        return KILN__NO_GROUP;
+    uint32_t copies = kiln__plan_copies_of(plan, first->node, index);
+    return copies != KILN__NO_GROUP && kiln__plan_patches(plan, copies, product->k, &patches)
+               ? copies
+               : KILN__NO_GROUP;
+}
+
+static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__shape *shape = &group->shape;
     struct kiln__product product = {.batch = 1};
     product.m = (int64_t)shape->dims[shape->rank - 2];
@@ -80,6 +99,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan,
         .slot = KILN__NO_SLOT, .row = product.n, .column = 1, .batch = product.m * product.n};
     product.c.item = sizeof(float);
     fold_batch(&product);
+    product.copies = copies_of(plan, index, &product);
     return product;
 }
 
@@ -131,14 +151,26 @@ static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
     return rows[row_count - 1];
 }
 
+static bool is_empty(const struct kiln__group *group, const struct kiln__product *product)
+{
+    return group->stores.count == 0 || product->m == 0 || product->n == 0 || product->batch == 0;
+}
+
+uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    struct kiln__product product = product_of(plan, index);
+    bool covers = product.copies != KILN__NO_GROUP && !is_empty(group, &product) &&
+                  choose(plan, group, &product) == &kiln__matmul_patches;
+    return covers ? product.copies : KILN__NO_GROUP;
+}
+
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     assert(group->kind == KILN__GROUP_MATMUL);
-    if (group->stores.count == 0)
-        return;
-    struct kiln__product product = product_of(plan, group);
-    if (product.m == 0 || product.n == 0 || product.batch == 0)
+    struct kiln__product product = product_of(plan, index);
+    if (is_empty(group, &product))
         return;
     place_result(plan, group, &product);
     const struct kiln__matmul_row *row = choose(plan, group, &product);
@@ -152,6 +184,7 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     for (size_t i = first; i < plan->launches.count; i++) {
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
+        plan->launches.items[i].covers = row == &kiln__matmul_patches ? product.copies + 1 : 0;
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
 }

@@ -19,12 +19,25 @@ struct kiln__matrix {
     bool across;      /* by vectors that run across lines (plan/space.h), else along them */
 };
 
+/* Rows that are patches of an image: an index of up to three levels, the last one fastest, and so
+ * for the elements of a row, of which the last level is contiguous. */
+#define KILN__PATCH_LEVELS 3
+struct kiln__patches {
+    uint32_t slot;
+    int64_t offset;
+    struct kiln__patch_level {
+        int64_t count, stride;
+    } rows[KILN__PATCH_LEVELS], depth[KILN__PATCH_LEVELS];
+};
+
 /* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
  * sums before, and then what the epilogue makes of them. */
 struct kiln__product {
     int64_t m, n, k, batch;
     struct kiln__matrix a, b, c;
-    uint8_t result; /* as in kiln__form */
+    uint8_t result;  /* as in kiln__form */
+    uint32_t copies; /* the group that brings `a` there from patches, and does nothing else; or
+                        KILN__NO_GROUP */
 };
 
 struct kiln__matmul_row {
@@ -44,7 +57,7 @@ struct kiln__matmul_row {
 
 /* In the order in which the heuristic asks them; the last one is the last resort. */
 #define KILN__MATMULS(ROW)                                                                         \
-    ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(wgmma) ROW(tiled)
+    ROW(patches) ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(wgmma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL
@@ -74,6 +87,17 @@ enum kiln__clblast_argument {
     KILN__CLBLAST_B_STRIDE,
     KILN__CLBLAST_C_STRIDE
 };
+
+/* The group that product `group` does on the way, as it reads; or KILN__NO_GROUP. */
+uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t group);
+
+/* The group that makes `node` for `reader` alone and only copies it from where it lies otherwise,
+ * on a device where products can do that as they read; or KILN__NO_GROUP (patches.c). */
+uint32_t kiln__plan_copies_of(const struct kiln__plan *plan, uint32_t node, uint32_t reader);
+
+/* Where what that group copies, as rows of `depth` elements, lies. False: not in patches. */
+bool kiln__plan_patches(const struct kiln__plan *plan, uint32_t copies, int64_t depth,
+                        struct kiln__patches *patches);
 
 /* ---- for implementations ---- */
 

@@ -152,6 +152,64 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group,
 const struct kiln__matmul_row kiln__matmul_packed = {"packed", .chunked = true, .takes_steps = true,
                                                      .alike = true, .lower = lower_packed};
 
+/* ---- patches: rows of an image, copied tile by tile ---- */
+
+/* Blocks as deep as the others' where that decides in which order they add up. */
+#define PATCH_DEPTH 512
+
+static bool patches_fit(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    const struct tiles *tiles = tiles_of(plan);
+    uint64_t lines = (uint64_t)most(tiles->packed_rows, tiles->narrow_rows) * (PATCH_DEPTH + 16);
+    return product->copies != KILN__NO_GROUP &&
+           lines * sizeof(float) <= plan->options.device->info.local_memory;
+}
+
+static void add_levels(struct kiln__launch *launch, const struct kiln__patches *patches)
+{
+    const struct kiln__patch_level *rows = patches->rows, *depth = patches->depth;
+    KILN__LAUNCH_INDICES(launch, rows[1].count, rows[2].count, rows[0].stride, rows[1].stride,
+                         rows[2].stride);
+    KILN__LAUNCH_INDICES(launch, depth[1].count, depth[2].count, depth[0].stride, depth[1].stride);
+}
+
+static void lower_patches(struct kiln__plan *plan, uint32_t group,
+                          const struct kiln__product *product)
+{
+    const struct tiles *tiles = tiles_of(plan);
+    bool wide = product->n > tiles->small_vectors * tiles->vector;
+    bool narrow = product->n <= tiles->vector;
+    int64_t vectors = wide ? tiles->packed_vectors : narrow ? 1 : tiles->small_vectors;
+    int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
+    int64_t columns = vectors * tiles->vector, panels = divide_up(product->n, columns);
+    bool deep = product->k > BLOCK_DEPTH && !plan->fusion.graph.alike;
+    struct kiln__patches patches;
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches", product);
+    kiln__plan_patches(plan, product->copies, product->k, &patches);
+    struct kiln__matrix packed = scratch_of(plan, panels * product->k * columns + 1);
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
+             (int)tiles->vector, (int)tile, (int)vectors, deep ? PATCH_DEPTH : BLOCK_DEPTH,
+             BLOCK_DEPTH);
+    pack(plan, group, product, launch.options, &packed, panels);
+    int64_t rows = round_up(divide_up(product->m, units_of(plan) * ITEMS_PER_UNIT), tile);
+    struct kiln__extras extras = {.product = product, .vector = tiles->vector};
+    kiln__product_range(&launch, 1, divide_up(product->m, rows), 1);
+    add_memory(&launch, patches.slot, packed.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    kiln__launch_offset(&launch, patches.slot, patches.offset, sizeof(float));
+    add_levels(&launch, &patches);
+    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
+    kiln__launch_offset(&launch, product->c.slot, product->c.offset, product->c.item);
+    KILN__LAUNCH_INDICES(&launch, product->c.row, rows, panels);
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+const struct kiln__matmul_row kiln__matmul_patches = {"patches",           .chunked = true,
+                                                      .takes_steps = true, .alike = true,
+                                                      .fits = patches_fit, .lower = lower_patches};
+
 /* ---- small: one launch ---- */
 
 static bool small_suits(const struct kiln__plan *plan, const struct kiln__product *product)

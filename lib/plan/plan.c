@@ -193,6 +193,8 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (kiln__plan_is_part(plan, index))
+        return;
     lower[group->kind](plan, index);
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
@@ -257,8 +259,9 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
     bool done = plan->slot_of && list_requests(plan) && list_replacements(plan) &&
-                kiln__plan_in_place(plan) && place_nodes(plan) && make_steps(plan) &&
-                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
+                kiln__plan_find_readers(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
+                make_steps(plan) && kiln__plan_assign_memory(plan) &&
+                kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -281,6 +284,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->order);
     free(plan->first_request);
     free(plan->next_request);
+    free(plan->reader_of);
     free(plan->replacements);
     *plan = (struct kiln__plan){0};
 }

@@ -78,6 +78,7 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
+    uint32_t *reader_of;     /* per node: the group that alone reads it (patches.c) */
     uint32_t *next_request;  /* per request: the next one of the same node */
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
     size_t inputs;           /* so many */
@@ -133,6 +134,12 @@ bool kiln__plan_assign_memory(struct kiln__plan *plan);
 
 /* Find what each step depends on (dependencies.c). False without memory. */
 bool kiln__plan_find_dependencies(struct kiln__plan *plan);
+
+/* Find which nodes have one reader. False without memory. */
+bool kiln__plan_find_readers(struct kiln__plan *plan);
+
+/* Whether another group does this one's work on the way: it has no launches of its own. */
+bool kiln__plan_is_part(const struct kiln__plan *plan, uint32_t group);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);

@@ -105,6 +105,8 @@ static const char *check_slot(const struct verifier *verifier, uint32_t index)
     const char *wrong = check_place(verifier, index);
     if (wrong || slot->place != KILN__PLACE_ARENA)
         return wrong;
+    if (slot->first > slot->last) /* no step names it: another group makes it on the way */
+        return NULL;
     return slot->offset % WIDEST                            ? "not aligned"
            : slot->offset + slot->bytes > plan->arena_bytes ? "beyond the end of the arena"
                                                             : NULL;
@@ -177,7 +179,7 @@ static bool check_launches(const struct verifier *verifier)
     for (uint32_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         if (launch->source > KILN__SOURCE_CLBLAST || launch->group >= plan->fusion.groups.count ||
-            !launch->kernel)
+            launch->covers > plan->fusion.groups.count || !launch->kernel)
             return WRONG(verifier, "launch %u: of no group or kernel", i);
         const char *wrong = check_range(verifier, launch);
         if (launch->keeps && (launch->keeps > plan->slots.count ||
@@ -238,8 +240,12 @@ static bool find_uses(struct verifier *verifier)
             return false;
         while (kiln__plan_next_named(plan, step, &named))
             use(verifier, named.slot, i);
-        if (step->kind == KILN__STEP_LAUNCH)
-            verifier->runs[plan->launches.items[step->launch].group] = true;
+        if (step->kind != KILN__STEP_LAUNCH)
+            continue;
+        const struct kiln__launch *launch = &plan->launches.items[step->launch];
+        verifier->runs[launch->group] = true;
+        if (launch->covers)
+            verifier->runs[launch->covers - 1] = true;
     }
     if (launches < plan->launches.count)
         return WRONG(verifier, "launch %u: in no step", launches);
@@ -385,6 +391,21 @@ static bool run_launch(struct verifier *verifier, uint32_t step, uint32_t index)
     return true;
 }
 
+/* What another group does on the way has no launches of its own. */
+static bool run_covered(struct verifier *verifier, uint32_t step, const struct kiln__launch *launch)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    if (!launch->covers)
+        return true;
+    for (size_t i = 0; i < plan->launches.count; i++)
+        if (plan->launches.items[i].group == launch->covers - 1 ||
+            (plan->launches.items[i].covers == launch->covers &&
+             plan->launches.items[i].group != launch->group))
+            return WRONG(verifier, "step %u: does group %u, which others do too", step,
+                         launch->covers - 1);
+    return run_launch(verifier, step, launch->covers - 1);
+}
+
 static bool deliver(struct verifier *verifier, uint32_t step, uint32_t slot, uint32_t binding)
 {
     const struct kiln__plan *plan = verifier->plan;
@@ -403,7 +424,8 @@ static bool run_step(struct verifier *verifier, uint32_t index)
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__plan_step *step = &plan->steps.items[index];
     if (step->kind == KILN__STEP_LAUNCH)
-        return run_launch(verifier, index, plan->launches.items[step->launch].group);
+        return run_covered(verifier, index, &plan->launches.items[step->launch]) &&
+               run_launch(verifier, index, plan->launches.items[step->launch].group);
     if (step->kind != KILN__STEP_UPLOAD)
         return deliver(verifier, index, step->slot, step->binding);
     uint32_t node = plan->slots.items[step->slot].node;

@@ -96,12 +96,15 @@ static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__laun
     }
 }
 
-/* Whether the launch has this memory for an argument, under whatever slot. */
+/* Whether the launch has a node's memory for an argument, under whatever slot: of the arena by that
+ * of the node alone, since others may have the memory before and after it. */
 static bool names(const struct machine *machine, const struct kiln__plan *plan,
-                  const struct kiln__launch *launch, const struct memory *memory)
+                  const struct kiln__launch *launch, uint32_t node)
 {
+    const struct memory *memory = &machine->memory[node];
     for (uint32_t i = 0; i < plan->slots.count; i++)
         if (plan->slots.items[i].node != KILN__SCRATCH &&
+            (plan->slots.items[i].place != KILN__PLACE_ARENA || i == plan->slot_of[node]) &&
             machine->memory[plan->slots.items[i].node].cells == memory->cells &&
             kiln__launch_names(launch, i))
             return true;
@@ -117,7 +120,7 @@ static void look(struct machine *machine, const struct kiln__plan *plan,
         const struct memory *memory = &machine->memory[group->accesses.items[i].node];
         size_t cells = memory->count * memory->step;
         double **seen = &pending->seen[i];
-        if (!memory->cells || !names(machine, plan, launch, memory))
+        if (!memory->cells || !names(machine, plan, launch, group->accesses.items[i].node))
             continue;
         if (*seen && memcmp(*seen, memory->cells, cells * sizeof **seen))
             interpret_complain(machine, "group %u: its launches do not read the same",
@@ -144,6 +147,17 @@ static void run_seen(struct machine *machine, uint32_t number, struct pending *p
     interpret_commit_all(pending);
 }
 
+/* What the launch's group does on the way is done where it reads what that is made from. */
+static void run_covered(struct machine *machine, const struct kiln__plan *plan,
+                        const struct kiln__launch *launch)
+{
+    if (!launch->covers)
+        return;
+    const struct kiln__group *group = &machine->fusion->groups.items[launch->covers - 1];
+    if (kiln__launch_names(launch, plan->slot_of[group->accesses.items[0].node]))
+        interpret_group(machine, launch->covers - 1);
+}
+
 /* Of several launches of a group each may read what it names, and the last one stores; where there
  * is one alone it stores as it goes. */
 static void run_launch(struct machine *machine, const struct kiln__plan *plan,
@@ -153,6 +167,7 @@ static void run_launch(struct machine *machine, const struct kiln__plan *plan,
     pending->begun = true;
     pending->launches--;
     spoil_scratch(plan, launch, arena);
+    run_covered(machine, plan, launch);
     if (!alone)
         look(machine, plan, launch, pending);
     if (alone)
@@ -180,11 +195,14 @@ static void run_step(struct machine *machine, const struct kiln__plan *plan, siz
 }
 
 static struct memory memory_of(const struct machine *machine, const struct kiln__slot *slot,
-                               uint32_t node, double *arena, double **inputs, double **results)
+                               uint32_t node, double *arena, double **inputs, double **results,
+                               struct heap *heap)
 {
     const struct kiln__node *value = interpret_node(machine, node);
     struct memory memory = {.step = 1, .count = kiln__node_count(value)};
-    if (slot->place == KILN__PLACE_ARENA) {
+    if (slot->place == KILN__PLACE_ARENA && slot->first > slot->last) {
+        memory.cells = keep(heap, interpret_room(memory.count)); /* made on the way */
+    } else if (slot->place == KILN__PLACE_ARENA) {
         memory.cells = arena + slot->offset;
         memory.step = kiln_type_size((kiln_type)value->type);
     } else {
@@ -284,8 +302,8 @@ static double **run_plan(struct machine *machine, const struct kiln__plan *plan,
     }
     for (uint32_t i = 0; i < graph->nodes.count; i++)
         if (plan->slot_of[i] != KILN__NO_SLOT)
-            machine->memory[i] =
-                memory_of(machine, &plan->slots.items[plan->slot_of[i]], i, arena, inputs, results);
+            machine->memory[i] = memory_of(machine, &plan->slots.items[plan->slot_of[i]], i, arena,
+                                           inputs, results, heap);
     run_steps(machine, plan, arena, inputs, results);
     free(inputs);
     return results;
