@@ -60,9 +60,9 @@
 #endif
 /* What the caller does to finished elements: as in matmul_gpu.cl. */
 #ifdef EPILOGUE
-#define ROLLED 1 /* its text is there once for 64 columns */
+#define AT_ONCE 4 /* quads: their loads overlap, their text is there as often */
 #else
-#define ROLLED 0
+#define AT_ONCE 8
 #define EPILOGUE(value, batch, row, column) (value)
 #define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
@@ -241,6 +241,16 @@ INLINE ulong describe(uint at, uint boxes)
 #define STORE_QUAD(value, to) vstore4(value, 0, to)
 #endif
 
+/* Chunk `chunk` of row `row` of a warp's 16. */
+INLINE float4 read_quad(uint from, uint row, uint chunk)
+{
+    float4 quad;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+                 : "r"(from + row * 256 + ((chunk ^ ((row & 3) << 1)) << 4)));
+    return quad;
+}
+
 /* Four sums, or as many as the row still has. */
 INLINE void store_quad(float4 value, __global float *c, long valid, long batch, long row,
                        long column EPILOGUE_PARAMETERS)
@@ -413,21 +423,31 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
                              : "memory");
             }
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-#if ROLLED
 #pragma unroll 1
-#else
+            for (int first = 0; first < 8; first += AT_ONCE) {
+                const long left = n - column - part * 64;
+                if (row + 2 * (first + AT_ONCE - 1) >= m || left < 4) {
+#pragma unroll 1
+                    for (int i = first; i < first + AT_ONCE; i++)
+                        if (row + 2 * i < m)
+                            store_quad(read_quad(turn, high + 2 * i, lane & 15),
+                                       to + 2 * i * c_lead + part * 64, left, at.matrix,
+                                       row + 2 * i, column + part * 64 EPILOGUE_ARGUMENTS);
+                    continue;
+                }
+                float4 quads[AT_ONCE];
 #pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    quads[i] = read_quad(turn, high + 2 * (first + i), lane & 15);
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    quads[i] = EPILOGUE_VECTOR(quads[i], at.matrix, row + 2 * (first + i),
+                                               column + part * 64);
+#if RESULT
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    STORE_QUAD(quads[i], to + 2 * (first + i) * c_lead + part * 64);
 #endif
-            for (int i = 0; i < 8; i++) {
-                const uint line = high + 2 * i;
-                float4 quad;
-                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                             : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
-                             : "r"(turn + line * 256 + (((lane & 15) ^ ((line & 3) << 1)) << 4))
-                             : "memory");
-                if (row + 2 * i < m)
-                    store_quad(quad, to + 2 * i * c_lead + part * 64, n - column - part * 64,
-                               at.matrix, row + 2 * i, column + part * 64 EPILOGUE_ARGUMENTS);
             }
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         }

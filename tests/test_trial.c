@@ -28,28 +28,37 @@ static void start_here(kiln_cache_mode mode)
         cr_skip("no OpenCL device here");
 }
 
-static bool is_right(void *user, char why[KILN__TRIAL_WHY])
+static enum kiln__trial_end is_right(void *user, char why[KILN__TRIAL_WHY])
 {
     (void)user, (void)why;
     tries++;
-    return true;
+    return KILN__TRIAL_RIGHT;
 }
 
-static bool is_wrong(void *user, char why[KILN__TRIAL_WHY])
+static enum kiln__trial_end is_wrong(void *user, char why[KILN__TRIAL_WHY])
 {
     (void)user;
     tries++;
     snprintf(why, KILN__TRIAL_WHY, "its result is wrong");
-    return false;
+    return KILN__TRIAL_WRONG;
+}
+
+static enum kiln__trial_end has_no_room(void *user, char why[KILN__TRIAL_WHY])
+{
+    (void)user;
+    tries++;
+    snprintf(why, KILN__TRIAL_WHY, "no memory");
+    return KILN__TRIAL_BUSY;
 }
 
 /* It sees that the mark is there before anything can happen. */
-static bool sees_mark(void *user, char why[KILN__TRIAL_WHY])
+static enum kiln__trial_end sees_mark(void *user, char why[KILN__TRIAL_WHY])
 {
     char note[64];
     (void)user, (void)why;
-    return kiln__note_get(here.programs, trial.subject, note, sizeof note) &&
-           !strncmp(note, "tried since ", 12);
+    bool marked = kiln__note_get(here.programs, trial.subject, note, sizeof note) &&
+                  !strncmp(note, "tried since ", 12);
+    return marked ? KILN__TRIAL_RIGHT : KILN__TRIAL_WRONG;
 }
 
 static void expect(kiln__trier trier, enum kiln__trial_end end, int wanted)
@@ -110,6 +119,15 @@ Test(trial, that_another_process_is_at_is_left_to_it_for_now)
     expect_note(mark);
     kiln__note_put(here.programs, trial.subject, "right");
     expect(is_right, KILN__TRIAL_RIGHT, 0);
+    fill_stop(&here);
+}
+
+Test(trial, is_made_again_where_it_could_not_be_made)
+{
+    start_here(KILN_CACHE_ON);
+    expect(has_no_room, KILN__TRIAL_BUSY, 1);
+    expect_note("not yet tried: no memory");
+    expect(is_right, KILN__TRIAL_RIGHT, 2);
     fill_stop(&here);
 }
 

@@ -67,9 +67,9 @@ static bool is_transposed(const struct kiln__matrix *matrix)
 static bool is_proven(const struct kiln__plan *plan, const struct kiln__product *product,
                       const struct cut *cut)
 {
-    const struct kiln__proof proof = {kiln__matmul_wgmma.name, product->a.stored,
-                                      is_transposed(&product->a), is_transposed(&product->b),
-                                      (uint16_t)cut->columns};
+    const struct kiln__proof proof = {kiln__matmul_wgmma.name,    "matmul_wgmma",
+                                      product->a.stored,          is_transposed(&product->a),
+                                      is_transposed(&product->b), (uint16_t)cut->columns};
     struct kiln__prover *prover = plan->options.prover;
     return prover && prover->proves(prover, &proof);
 }

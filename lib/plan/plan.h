@@ -47,8 +47,8 @@ struct kiln__plan_step {
 /* Kernels that a device has to prove right before plans use them: a product's, by what tells its
  * programs apart. `proves` may take as long as a compilation; any thread may call it. */
 struct kiln__proof {
-    const char *matmul; /* the implementation */
-    kiln_type type;     /* of the operands */
+    const char *matmul, *file; /* the implementation, and its text */
+    kiln_type type;            /* of the operands */
     uint8_t transpose_a, transpose_b;
     uint16_t tile; /* columns of one */
 };

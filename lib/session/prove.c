@@ -16,7 +16,8 @@
 
 #include "session/context.h"
 #include "session/trial.h"
-#include "util/log.h"
+#include "util/hash.h"
+#include "util/kernels.h"
 
 enum { BATCH = 2, M = 1104, N = 2296, K = 328 };
 enum { PATIENCE = 5, LIFE = 120, LONG = 20 /* seconds: what does not end by then never will */ };
@@ -216,12 +217,19 @@ static void end_test(struct test *test)
     free(test->sums);
 }
 
+/* Whether a kernel may be right that has failed so: it was not the kernel's fault. */
+static bool says_nothing(kiln_status status)
+{
+    return status && status != KILN_BUILD_FAILED && status != KILN_DEVICE_ERROR;
+}
+
 /* What still runs keeps all that it uses for as long as the process lives. */
-static bool prove(void *user, char why[KILN__TRIAL_WHY])
+static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
 {
     struct test test = {.runtime = ((struct test *)user)->runtime,
                         .only = ((struct test *)user)->only};
     kiln_status status = make_values(&test) ? make_context(&test) : KILN_OUT_OF_HOST_MEMORY;
+    bool begun = !status;
     if (!status)
         status = make_operands(&test);
     if (!status)
@@ -230,7 +238,7 @@ static bool prove(void *user, char why[KILN__TRIAL_WHY])
         status = run(&test);
     if (status == KILN_NOT_READY) {
         snprintf(why, KILN__TRIAL_WHY, "it does not come to an end");
-        return false;
+        return KILN__TRIAL_WRONG;
     }
     if (!status)
         status = kiln_buffer_read(test.y, 0, test.sums, kiln_buffer_bytes(test.y));
@@ -240,17 +248,21 @@ static bool prove(void *user, char why[KILN__TRIAL_WHY])
     if (!right)
         snprintf(why, KILN__TRIAL_WHY, "%s", status ? kiln_last_error() : "its result is wrong");
     end_test(&test);
-    return right;
+    return right                            ? KILN__TRIAL_RIGHT
+           : !begun || says_nothing(status) ? KILN__TRIAL_BUSY
+                                            : KILN__TRIAL_WRONG;
 }
 
 /* ---- all kernels of a context ---- */
 
 static enum kiln__trial_end find_out(const struct proofs *proofs, const struct kiln__proof *proof)
 {
-    char subject[96];
-    snprintf(subject, sizeof subject, "tensor cores by %s: %s, %c%c, tiles of %u columns",
-             proof->matmul, kiln_type_name(proof->type), proof->transpose_a ? 't' : 'n',
-             proof->transpose_b ? 't' : 'n', proof->tile);
+    const char *text = kiln__kernel_text(proof->file);
+    uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
+    char subject[128];
+    snprintf(subject, sizeof subject, "tensor cores by %s %08x: %s, %c%c, tiles of %u columns",
+             proof->matmul, (unsigned)hash, kiln_type_name(proof->type),
+             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile);
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;

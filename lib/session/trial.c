@@ -12,6 +12,7 @@
 #define RIGHT "right"
 #define WRONG "wrong: "
 #define TRIED "tried since "
+#define PUT_OFF "not yet tried: "
 
 static bool begins(const char *note, const char *word)
 {
@@ -39,14 +40,19 @@ static enum kiln__trial_end condemn(struct kiln__programs *programs,
 static enum kiln__trial_end try(struct kiln__programs *programs, const struct kiln__trial *trial,
                                 kiln__trier trier, void *user)
 {
-    char note[64], why[KILN__TRIAL_WHY] = "";
+    char note[KILN__TRIAL_WHY + sizeof PUT_OFF], why[KILN__TRIAL_WHY] = "";
     snprintf(note, sizeof note, TRIED "%.0f", now());
     kiln__note_put(programs, trial->subject, note);
-    if (!trier(user, why))
+    enum kiln__trial_end end = trier(user, why);
+    if (end == KILN__TRIAL_WRONG)
         return condemn(programs, trial, why);
-    kiln__note_put(programs, trial->subject, RIGHT);
-    KILN__LOG(KILN__LOG_INFO, "%s: tried and right", trial->subject);
-    return KILN__TRIAL_RIGHT;
+    if (end == KILN__TRIAL_RIGHT)
+        snprintf(note, sizeof note, RIGHT);
+    else
+        snprintf(note, sizeof note, PUT_OFF "%s", why);
+    kiln__note_put(programs, trial->subject, note);
+    KILN__LOG(KILN__LOG_INFO, "%s: %s", trial->subject, note);
+    return end;
 }
 
 /* A time that is not of the past is a clock's mistake. */

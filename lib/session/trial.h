@@ -11,9 +11,6 @@
 
 #define KILN__TRIAL_WHY 160
 
-/* False: `why` says what is wrong. */
-typedef bool (*kiln__trier)(void *user, char why[KILN__TRIAL_WHY]);
-
 /* Times in seconds. */
 struct kiln__trial {
     const char *subject; /* one line, as people see it */
@@ -24,8 +21,11 @@ struct kiln__trial {
 enum kiln__trial_end {
     KILN__TRIAL_RIGHT,
     KILN__TRIAL_WRONG, /* told at `warn` when it is found out */
-    KILN__TRIAL_BUSY   /* nobody knows yet: another process is at it */
+    KILN__TRIAL_BUSY   /* nobody knows yet: another process is at it, or it could not be tried */
 };
+
+/* `why` says what is wrong, or why it could not be tried. */
+typedef enum kiln__trial_end (*kiln__trier)(void *user, char why[KILN__TRIAL_WHY]);
 
 /* From its note, else by trying; without a `trier` it is BUSY then. Where no note can be kept, each
  * call tries. */
