@@ -205,7 +205,8 @@ static bool is_wanted(const struct work *work, unsigned set, size_t index)
            (!settings.shares || index % settings.shares == settings.share);
 }
 
-static void time_alone(struct peer *peer, unsigned set)
+/* The last one need not end: nothing else is alive until all are timed. */
+static void time_alone(struct peer *peer, unsigned set, bool last)
 {
     start_peer(peer);
     if (!peer->process)
@@ -220,7 +221,18 @@ static void time_alone(struct peer *peer, unsigned set)
         bench_progress("%s alone, %s", peer->name, works[i].name);
     }
     bench_progress(" ");
-    end_peer(peer);
+    if (!last)
+        end_peer(peer);
+}
+
+static void time_all_alone(unsigned set)
+{
+    size_t last = 0;
+    for (size_t p = 0; p < PEERS; p++)
+        last = peers[p].sets & set ? p : last;
+    for (size_t p = 0; p < PEERS; p++)
+        if (peers[p].sets & set)
+            time_alone(&peers[p], set, p == last);
 }
 
 /* A second opinion: the other peers are ended for it, and started again. */
@@ -520,17 +532,15 @@ int main(int argc, char **argv)
         show_all(set);
         return EXIT_SUCCESS;
     }
-    for (size_t p = 0; p < PEERS && !bench_is_alone() && !settings.prepare && !settings.trusting;
-         p++)
-        if (peers[p].sets & set)
-            time_alone(&peers[p], set);
+    if (!bench_is_alone() && !settings.prepare && !settings.trusting)
+        time_all_alone(set);
     kiln_context *context = bench_start(&program, argc, argv);
     if (settings.prepare) {
         prepare_all(context, set);
         return bench_end(context);
     }
     for (size_t p = 0; p < PEERS && !bench_is_alone(); p++)
-        if (peers[p].sets ? peers[p].sets & set : settings.broken)
+        if (!peers[p].process && (peers[p].sets ? peers[p].sets & set : settings.broken))
             start_peer(&peers[p]);
     for (size_t i = 0; works[i].name; i++)
         if (is_wanted(&works[i], set, i))

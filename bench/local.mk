@@ -43,7 +43,8 @@ libpeers_la_SOURCES = \
 	bench/peer_rows.h \
 	bench/peer_transpose.c \
 	bench/peer_transpose.h
-# Peers that are programs of their own: ViennaCL's headers are C++.
+# Peers that are programs of their own: their headers are C++, and may be missing.
+bench_peers = bench/peer_onednn bench/peer_viennacl
 bench_libraries_SOURCES = \
 	bench/libraries.c \
 	bench/process.c \
@@ -53,14 +54,15 @@ bench_libraries_SOURCES = \
 	bench/reference.h \
 	bench/work.c \
 	bench/work.h
-bench/peer_viennacl: bench/peer_viennacl.cpp
-	@$(MKDIR_P) $(@D)
-	@if echo '#include <viennacl/linalg/inner_prod.hpp>' | $(BENCH_CXX) -xc++ -E - >/dev/null 2>&1; \
-	then \
-	    $(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -DVIENNACL_WITH_OPENMP \
-	        -o $@ $(srcdir)/bench/peer_viennacl.cpp; \
+bench/peer_viennacl: bench/peer_viennacl.cpp bench/peer_serve.hpp
+	$(call bench_peer,viennacl/linalg/inner_prod.hpp,-DVIENNACL_WITH_OPENMP)
+bench/peer_onednn: bench/peer_onednn.cpp bench/peer_serve.hpp
+	$(call bench_peer,dnnl.hpp,-ldnnl)
+bench_peer = @$(MKDIR_P) $(@D); \
+	if echo '\#include <$(1)>' | $(BENCH_CXX) -xc++ -E - >/dev/null 2>&1; then \
+	    $(BENCH_CXX) -std=c++14 $(BENCH_CFLAGS) $(OPENMP_CFLAGS) -w -o $@ $(srcdir)/$@.cpp $(2); \
 	else \
-	    echo 'ViennaCL is left out: its headers are not here'; \
+	    echo '$@ is left out: $(1) is not here'; \
 	fi
 BENCH_CXX = c++
 # Takes options of its own, hence no part of `make bench`.
@@ -121,7 +123,7 @@ libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
 EXTRA_PROGRAMS = $(bench_programs) bench/devices
 
 bench-programs: all
-	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices bench/peer_viennacl
+	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices $(bench_peers)
 
 # All programs, their figures in bench-json, one table at the end. A program that marks a row (status
 # 3) does not end the others, but it is the status of all.
@@ -149,4 +151,4 @@ BENCH_ARGUMENTS = --quick
 bench-against: bench-programs
 	@test -n '$(BASE)' || { echo 'make bench-against BASE=<build folder of another checkout>'; exit 2; }
 	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' .
-CLEANFILES += $(bench_programs) bench/devices bench/peer_viennacl libbench.la libpeers.la
+CLEANFILES += $(bench_programs) bench/devices $(bench_peers) libbench.la libpeers.la

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ViennaCL as a peer (bench/process.h), on its OpenMP backend, the faster one on a CPU. C++ because
  * ViennaCL is headers of C++; rows it has no operation for are left out. */
-#include <chrono>
-#include <cstdio>
-#include <fcntl.h>
-#include <fstream>
-#include <functional>
-#include <iostream>
-#include <map>
+#include "peer_serve.hpp"
+
 #include <memory>
-#include <sstream>
-#include <string>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <vector>
 
 #include <viennacl/linalg/inner_prod.hpp>
 #include <viennacl/linalg/sum.hpp>
@@ -22,14 +12,6 @@
 
 using vector = viennacl::vector<float>;
 using matrix = viennacl::matrix<float>;
-using shape = std::vector<size_t>;
-
-/* A row: what one run does, and how its result gets to the file. */
-struct row {
-  std::function<void()> run;
-  std::function<void(float *)> result;
-  long runs = 1;
-};
 
 static vector load_vector(const float *values, size_t count)
 {
@@ -97,80 +79,7 @@ static const std::map<std::string, row (*)(const std::vector<shape> &, const flo
   {"transpose", make_transpose},
 };
 
-/* The time of a run, from a sample that is long enough for the clock. */
-static double time_run(row &row)
-{
-  for (;;) {
-    auto start = std::chrono::steady_clock::now();
-    for (long i = 0; i < row.runs; i++)
-      row.run();
-    std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    if (time.count() >= 1e-3 || row.runs >= 100000)
-      return time.count() / row.runs;
-    row.runs *= 2;
-  }
-}
-
-/* What a row's line says. */
-struct request {
-  std::string name, file;
-  std::vector<shape> shapes;
-  size_t inputs = 0, results = 0; /* elements */
-};
-
-static request parse(std::istringstream &words)
-{
-  request r;
-  size_t count, rank;
-  words >> r.name >> r.file >> count;
-  for (size_t i = 0; i < count; i++) {
-    words >> rank;
-    shape dims(rank);
-    size_t elements = 1;
-    for (size_t &dim : dims) {
-      words >> dim;
-      elements *= dim;
-    }
-    r.shapes.push_back(dims);
-    r.inputs += elements;
-  }
-  words >> r.results;
-  return r;
-}
-
-static float *map_file(const request &r)
-{
-  int file = open(r.file.c_str(), O_RDWR);
-  size_t bytes = (r.inputs + r.results) * sizeof(float);
-  void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  return memory == MAP_FAILED ? nullptr : static_cast<float *>(memory);
-}
-
 int main()
 {
-  row current;
-  float *results = nullptr;
-  std::string line, word;
-  std::cout << "ok" << std::endl;
-  while (std::getline(std::cin, line)) {
-    std::istringstream words(line);
-    words >> word;
-    if (word == "row") {
-      request r = parse(words);
-      float *memory = makers.count(r.name) ? map_file(r) : nullptr;
-      if (memory) {
-        current = makers.at(r.name)(r.shapes, memory);
-        results = memory + r.inputs;
-        current.run();
-      }
-      std::cout << (memory ? "ok" : "no") << std::endl;
-    } else if (word == "run") {
-      std::printf("%.9f\n", time_run(current));
-      std::fflush(stdout);
-    } else {
-      current.result(results);
-      std::cout << "ok" << std::endl;
-    }
-  }
+  serve(makers);
 }

@@ -20,6 +20,7 @@ import sys
 import time
 
 SAMPLE_SECONDS = 1e-3
+BRIEF_SECONDS = 5e-5
 QUEUED_SECONDS = 5e-3  # where waiting for a GPU takes its time, too
 
 try:
@@ -101,8 +102,8 @@ class Numpy:
 
 
 class PyTorch:
-    """PyTorch on the CPU or a GPU: eager and compiled; where steps follow each other on a GPU, too,
-    as one CUDA graph."""
+    """PyTorch on the CPU or a GPU: eager and compiled; what is many or short kernels on a GPU also
+    as a CUDA graph."""
 
     # What a compiler has something to make of: the others are one call of a library.
     COMPILED = """chain relu2 chain8 bias_add gelu sum row_sums column_sums argmax softmax
@@ -160,9 +161,20 @@ class PyTorch:
             return modes
         if name in self.COMPILED:
             self.try_mode(modes, "compiled", lambda: self.bind(name, inputs, True))
-        if name in self.GRAPHS and self.device == "cuda" and "compiled" in modes:
-            self.try_mode(modes, "graph", lambda: self.capture(self.bind(name, inputs, True)))
+        if self.device == "cuda" and (name in self.GRAPHS or self.is_brief(modes["eager"])):
+            compiled = "compiled" in modes
+            self.try_mode(modes, "graph", lambda: self.capture(self.bind(name, inputs, compiled)))
         return modes
+
+    def is_brief(self, work):
+        """Whether it is Python that takes the time."""
+        work()
+        self.wait()
+        start = time.perf_counter()
+        for _ in range(20):
+            work()
+        self.wait()
+        return time.perf_counter() - start < 20 * BRIEF_SECONDS
 
     def try_mode(self, modes, mode, make):
         try:
@@ -324,9 +336,9 @@ class PyTorch:
         return self.F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
 
     def attention_grad(self, q, k, v, slope):
-        parts = [part.detach().requires_grad_() for part in (q, k, v)]
-        y = self.attention(*parts)
-        return [y.detach()] + list(self.torch.autograd.grad(y, parts, slope))
+        parts = [part[None].detach().requires_grad_() for part in (q, k, v)]
+        y = self.F.scaled_dot_product_attention(*parts)
+        return [y.detach()] + list(self.torch.autograd.grad(y, parts, slope[None]))
 
     # ---- networks ----
 
@@ -541,7 +553,8 @@ class Row:
 
     def sample(self, mode):
         work = self.modes[mode]
-        self.value = work()  # what others have evicted comes back
+        for _ in range(1 + self.runs[mode] // 4):
+            self.value = work()  # what others have evicted comes back
         self.library.wait()
         start = time.perf_counter()
         for _ in range(self.runs[mode]):
