@@ -195,6 +195,8 @@ cache_sources = \
 runtime_sources = \
 	lib/runtime/bindings.c \
 	lib/runtime/bindings.h \
+	lib/runtime/budget.c \
+	lib/runtime/budget.h \
 	lib/runtime/buffer.c \
 	lib/runtime/buffer.h \
 	lib/runtime/checked.c \

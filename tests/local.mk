@@ -72,6 +72,7 @@ criterion_tests = \
 	tests/test_parallel \
 	tests/test_passes \
 	tests/test_plan \
+	tests/test_pool \
 	tests/test_precision \
 	tests/test_random \
 	tests/test_reference \

@@ -155,18 +155,19 @@ Test(precision, of_a_device_that_fails_is_a_status)
     static const struct {
         const char *call;
         unsigned long number;
-    } failures[] = {{"clBuildProgram", 1},
-                    {"clCreateBuffer", 5},
-                    {"clEnqueueNDRangeKernel", 1},
-                    {"clEnqueueNDRangeKernel", 20}};
+        enum kiln_layer_mode mode; /* memory is asked for twice */
+    } failures[] = {{"clBuildProgram", 1, KILN_LAYER_ONCE},
+                    {"clCreateBuffer", 5, KILN_LAYER_FOREVER},
+                    {"clEnqueueNDRangeKernel", 1, KILN_LAYER_ONCE},
+                    {"clEnqueueNDRangeKernel", 20, KILN_LAYER_ONCE}};
     kiln_context *context = open_cached(KILN_CACHE_OFF);
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
         kiln_type type = (kiln_type)0;
         layer_reset();
-        cr_assert(
-            layer_fail(failures[i].number, failures[i].call, -5, KILN_LAYER_ONCE, KILN_LAYER_CALL));
+        cr_assert(layer_fail(failures[i].number, failures[i].call, -5, failures[i].mode,
+                             KILN_LAYER_CALL));
         kiln_status status = kiln_context_best_precision(context, &type);
-        cr_expect_eq(layer_failures(), 1u, "%s", failures[i].call);
+        cr_expect_geq(layer_failures(), 1u, "%s", failures[i].call);
         cr_expect(status, "%s", failures[i].call);
         cr_expect(!strncmp(kiln_last_error(), "kiln_context_best_precision: ", 29), "%s",
                   kiln_last_error());

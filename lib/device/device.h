@@ -24,6 +24,7 @@ struct kiln__traits {
     bool serial_compiler;      /* compiles in one thread of a process at a time */
     bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
     bool emulates_fma;         /* fma() is slow and kiln's functions do without */
+    bool lazy_memory;          /* clCreateBuffer promises any amount */
     bool clblast;              /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
 };

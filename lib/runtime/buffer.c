@@ -102,8 +102,11 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     kiln__vector_free(&buffer->readers);
     pthread_mutex_destroy(&buffer->lock);
     pthread_rwlock_destroy(&buffer->order);
-    if (buffer->memory)
+    if (buffer->lent)
         clReleaseMemObject(buffer->memory);
+    else
+        kiln__budget_release(&buffer->stream->runtime->memory, false, buffer->memory,
+                             buffer->bytes);
 }
 
 /* ---- content ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pool.h"
 
-#include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "util/vector.h"
@@ -19,7 +19,6 @@ struct block {
 };
 
 struct kiln__pool {
-    cl_context context;
     cl_command_queue queue;
     struct kiln__budget *budget;
     struct kiln__pool *next; /* of the budget's */
@@ -28,50 +27,11 @@ struct kiln__pool {
     uint64_t idle;
 };
 
-void kiln__budget_begin(struct kiln__budget *budget, uint64_t device_memory, uint64_t limit)
-{
-    pthread_rwlockattr_t attributes;
-    pthread_rwlockattr_init(&attributes);
-#ifdef __GLIBC__ /* else runs that keep coming would keep one out that has to be alone */
-    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-#endif
-    pthread_rwlock_init(&budget->turns, &attributes);
-    pthread_rwlockattr_destroy(&attributes);
-    pthread_mutex_init(&budget->keeping, NULL);
-    budget->kept = NULL;
-    budget->kept_bytes = 0;
-    budget->device_memory = device_memory;
-    budget->limit = limit && limit < device_memory ? limit : device_memory;
-    atomic_init(&budget->bytes, 0);
-    atomic_init(&budget->pools, NULL);
-}
-
-void kiln__budget_end(struct kiln__budget *budget)
-{
-    pthread_rwlock_destroy(&budget->turns);
-    pthread_mutex_destroy(&budget->keeping);
-}
-
-void kiln__budget_enter(struct kiln__budget *budget, bool alone)
-{
-    if (alone)
-        pthread_rwlock_wrlock(&budget->turns);
-    else
-        pthread_rwlock_rdlock(&budget->turns);
-}
-
-void kiln__budget_leave(struct kiln__budget *budget)
-{
-    pthread_rwlock_unlock(&budget->turns);
-}
-
-struct kiln__pool *kiln__pool_create(cl_context context, cl_command_queue queue,
-                                     struct kiln__budget *budget)
+struct kiln__pool *kiln__pool_create(cl_command_queue queue, struct kiln__budget *budget)
 {
     struct kiln__pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
-    pool->context = context;
     pool->queue = queue;
     pool->budget = budget;
     pthread_mutex_init(&pool->lock, NULL);
@@ -99,19 +59,20 @@ static size_t bin_of(size_t bytes)
         return power;
     while (power <= bytes / 2)
         power *= 2;
-    size_t quarter = power / 4;
-    return (bytes + quarter - 1) / quarter * quarter;
+    size_t eighth = power / 8, more = (eighth - bytes % eighth) % eighth;
+    return bytes <= SIZE_MAX - more ? bytes + more : bytes;
 }
 
-/* An idle block of exactly this bin. */
+/* An idle block of this bin, or one that was taken as it is and fits. */
 static cl_mem find_idle(struct kiln__pool *pool, size_t bytes)
 {
+    size_t bin = bin_of(bytes);
     for (size_t i = pool->blocks.count; i-- > 0;) {
         struct block *block = &pool->blocks.items[i];
-        if (!block->idle || block->bytes != bytes)
+        if (!block->idle || block->bytes < bytes || block->bytes > bin)
             continue;
         block->idle = false;
-        pool->idle -= bytes;
+        pool->idle -= block->bytes;
         return block->memory;
     }
     return NULL;
@@ -127,37 +88,16 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
             pool->blocks.items[kept++] = block;
             continue;
         }
-        clReleaseMemObject(block.memory);
         pool->idle -= block.bytes;
-        atomic_fetch_sub(&pool->budget->bytes, block.bytes);
+        kiln__budget_release(pool->budget, true, block.memory, block.bytes);
     }
     pool->blocks.count = kept;
-}
-
-/* Some drivers promise any amount and fail at the first use, so what cannot be is refused here. */
-static kiln_status create(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
-                          struct kiln__error *error)
-{
-    struct kiln__budget *budget = pool->budget;
-    cl_int code = CL_INVALID_BUFFER_SIZE;
-    uint64_t before = atomic_fetch_add(&budget->bytes, rounded);
-    *memory = NULL;
-    if (rounded <= budget->limit && before <= budget->limit - rounded)
-        *memory = clCreateBuffer(pool->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
-    if (!code)
-        return KILN_OK;
-    atomic_fetch_sub(&budget->bytes, rounded);
-    bool limited = budget->limit < budget->device_memory;
-    return kiln__fail(
-        error, limited ? KILN_OUT_OF_DEVICE_MEMORY : kiln__cl_status(code),
-        "kiln: no %zu bytes of device memory (%s); the %s has %" PRIu64 ", the pool holds %" PRIu64,
-        asked, kiln__cl_name(code), limited ? "pool's limit" : "device", budget->limit, before);
 }
 
 static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
                              struct kiln__error *error)
 {
-    kiln_status status = create(pool, asked, rounded, memory, error);
+    kiln_status status = kiln__budget_create(pool->budget, true, asked, rounded, memory, error);
     if (status)
         return status;
     pthread_mutex_lock(&pool->lock);
@@ -167,31 +107,27 @@ static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t round
     pthread_mutex_unlock(&pool->lock);
     if (block)
         return KILN_OK;
-    clReleaseMemObject(*memory);
-    atomic_fetch_sub(&pool->budget->bytes, rounded);
+    kiln__budget_release(pool->budget, true, *memory, rounded);
     *memory = NULL;
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the buffer pool");
-}
-
-static void finish(struct kiln__budget *budget)
-{
-    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = pool->next)
-        kiln__cl_finish(pool->queue);
 }
 
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error)
 {
     size_t bin = bin_of(bytes);
-    struct kiln__error first = {0};
+    struct kiln__error first = {0}, second = {0};
     pthread_mutex_lock(&pool->lock);
-    *memory = find_idle(pool, bin);
+    *memory = find_idle(pool, bytes);
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bytes, bin, memory, &first))
         return KILN_OK;
-    finish(pool->budget);
-    kiln__budget_trim(pool->budget);
-    return add_block(pool, bytes, bin, memory, error);
+    kiln__budget_make_room(pool->budget);
+    if (!add_block(pool, bytes, bin, memory, &second))
+        return KILN_OK;
+    struct kiln__error last = {0};
+    kiln_status status = add_block(pool, bytes, bytes, memory, &last);
+    return status ? kiln__fail(error, status, "kiln: %s", last.text) : KILN_OK;
 }
 
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
@@ -212,12 +148,19 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void kiln__budget_trim(struct kiln__budget *budget)
+struct kiln__pool *kiln__pool_next(const struct kiln__pool *pool)
 {
-    kiln__kept_trim(budget);
-    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
-        release_idle(pool, 0);
-        pthread_mutex_unlock(&pool->lock);
-    }
+    return pool->next;
+}
+
+void kiln__pool_finish(struct kiln__pool *pool)
+{
+    kiln__cl_finish(pool->queue);
+}
+
+void kiln__pool_trim(struct kiln__pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    release_idle(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
 }

@@ -12,7 +12,8 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
                                 const struct kiln__runtime_options *options,
                                 struct kiln__error *error)
 {
-    kiln__budget_begin(&runtime->memory, runtime->device.info.memory, options->memory_limit);
+    kiln__budget_begin(&runtime->memory, runtime->context, runtime->device.info.memory,
+                       options->memory_limit);
     kiln__pins_begin(&runtime->pins);
     pthread_mutex_init(&runtime->making, NULL);
     atomic_init(&runtime->shown, options->queue != NULL);
@@ -23,7 +24,11 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     }
     kiln_status status = kiln__programs_create(runtime->context, &runtime->device,
                                                &options->programs, &runtime->programs, error);
-    return status ? status : kiln__stream_create(runtime, options->queue, &runtime->compute, error);
+    if (!status)
+        status = kiln__stream_create(runtime, options->queue, &runtime->compute, error);
+    if (!status && runtime->device.traits->lazy_memory)
+        runtime->memory.touches = runtime->compute->queue;
+    return status;
 }
 
 void kiln__runtime_end(struct kiln__runtime *runtime)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pinned memory on the way to and from a device with memory of its own. What the caller has in
- * pageable memory goes through it piece by piece: while one travels the next is copied, by several
- * threads if it is much. Pinned memory of the program's (runtime/pinned.h) travels as it is. */
+ * pageable memory goes through it piece by piece: small uploads, so that the caller's thread is
+ * free while they travel; and what is so large that several threads copy, each the next piece while
+ * another travels. Pinned memory of the program's (runtime/pinned.h) travels as it is, and the rest
+ * is the driver's to stage. */
 #ifndef KILN_RUNTIME_STAGING_H
 #define KILN_RUNTIME_STAGING_H
 
@@ -18,7 +20,7 @@ struct kiln__staging_options {
     cl_command_queue queue;
     struct kiln__pins *pins; /* the program's pinned memory */
     bool separate;    /* the device has memory of its own: else only small uploads are staged */
-    unsigned threads; /* that copy a large transfer, the caller's among them; at least 1 */
+    unsigned threads; /* that copy a large transfer, the caller's among them; 1: the driver does */
 };
 
 /* Pinned memory is allocated at the first transfer that goes through it. NULL without memory. */

@@ -24,11 +24,11 @@ static kiln_status take_queue(struct kiln__stream *stream, cl_command_queue queu
     return kiln__cl_fail(error, "clCreateCommandQueue", code);
 }
 
-/* Memory is as fast as a few cores can make it; the others have something else to do. */
+/* The other half has something else to do. */
 static unsigned copying_threads(void)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 8 ? 1 : cores < 16 ? 2 : 4;
+    return cores < 4 ? 1 : (unsigned)cores / 2;
 }
 
 static bool make_parts(struct kiln__stream *stream)
@@ -48,7 +48,7 @@ static bool make_parts(struct kiln__stream *stream)
     if (stream->gated != late || !stream->staging || !stream->runs)
         return false;
     /* Last: the budget keeps it, so that nothing may fail afterwards. */
-    stream->pool = kiln__pool_create(runtime->context, stream->queue, &stream->runtime->memory);
+    stream->pool = kiln__pool_create(stream->queue, &stream->runtime->memory);
     return stream->pool;
 }
 

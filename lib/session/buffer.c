@@ -58,22 +58,15 @@ kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t ran
     if (status)
         return status;
     kiln_buffer *buffer = *result;
-    cl_int code = CL_SUCCESS;
-    if (buffer->bytes > context->runtime.device.info.max_allocation)
-        code = CL_INVALID_BUFFER_SIZE;
-    else if (buffer->bytes)
-        buffer->memory =
-            clCreateBuffer(context->runtime.context, CL_MEM_READ_WRITE, buffer->bytes, NULL, &code);
-    if (!code) {
+    struct kiln__error error = {0};
+    if (buffer->bytes)
+        status = kiln__budget_create_buffer(&context->runtime.memory, buffer->bytes,
+                                            &buffer->memory, &error);
+    if (!status) {
         count_in(buffer);
         return KILN_OK;
     }
-    status = kiln__fail(NULL, kiln__cl_status(code),
-                        "kiln_buffer_create: no %zu bytes of device memory (%s); the device has "
-                        "%llu, and gives at most %llu at once",
-                        buffer->bytes, kiln__cl_name(code),
-                        (unsigned long long)context->runtime.device.info.memory,
-                        (unsigned long long)context->runtime.device.info.max_allocation);
+    status = kiln__fail(NULL, status, "kiln_buffer_create: %s", error.text);
     free(buffer);
     *result = NULL;
     return status;

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device memory that a context has: that of its buffers, and that of its pools. */
+#ifndef KILN_RUNTIME_BUDGET_H
+#define KILN_RUNTIME_BUDGET_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/opencl.h"
+
+struct kiln__pool;
+
+struct kiln__budget {
+    cl_context context;
+    cl_command_queue
+        touches; /* where memory is asked for in earnest; NULL: it is when it is made */
+    uint64_t device_memory, limit; /* the device's bytes; those that the pools may have of them */
+    pthread_mutex_t reserving;     /* held while it is seen whether there is room for more */
+    atomic_uint_fast64_t bytes;    /* that the pools have, in use and idle */
+    atomic_uint_fast64_t buffers;  /* that buffers have, those of the program's cl_mem left out */
+    struct kiln__pool *_Atomic pools; /* all, from the last made on */
+    pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
+    pthread_mutex_t
+        keeping; /* guards what follows; no OpenCL call that can wait is made under it */
+    struct kiln__kept *kept; /* all that has memory (kept.h), from the last on, */
+    uint64_t kept_bytes;     /* so much, of `bytes` */
+};
+
+/* `limit`: 0 is the device's. */
+void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_t device_memory,
+                        uint64_t limit);
+void kiln__budget_end(struct kiln__budget *budget);
+
+/* Around taking, enqueuing and giving back. `alone`: while nobody else does, for who found no room
+ * and has given back what it had: others may have had the rest for a moment. */
+void kiln__budget_enter(struct kiln__budget *budget, bool alone);
+void kiln__budget_leave(struct kiln__budget *budget);
+
+/* One try: memory of `bytes` bytes for a pool or a buffer, which counts from then on. The sentence
+ * says for how much it was asked, who holds what, and what is free. Errors: OUT_OF_DEVICE_MEMORY
+ * and what the driver answers. */
+kiln_status kiln__budget_create(struct kiln__budget *budget, bool pool, size_t asked, size_t bytes,
+                                cl_mem *memory, struct kiln__error *error);
+
+/* NULL does nothing. */
+void kiln__budget_release(struct kiln__budget *budget, bool pool, cl_mem memory, size_t bytes);
+
+/* Memory of a buffer; where there is none, after the pools have given theirs back, and with no run
+ * that is being enqueued. By who has not entered. Errors: as kiln__budget_create(). */
+kiln_status kiln__budget_create_buffer(struct kiln__budget *budget, size_t bytes, cl_mem *memory,
+                                       struct kiln__error *error);
+
+/* Wait for all queues of the pools, and release their idle memory. */
+void kiln__budget_make_room(struct kiln__budget *budget);
+
+/* Release the idle memory of all pools, and what is kept of buffers. */
+void kiln__budget_trim(struct kiln__budget *budget);
+
+/* The latter alone (kept.c). */
+void kiln__kept_trim(struct kiln__budget *budget);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory: how much of it pools and buffers take, and what happens where there is no more. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "session/context.h"
+#include "support/context.h"
+#include "support/layer.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+static kiln_context *open_limited(uint64_t limit)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.memory_limit = limit;
+    return open_context_with(&options);
+}
+
+/* The device has no more than that. */
+static kiln_context *open_small(uint64_t bytes)
+{
+    kiln_context *context = open_context();
+    struct kiln__budget *budget = &context->runtime.memory;
+    budget->device_memory = budget->limit = bytes;
+    return context;
+}
+
+static cl_mem take(kiln_context *context, size_t bytes)
+{
+    cl_mem memory;
+    expect_ok(kiln__pool_take(context->runtime.compute->pool, bytes, &memory, NULL));
+    return memory;
+}
+
+static void give(kiln_context *context, cl_mem memory)
+{
+    kiln__pool_give(context->runtime.compute->pool, memory);
+}
+
+static kiln_status make(kiln_context *context, size_t bytes, kiln_buffer **buffer)
+{
+    return kiln_buffer_create(context, KILN_U8, 1, &bytes, buffer);
+}
+
+Test(pool, adds_an_eighth_at_most)
+{
+    kiln_context *context = open_context();
+    for (size_t bytes = 1; bytes < 64 * MIB; bytes += 1 + bytes / 7) {
+        cl_mem memory = take(context, bytes);
+        uint64_t held = stats_of(context).pool_bytes;
+        cr_expect_geq(held, bytes);
+        cr_expect(held <= 4096 || held <= bytes + bytes / 8, "%zu of %zu bytes", (size_t)held,
+                  bytes);
+        give(context, memory);
+        expect_ok(kiln_context_trim(context));
+    }
+    close_context(context);
+}
+
+Test(pool, gives_neighbours_the_same_memory)
+{
+    kiln_context *context = open_context();
+    cl_mem memory = take(context, 1000 * KIB);
+    give(context, memory);
+    cr_expect_eq(take(context, 1010 * KIB), memory);
+    cl_mem other = take(context, 1000 * KIB);
+    cr_expect_neq(other, memory);
+    give(context, memory);
+    give(context, other);
+    cr_expect_neq(take(context, 700 * KIB), memory);
+    close_context(context);
+}
+
+Test(pool, refuses_nothing_that_fits_exactly)
+{
+    enum { LIMIT = 7777777 };
+    kiln_context *context = open_limited(LIMIT);
+    cl_mem memory;
+    expect_error(kiln__pool_take(context->runtime.compute->pool, LIMIT + 1, &memory, NULL),
+                 KILN_OUT_OF_DEVICE_MEMORY,
+                 "kiln: no 7777778 bytes of device memory (CL_MEM_OBJECT_ALLOCATION_FAILURE); the "
+                 "pool's limit has 7777777, the pool holds 0, buffers 0, free are 7777777");
+    memory = take(context, LIMIT);
+    cr_expect_eq(stats_of(context).pool_bytes, LIMIT);
+    give(context, memory);
+    cr_expect_eq(take(context, LIMIT - 10), memory); /* though it is of no bin's size */
+    give(context, memory);
+    memory = take(context, LIMIT / 2);
+    cr_expect_leq(stats_of(context).pool_bytes, LIMIT);
+    give(context, memory);
+    close_context(context);
+}
+
+Test(pool, counts_with_what_buffers_have)
+{
+    kiln_context *context = open_small(10 * MIB);
+    kiln_buffer *buffers[2];
+    cl_mem memory;
+    expect_ok(make(context, 6 * MIB, &buffers[0]));
+    expect_error_part(kiln__pool_take(context->runtime.compute->pool, 5 * MIB, &memory, NULL),
+                      KILN_OUT_OF_DEVICE_MEMORY,
+                      "the device has 10485760, the pool holds 0, buffers 6291456, free are "
+                      "4194304");
+    memory = take(context, 3 * MIB);
+    expect_error(make(context, 2 * MIB, &buffers[1]), KILN_OUT_OF_DEVICE_MEMORY,
+                 "kiln_buffer_create: no 2097152 bytes of device memory "
+                 "(CL_MEM_OBJECT_ALLOCATION_FAILURE); the device has 10485760, the pool holds "
+                 "3145728, buffers 6291456, free are 1048576");
+    cr_expect_null(buffers[1]);
+    kiln_buffer_release(buffers[0]);
+    expect_ok(make(context, 7 * MIB, &buffers[0]));
+    cr_expect_eq(stats_of(context).pool_bytes, 3 * MIB);
+    give(context, memory);
+    kiln_buffer_release(buffers[0]);
+    close_context(context);
+}
+
+Test(pool, gives_idle_memory_back_for_a_buffer)
+{
+    kiln_context *context = open_small(10 * MIB);
+    kiln_buffer *buffer;
+    context->runtime.memory.device_memory = 64 * MIB; /* so much may be idle */
+    give(context, take(context, 7 * MIB));
+    cr_expect_eq(stats_of(context).pool_bytes, 7 * MIB);
+    context->runtime.memory.device_memory = 10 * MIB;
+    expect_ok(make(context, 10 * MIB, &buffer));
+    cr_expect_eq(stats_of(context).pool_bytes, 0);
+    kiln_buffer_release(buffer);
+    close_context(context);
+}
+
+/* A driver may say no where there seems to be room: it is asked once more when there is more. */
+Test(pool, asks_the_driver_again_when_it_has_trimmed)
+{
+    kiln_context *context = open_context();
+    kiln_buffer *buffer;
+    cl_mem memory;
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    give(context, take(context, MIB));
+    layer_fail_next("clCreateBuffer", -4, KILN_LAYER_CALL);
+    expect_ok(make(context, MIB, &buffer));
+    cr_expect_eq(layer_failures(), 1u);
+    cr_expect_eq(stats_of(context).pool_bytes, 0);
+    layer_reset();
+    layer_fail(1, "clCreateBuffer", -4, KILN_LAYER_FOREVER, KILN_LAYER_CALL);
+    kiln_buffer *none;
+    expect_error_part(make(context, MIB, &none), KILN_OUT_OF_DEVICE_MEMORY,
+                      "kiln_buffer_create: no 1048576 bytes of device memory "
+                      "(CL_MEM_OBJECT_ALLOCATION_FAILURE); the device has ");
+    cr_expect_eq(layer_count("clCreateBuffer"), 2u);
+    expect_error_part(kiln__pool_take(context->runtime.compute->pool, MIB, &memory, NULL),
+                      KILN_OUT_OF_DEVICE_MEMORY, "kiln: no 1048576 bytes of device memory ");
+    layer_reset();
+    kiln_buffer_release(buffer);
+    expect_ok(make(context, MIB, &buffer));
+    kiln_buffer_release(buffer);
+    close_context(context);
+    cr_expect_eq(layer_count("alive"), 0u, "%s", layer_snapshot());
+}
+
+/* A driver that promises any amount is asked for it in earnest when a buffer is made. */
+Test(pool, finds_out_at_once_that_a_promise_is_empty)
+{
+    kiln_context *context = open_context();
+    kiln_buffer *buffer;
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    context->runtime.memory.touches = context->runtime.compute->queue;
+    layer_reset();
+    expect_ok(make(context, MIB, &buffer));
+    kiln_buffer_release(buffer);
+    cr_expect_eq(layer_count("clEnqueueMigrateMemObjects"), 1u);
+    layer_fail(1, "clEnqueueMigrateMemObjects", -4, KILN_LAYER_FOREVER, KILN_LAYER_CALL);
+    expect_error_part(make(context, MIB, &buffer), KILN_OUT_OF_DEVICE_MEMORY,
+                      "kiln_buffer_create: no 1048576 bytes of device memory "
+                      "(CL_MEM_OBJECT_ALLOCATION_FAILURE); the device has ");
+    cr_expect_eq(layer_failures(), 2u); /* once more when there is room */
+    layer_reset();
+    cr_expect_eq(atomic_load(&context->runtime.memory.buffers), 0u);
+    context->runtime.memory.touches = NULL;
+    close_context(context);
+    cr_expect_eq(layer_count("alive"), 0u, "%s", layer_snapshot());
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4 };
+
+static void *make_and_release(void *context)
+{
+    uintptr_t refused = 0;
+    for (int i = 0; i < 50; i++) {
+        kiln_buffer *buffer;
+        refused += make(context, 2 * MIB, &buffer) != KILN_OK;
+        kiln_buffer_release(buffer);
+    }
+    return (void *)refused;
+}
+
+/* There is room for all of them: none is refused for what another has asked for in vain. */
+Test(pool, has_room_for_each_thread_that_there_is_room_for)
+{
+    kiln_context *context = open_small(2 * THREADS * MIB);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, make_and_release, context), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *refused;
+        pthread_join(threads[i], &refused);
+        cr_expect_null(refused);
+    }
+    cr_expect_eq(atomic_load(&context->runtime.memory.buffers), 0u);
+    close_context(context);
+}
