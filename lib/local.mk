@@ -52,6 +52,8 @@ graph_sources = \
 	lib/graph/bounds_movement.c \
 	lib/graph/bounds_rules.h \
 	lib/graph/bounds_sums.c \
+	lib/graph/cut.c \
+	lib/graph/cut.h \
 	lib/graph/dump.c \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
@@ -267,6 +269,8 @@ session_sources = \
 	lib/session/measure.c \
 	lib/session/measure.h \
 	lib/session/now.c \
+	lib/session/parts.c \
+	lib/session/parts.h \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
 	lib/session/precision.c \

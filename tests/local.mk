@@ -70,6 +70,7 @@ criterion_tests = \
 	tests/test_optimizer \
 	tests/test_pairs \
 	tests/test_parallel \
+	tests/test_parts \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_pool \
@@ -138,6 +139,7 @@ device_tests = \
 	tests/test_optimizer \
 	tests/test_pairs \
 	tests/test_parallel \
+	tests/test_parts \
 	tests/test_reuse \
 	tests/test_staging \
 	tests/test_trial \

@@ -126,6 +126,15 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  BUILD_FAILED, DEVICE_ERROR, FORKED, WRONG_RESULT (see kiln_context_options::validate). An error
  *  of a run is not sticky: the batch may be run again, but see kiln_export() about buffers that it
  *  updates.
+ *
+ *  A batch that needs more device memory at once than there may be (kiln_context_options, or the
+ *  device's) runs in parts, if all its results have as many rows (elements of the first dimension, or
+ *  equal groups of them) and each row depends on the same rows of operands and on values that have
+ *  none, such as weights. Each part computes some rows, adding up as by kiln_batch_sum_alike(): the
+ *  results have the bits of a batch of that kind that runs as a whole. Else OUT_OF_DEVICE_MEMORY says
+ *  which value cannot be had by rows. What runs in parts is not compared with the host; other
+ *  threads that use its buffers meanwhile may find some rows done and others not.
+ *
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that
  *  nobody waited for: it was submitted without an event, or its event was released unasked. */
 KILN_API kiln_status kiln_batch_execute(kiln_batch *batch);

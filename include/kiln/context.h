@@ -63,8 +63,9 @@ typedef struct kiln_context_options {
     uint64_t memory_limit;        /**< most bytes of device memory that the pool may hold, for
                                        intermediates, for what cannot be used in place and for
                                        what is kept of buffers, as packed weights; what is idle or
-                                       kept is given back before a run is refused; 0: all that the
-                                       device has. Buffers do not count */
+                                       kept is given back before a run is refused. A batch that
+                                       needs more runs in parts, see kiln_batch_execute(). 0: all
+                                       that the device has. Buffers do not count */
     kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
 } kiln_context_options;
 

@@ -16,7 +16,7 @@
 struct kiln__lease {
     struct kiln__plan_entry *entry;
     const struct kiln__plan *plan;
-    struct kiln__executable *executable;
+    struct kiln__executable *executable; /* NULL: it needs more memory than there may be */
     bool checked;
 };
 
@@ -36,8 +36,9 @@ struct kiln_batch {
     bool unvalidated; /* its runs are never compared with the host: they are timed */
 
     /* What running it leaves here (session/batch.c). */
-    struct kiln__lease lease; /* plan and kernels; empty until needed */
-    struct kiln__run *last;   /* the latest run, or NULL */
+    struct kiln__lease lease;  /* plan and kernels; empty until needed */
+    struct kiln__parts *parts; /* that it runs in; NULL: it fits into the memory that there is */
+    struct kiln__run *last;    /* the latest run, or NULL */
 };
 
 /* Start an empty recording: earlier tensors are no longer valid. */

@@ -208,7 +208,8 @@ bool kiln__bindings_check(struct kiln__bindings *bindings)
                 list_buffers(bindings);
     for (size_t i = 0; i < all && done; i++) {
         struct kiln__binding *binding = binding_at(bindings, i);
-        binding->needs_bounce = binding->overlaps || misaligned(binding);
+        binding->needs_bounce =
+            binding->overlaps || misaligned(binding) || (binding->is_part && !binding->host);
     }
     bindings->checked = done;
     free(spans.by_start);

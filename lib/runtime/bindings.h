@@ -17,6 +17,8 @@ struct kiln__binding {
     kiln_type checked; /* of an upload whose elements may be beyond its type's range; or 0 */
     struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
     cl_mem memory;     /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
+    bool is_part;      /* rows of a larger whole: */
+    size_t offset;     /* of a buffer: from this byte on */
     bool needs_bounce; /* kernels must not work on it directly: a copy goes between */
     size_t bounce;     /* of this run: its number */
     bool overlaps;     /* a result whose memory others use too: written after everything else */

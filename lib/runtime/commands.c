@@ -94,7 +94,8 @@ static kiln_status place_kept(struct commands *commands, uint32_t index, struct 
 {
     struct kiln__executable *executable = commands->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    kiln_buffer *buffer = commands->bindings->inputs.items[slot->binding].buffer;
+    const struct kiln__binding *binding = &commands->bindings->inputs.items[slot->binding];
+    kiln_buffer *buffer = binding->is_part ? NULL : binding->buffer;
     struct kiln__kept_use *use = kiln__vector_push(&commands->kept);
     cl_mem *made = kiln__vector_push(&commands->made);
     executable->ready[index] = false;
@@ -268,13 +269,19 @@ static kiln_status download(struct commands *commands, cl_mem memory, size_t off
     return keep_all(commands, status, &events, "download", binding->bytes, error);
 }
 
-static kiln_status copy(struct commands *commands, cl_mem from, size_t offset, cl_mem to,
-                        size_t bytes, struct kiln__error *error)
+/* Memory and its byte. */
+struct spot {
+    cl_mem memory;
+    size_t offset;
+};
+
+static kiln_status copy(struct commands *commands, struct spot from, struct spot to, size_t bytes,
+                        struct kiln__error *error)
 {
     cl_event event = NULL;
     commands->left--;
-    cl_int code =
-        clEnqueueCopyBuffer(commands->stream->queue, from, to, offset, 0, bytes, 0, NULL, &event);
+    cl_int code = clEnqueueCopyBuffer(commands->stream->queue, from.memory, to.memory, from.offset,
+                                      to.offset, bytes, 0, NULL, &event);
     return code ? kiln__cl_fail(error, "clEnqueueCopyBuffer", code)
                 : keep(commands, event, "copy", bytes, error);
 }
@@ -319,11 +326,13 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
                       error);
     const struct kiln__binding *result = result_of(commands, step);
     if (result->overlaps)
-        return copy(commands, memory, offset, commands->bounces.items[result->bounce].memory,
-                    result->bytes, error);
+        return copy(commands, (struct spot){memory, offset},
+                    (struct spot){commands->bounces.items[result->bounce].memory, 0}, result->bytes,
+                    error);
     if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, memory, offset, result, error);
-    return copy(commands, memory, offset, result->memory, result->bytes, error);
+    return copy(commands, (struct spot){memory, offset},
+                (struct spot){result->memory, result->offset}, result->bytes, error);
 }
 
 /* Inputs go to their bounce buffers first, results leave theirs last. */
@@ -335,12 +344,14 @@ static kiln_status run_bounces(struct commands *commands, bool inputs, struct ki
         const struct kiln__binding *binding = bounce->binding;
         if (bounce->is_input != inputs)
             continue;
-        if (inputs)
+        const struct spot bounced = {bounce->memory, 0}, own = {binding->memory, binding->offset};
+        if (!binding->host)
+            status = copy(commands, inputs ? own : bounced, inputs ? bounced : own, binding->bytes,
+                          error);
+        else if (inputs)
             status = upload(commands, bounce->memory, 0, binding, error);
-        else if (binding->host)
-            status = download(commands, bounce->memory, 0, binding, error);
         else
-            status = copy(commands, bounce->memory, 0, binding->memory, binding->bytes, error);
+            status = download(commands, bounce->memory, 0, binding, error);
     }
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/commands.h"
 #include "session/context.h"
+#include "session/parts.h"
 #include "session/validate.h"
 
 kiln_batch *kiln_batch_create(kiln_context *context)
@@ -32,10 +33,17 @@ kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct 
     return kiln__run_await(batch->last, call, error);
 }
 
+static void drop_plan(kiln_batch *batch)
+{
+    kiln__parts_free(batch->context->plan_cache, batch->parts);
+    batch->parts = NULL;
+    kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
+}
+
 /* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
 static void drop_run(kiln_batch *batch)
 {
-    kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
+    drop_plan(batch);
     kiln__run_release(batch->last);
     batch->last = NULL;
 }
@@ -114,7 +122,7 @@ static void name_replaced(kiln_batch *batch)
 static bool has_plan(kiln_batch *batch)
 {
     if (batch->changed)
-        kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
+        drop_plan(batch);
     batch->changed = false;
     return batch->lease.entry != NULL;
 }
@@ -163,6 +171,14 @@ static struct kiln__stream *choose_stream(const kiln_batch *batch)
     return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
 }
 
+static kiln_status run_in_parts(kiln_batch *batch, struct kiln__run **made,
+                                struct kiln__error *error)
+{
+    kiln_status status = batch->parts ? KILN_OK : kiln__parts_make(batch, &batch->parts, error);
+    return status ? status
+                  : kiln__parts_run(batch, batch->parts, choose_stream(batch), made, error);
+}
+
 /* The batch keeps the run as its latest one. */
 static kiln_status run(kiln_batch *batch, const char *call)
 {
@@ -182,17 +198,22 @@ static kiln_status run(kiln_batch *batch, const char *call)
     struct kiln__run *made = NULL;
     if (!status)
         status = borrow_plan(batch, &error);
-    if (!status)
+    bool whole = !status && batch->lease.executable;
+    if (whole)
         status = kiln__validate_begin(&validation, batch, call, &error);
-    if (!status)
+    if (whole && !status)
         status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
                                     &made, &error);
+    else if (!status)
+        status = run_in_parts(batch, &made, &error);
     if (status) {
         kiln__validate_free(&validation);
         return status;
     }
     kiln__run_release(batch->last);
     batch->last = made;
+    if (!whole)
+        return KILN_OK;
     return kiln__validate_end(&validation, batch, call, &error);
 }
 
@@ -269,8 +290,11 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     if (status || has_plan(batch))
         return status;
     name_replaced(batch);
-    return kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
-                                    &batch->lease, &error);
+    status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
+                                      &batch->lease, &error);
+    if (!status && !batch->lease.executable)
+        status = kiln__parts_make(batch, &batch->parts, &error);
+    return status;
 }
 
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)

@@ -199,6 +199,13 @@ static bool do_without_edited(struct kiln__plan_cache *cache, struct kiln__plan_
     return true;
 }
 
+/* An imagined device has no limit. */
+static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln__plan *plan)
+{
+    uint64_t limit = cache->runtime->memory.limit;
+    return !limit || plan->arena_bytes <= limit;
+}
+
 /* `threads`: see kiln__compile_executable(). `again`: it failed, but would not a second time. */
 static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                               bool checked, const unsigned *threads, struct kiln__lease *lease,
@@ -221,7 +228,8 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     else
         status = add_entry(cache, graph, hash, &key, &lease->entry, error);
     kiln__text_free(&key);
-    if (!status && !lease->executable)
+    bool fits = !status && (checked || fits_memory(cache, &lease->entry->plan));
+    if (fits && !lease->executable)
         status = kiln__compile_executable(cache->runtime, &lease->entry->plan, checked, threads,
                                           &lease->executable, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_edited(cache, lease->entry);

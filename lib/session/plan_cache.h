@@ -18,7 +18,8 @@ void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__pr
 void kiln__plan_cache_destroy(struct kiln__plan_cache *cache);
 
 /* Find or make the plan of `graph`, and an executable of its own for the caller; `checked`: kernels
- * that look at every index. Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
+ * that look at every index. A plan that needs more memory than there may be has no executable.
+ * Errors: OUT_OF_HOST_MEMORY, BUILD_FAILED, DEVICE_ERROR. */
 kiln_status kiln__plan_cache_lease(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                                    bool checked, struct kiln__lease *lease,
                                    struct kiln__error *error);

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "graph/cut.h"
+#include "runtime/commands.h"
+#include "session/context.h"
+
+/* With one row alone sums may take another order (kiln_batch_sum_alike()). */
+#define FEWEST_ROWS 2
+
+struct kiln__parts {
+    size_t rows,
+        part; /* of the batch; of one part. The last one begins so that it ends with them */
+    struct kiln__cut cut;
+    struct kiln__lease lease;
+    struct kiln__bindings bindings; /* of the part that is being run */
+};
+
+/* ---- how many rows fit ---- */
+
+static kiln_status refuse(const kiln_batch *batch, const char *why, const struct kiln__text *what,
+                          struct kiln__error *error)
+{
+    const struct kiln__budget *budget = &batch->context->runtime.memory;
+    bool limited = budget->limit < budget->device_memory;
+    return kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
+                      "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
+                      ", and the batch cannot run in parts: %s%s",
+                      batch->lease.plan->arena_bytes, limited ? "pool's limit" : "device",
+                      budget->limit, why, what && what->data ? what->data : "");
+}
+
+static kiln_status refuse_node(const kiln_batch *batch, uint32_t node, struct kiln__error *error)
+{
+    struct kiln__text text = {0};
+    kiln__node_dump(&batch->graph, node, &text);
+    while (text.length && text.data[text.length - 1] == '\n')
+        text.data[--text.length] = 0;
+    kiln_status status =
+        refuse(batch, "each of its rows would need all of an operand's in ", &text, error);
+    kiln__text_free(&text);
+    return status;
+}
+
+/* The plan for `part` rows. */
+static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part,
+                       struct kiln__error *error)
+{
+    struct kiln__plan_cache *cache = batch->context->plan_cache;
+    kiln__plan_cache_return(cache, &parts->lease);
+    kiln__cut_free(&parts->cut);
+    parts->part = part;
+    switch (kiln__cut_make(&batch->graph, parts->rows, part, &parts->cut)) {
+    case KILN__CUT_IMPOSSIBLE: return refuse_node(batch, parts->cut.wrong, error);
+    case KILN__CUT_NO_MEMORY:
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    case KILN__CUT_DONE: break;
+    }
+    return kiln__plan_cache_lease(cache, &parts->cut.graph, false, &parts->lease, error);
+}
+
+/* What a part takes: rows of buffers are copied on their way. */
+static uint64_t bytes_of(const kiln_batch *batch, const struct kiln__parts *parts)
+{
+    const struct kiln__bindings *bindings = &batch->bindings;
+    uint64_t bytes = parts->lease.plan->arena_bytes;
+    for (size_t i = 0; i < parts->cut.inputs.count; i++) {
+        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
+        if (input->rows && !bindings->inputs.items[input->binding].host)
+            bytes += bindings->inputs.items[input->binding].bytes / parts->rows * parts->part;
+    }
+    for (size_t i = 0; i < bindings->results.count; i++)
+        if (!bindings->results.items[i].host)
+            bytes += bindings->results.items[i].bytes / parts->rows * parts->part;
+    return bytes;
+}
+
+/* Memory grows with rows, but for what has none: the first guess is mostly right. */
+static kiln_status find_part(kiln_batch *batch, struct kiln__parts *parts,
+                             struct kiln__error *error)
+{
+    uint64_t limit = batch->context->runtime.memory.limit, bytes = batch->lease.plan->arena_bytes;
+    size_t part = parts->rows;
+    kiln_status status = KILN_OK;
+    while (bytes > limit && !status) {
+        size_t fewer = (size_t)((double)part * (double)limit / (double)bytes);
+        if (part <= FEWEST_ROWS)
+            return refuse(batch, "a part of two rows needs too much as well", NULL, error);
+        part = fewer < part ? fewer : part - 1;
+        part = part < FEWEST_ROWS ? FEWEST_ROWS : part;
+        status = try(batch, parts, part, error);
+        bytes = status ? 0 : bytes_of(batch, parts);
+    }
+    return status;
+}
+
+/* ---- what a part reads and writes ---- */
+
+/* A wrapper around host memory is each one's own. */
+static bool copy_binding(const struct kiln__binding *from, struct kiln__binding *to)
+{
+    if (!to)
+        return false;
+    *to = *from;
+    to->memory = from->host ? NULL : from->memory;
+    return true;
+}
+
+static bool copy_bindings(const kiln_batch *batch, struct kiln__parts *parts)
+{
+    const struct kiln__bindings *from = &batch->bindings;
+    bool copied = true;
+    for (size_t i = 0; i < parts->cut.inputs.count && copied; i++)
+        copied = copy_binding(&from->inputs.items[parts->cut.inputs.items[i].binding],
+                              kiln__vector_push(&parts->bindings.inputs));
+    for (size_t i = 0; i < from->results.count && copied; i++)
+        copied = copy_binding(&from->results.items[i], kiln__vector_push(&parts->bindings.results));
+    return copied;
+}
+
+static void cut_binding(const struct kiln__parts *parts, struct kiln__binding *binding,
+                        size_t first)
+{
+    size_t row = binding->bytes / parts->rows;
+    binding->bytes = row * parts->part;
+    binding->is_part = true;
+    if (binding->host)
+        binding->host = (char *)binding->host + row * first;
+    else
+        binding->offset = row * first;
+}
+
+static bool bind(const kiln_batch *batch, struct kiln__parts *parts, size_t first)
+{
+    if (!copy_bindings(batch, parts))
+        return false;
+    for (size_t i = 0; i < parts->bindings.inputs.count; i++)
+        if (parts->cut.inputs.items[i].rows)
+            cut_binding(parts, &parts->bindings.inputs.items[i], first);
+    for (size_t i = 0; i < parts->bindings.results.count; i++)
+        cut_binding(parts, &parts->bindings.results.items[i], first);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts)
+{
+    if (!parts)
+        return;
+    kiln__plan_cache_return(cache, &parts->lease);
+    kiln__cut_free(&parts->cut);
+    free(parts);
+}
+
+kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
+                             struct kiln__error *error)
+{
+    struct kiln__parts *parts = calloc(1, sizeof *parts);
+    kiln_status status = KILN_OK;
+    *made = NULL;
+    if (!parts)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    parts->rows = kiln__cut_rows(&batch->graph);
+    if (parts->rows < FEWEST_ROWS)
+        status = refuse(batch, "its results have no rows in common", NULL, error);
+    if (!status)
+        status = find_part(batch, parts, error);
+    if (status)
+        kiln__parts_free(batch->context->plan_cache, parts);
+    else
+        *made = parts;
+    return status;
+}
+
+/* What one part writes another one would read. */
+static kiln_status check_overlaps(kiln_batch *batch, struct kiln__error *error)
+{
+    if (!kiln__bindings_check(&batch->bindings))
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    for (size_t i = 0; i < batch->bindings.results.count; i++)
+        if (batch->bindings.results.items[i].overlaps)
+            return refuse(batch, "a result is left where an operand is, or another result", NULL,
+                          error);
+    return KILN_OK;
+}
+
+kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
+                            struct kiln__stream *stream, struct kiln__run **run,
+                            struct kiln__error *error)
+{
+    kiln_status status = check_overlaps(batch, error);
+    struct kiln__run *made = NULL;
+    *run = NULL;
+    for (size_t done = 0; done < parts->rows && !status; done += parts->part) {
+        size_t left = parts->rows - done;
+        if (!bind(batch, parts, left < parts->part ? parts->rows - parts->part : done))
+            status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+        if (!status)
+            status =
+                kiln__commands_run(parts->lease.executable, stream, &parts->bindings, &made, error);
+        kiln__bindings_free(&parts->bindings);
+        if (*run && !status)
+            kiln__runs_add(*run);
+        kiln__run_release(status ? NULL : *run);
+        *run = status ? *run : made;
+    }
+    if (status && *run) { /* nothing of it is under way any more */
+        kiln__run_await(*run, "kiln", NULL);
+        kiln__run_release(*run);
+        *run = NULL;
+    }
+    return status;
+}

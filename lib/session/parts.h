@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A batch that needs more memory than there may be at once, run in parts of its rows. */
+#ifndef KILN_SESSION_PARTS_H
+#define KILN_SESSION_PARTS_H
+
+#include "record/batch.h"
+#include "session/plan_cache.h"
+
+struct kiln__parts; /* of one batch; used by one thread at a time */
+
+/* For a batch whose lease has no executable. Errors: OUT_OF_DEVICE_MEMORY, and the sentence says
+ * which value cannot be had by rows; those of planning. */
+kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
+                             struct kiln__error *error);
+void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts);
+
+/* Run one part after the other on `stream`; *run is the last one's, the others' failures are told
+ * like those of runs that nobody waits for. Errors: as kiln__commands_run(). */
+kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
+                            struct kiln__stream *stream, struct kiln__run **run,
+                            struct kiln__error *error);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches that need more memory than there may be: they run in parts of their rows, and nobody can
+ * tell from the results. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "graph/cut.h"
+#include "session/context.h"
+#include "support/context.h"
+
+enum { ROWS = 501, IN = 24, WIDE = 320, OUT = 16 };
+
+static float x[ROWS * IN], first[IN * WIDE], second[WIDE * OUT];
+static float results[2][ROWS * OUT], sums[2][ROWS];
+
+static kiln_context *open_limited(uint64_t limit)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.memory_limit = limit;
+    options.validate = 0;
+    fill(x, ROWS * IN, 1);
+    fill(first, IN * WIDE, 2);
+    fill(second, WIDE * OUT, 3);
+    for (size_t i = 0; i < WIDE * OUT; i++)
+        second[i] /= 300; /* so that sums round */
+    return open_context_with(&options);
+}
+
+static kiln_tensor upload(kiln_batch *batch, size_t rows, size_t columns, const float *data)
+{
+    return kiln_upload(batch, KILN_F32, 2, (size_t[]){rows, columns}, data);
+}
+
+/* A network of two layers with the softmax of its hidden values, and that one's sums. */
+static kiln_tensor record_network(kiln_batch *batch, kiln_tensor input, kiln_tensor *sum)
+{
+    kiln_tensor hidden = kiln_matmul(batch, input, upload(batch, IN, WIDE, first));
+    kiln_tensor shares = kiln_softmax(batch, kiln_tanh(batch, hidden), 1, (int[]){1});
+    *sum = kiln_sum(batch, kiln_mul(batch, shares, hidden), 1, (int[]){1}, 0);
+    return kiln_matmul(batch, kiln_add(batch, shares, hidden), upload(batch, WIDE, OUT, second));
+}
+
+static kiln_batch *record(kiln_context *context, float *to, float *sums_to)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor sum, result = record_network(batch, upload(batch, ROWS, IN, x), &sum);
+    expect_ok(kiln_read(batch, result, to, sizeof *results));
+    expect_ok(kiln_read(batch, sum, sums_to, sizeof *sums));
+    return batch;
+}
+
+/* As a whole, and how much memory that takes. */
+static uint64_t run_whole(void)
+{
+    kiln_context *context = open_limited(0);
+    kiln_batch *batch = record(context, results[0], sums[0]);
+    expect_ok(kiln_batch_sum_alike(batch));
+    uint64_t peak = cost_of(batch).peak_bytes;
+    run_batch(batch);
+    cr_expect_eq(stats_of(context).batches, 1u);
+    kiln_batch_release(batch);
+    close_context(context);
+    return peak;
+}
+
+static void expect_same(void)
+{
+    cr_expect(!memcmp(results[0], results[1], sizeof *results));
+    cr_expect(!memcmp(sums[0], sums[1], sizeof *sums));
+    memset(results[1], 0, sizeof *results);
+    memset(sums[1], 0, sizeof *sums);
+}
+
+Test(parts, give_the_bits_of_the_whole)
+{
+    uint64_t peak = run_whole();
+    for (unsigned parts = 2; parts <= 32; parts *= 4) {
+        kiln_context *context = open_limited(peak / parts);
+        kiln_batch *batch = record(context, results[1], sums[1]);
+        run_batch(batch);
+        expect_same();
+        kiln_context_stats stats = stats_of(context);
+        cr_expect_geq(stats.batches, parts);
+        cr_expect_leq(stats.batches, parts + parts / 4 + 1);
+        cr_expect_leq(stats.pool_bytes, peak / parts);
+        run_batch(batch); /* with the parts that are known */
+        expect_same();
+        cr_expect_eq(stats_of(context).plans_made, stats.plans_made);
+        kiln_event *event;
+        expect_ok(kiln_batch_submit(batch, &event));
+        expect_ok(kiln_event_wait(event));
+        expect_same();
+        kiln_event_release(event);
+        kiln_batch_release(batch);
+        close_context(context);
+    }
+}
+
+/* Rows of buffers, too; and other rows the next time. */
+Test(parts, take_rows_of_buffers_and_leave_rows_there)
+{
+    static const float zeros[ROWS * IN];
+    uint64_t peak = run_whole();
+    kiln_context *context = open_limited(peak / 3);
+    kiln_buffer *from, *to;
+    expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){ROWS, IN}, &from));
+    expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){ROWS, OUT}, &to));
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor sum, result = record_network(batch, kiln_import(batch, from), &sum);
+    expect_ok(kiln_export(batch, result, to));
+    expect_ok(kiln_read(batch, sum, sums[1], sizeof *sums));
+    for (int run = 0; run < 4; run++) {
+        memset(results[1], 0, sizeof *results);
+        expect_ok(kiln_buffer_write(from, 0, run == 1 ? zeros : x, sizeof x));
+        run_batch(batch);
+        expect_ok(kiln_buffer_read(to, 0, results[1], sizeof *results));
+        if (run != 1)
+            expect_same();
+    }
+    cr_expect_geq(stats_of(context).batches, 12u);
+    kiln_batch_release(batch);
+    kiln_buffer_release(from);
+    kiln_buffer_release(to);
+    close_context(context);
+}
+
+/* ---- what has no parts ---- */
+
+static void expect_refusal(kiln_batch *batch, const char *part)
+{
+    expect_error_part(kiln_batch_execute(batch), KILN_OUT_OF_DEVICE_MEMORY,
+                      "; the pool's limit has 8192, and the batch cannot run in parts: ");
+    cr_expect(strstr(kiln_last_error(), part), "%s", kiln_last_error());
+    kiln_batch_release(batch);
+}
+
+Test(parts, are_refused_with_the_value_that_has_none)
+{
+    kiln_context *context = open_limited(8192);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor running = kiln_cumsum(batch, upload(batch, ROWS, IN, x), 0, 0);
+    expect_ok(
+        kiln_read(batch, kiln_cumsum(batch, kiln_exp(batch, running), 1, 0), results[1], sizeof x));
+    expect_refusal(batch, "each of its rows would need all of an operand's in %");
+    cr_expect(strstr(kiln_last_error(), "cumsum"), "%s", kiln_last_error());
+
+    batch = kiln_batch_create(context);
+    kiln_tensor rows = kiln_cumsum(batch, upload(batch, ROWS, IN, x), 1, 0);
+    expect_ok(kiln_read(batch, kiln_sum(batch, kiln_cumsum(batch, rows, 0, 0), 0, NULL, 0),
+                        results[1], 4));
+    expect_refusal(batch, "its results have no rows in common");
+
+    batch = kiln_batch_create(context);
+    kiln_tensor wide =
+        kiln_matmul(batch, upload(batch, ROWS, IN, x), upload(batch, IN, WIDE, first));
+    kiln_tensor scaled =
+        kiln_matmul(batch, kiln_tanh(batch, wide), upload(batch, WIDE, OUT, second));
+    expect_ok(kiln_read(batch, scaled, x, sizeof *results));
+    expect_refusal(batch, "a result is left where an operand is, or another result");
+    close_context(context);
+}
+
+/* ---- cutting, without a device ---- */
+
+static struct kiln__node node_of(enum kiln__kind kind, size_t rows, size_t columns)
+{
+    struct kiln__node node = {.kind = kind, .type = KILN_F32};
+    node.shape = (struct kiln__shape){columns ? 2 : 1, {rows, columns}};
+    return node;
+}
+
+/* A value that is used by rows and as a whole is there twice. */
+Test(parts, have_twice_what_is_needed_both_ways)
+{
+    struct kiln__graph graph = {0};
+    struct kiln__cut cut;
+    uint32_t square, product;
+    char wrong[160];
+    struct kiln__node input = node_of(KILN__UPLOAD, 8, 8), matmul = node_of(KILN__MATMUL, 8, 8);
+    cr_assert(kiln__graph_add(&graph, &input, &square));
+    matmul.n_inputs = 2;
+    matmul.input[0] = matmul.input[1] = square;
+    cr_assert(kiln__graph_add(&graph, &matmul, &product));
+    struct kiln__request *request = kiln__vector_push(&graph.requests);
+    request->node = product;
+    cr_expect_eq(kiln__cut_rows(&graph), 8u);
+    cr_assert_eq(kiln__cut_make(&graph, 8, 2, &cut), KILN__CUT_DONE);
+    cr_expect_null(kiln__graph_verify(&cut.graph, wrong));
+    cr_assert_eq(cut.inputs.count, 2u);
+    cr_expect_neq(cut.inputs.items[0].rows, cut.inputs.items[1].rows);
+    cr_expect_eq(cut.graph.nodes.items[cut.graph.requests.items[0].node].shape.dims[0], 2u);
+    kiln__cut_free(&cut);
+    kiln__graph_free(&graph);
+}
