@@ -93,6 +93,29 @@ Test(executor, gives_each_request_its_own_rows)
     served_end(executor, context);
 }
 
+static uint64_t host_bytes(kiln_context *context)
+{
+    kiln_context_stats stats;
+    expect_ok(kiln_context_get_stats(context, &stats));
+    return stats.host_bytes;
+}
+
+Test(executor, keeps_rows_in_memory_that_the_device_need_not_copy)
+{
+    kiln_context_options separate = KILN_CONTEXT_OPTIONS_INIT;
+    kiln_context *context;
+    separate.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    expect_ok(kiln_context_create(&separate, &context));
+    kiln_executor *executor = served_create(context, NULL);
+    cr_expect_gt(host_bytes(context), 0u);
+    served_fill(x, 3, 1);
+    expect_end(served_submit(executor, x, y, 3, NULL), KILN_OK);
+    cr_expect(served_right(x, y, 3));
+    kiln_executor_release(executor);
+    cr_expect_eq(host_bytes(context), 0u);
+    kiln_context_release(context);
+}
+
 static kiln_status record_both(kiln_batch *batch, size_t context, size_t rows,
                                const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
 {

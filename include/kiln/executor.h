@@ -99,7 +99,9 @@ typedef struct kiln_executor_options {
     size_t min_batch;     /**< rows that make an idle device begin at once; 1 */
     uint64_t max_wait_us; /**< a request waits for company at most so long, while a device can be
                                had; microseconds, at most an hour; 5000 */
-    size_t max_queue;     /**< most requests that wait; 128 */
+    size_t max_queue;     /**< most requests that wait, at most 2^24 - 1; 128. No batch has more of
+                               them: where requests are of one row and there may be more at once,
+                               full batches want max_batch here, as the throughput preset has */
     uint64_t retry_us;    /**< a context that failed is tried again after so long, then twice as
                                long, and so on up to 64 times; microseconds; 100000 */
     int prepare;          /**< nonzero: compile everything in kiln_executor_create(), so that no
@@ -124,7 +126,9 @@ typedef struct kiln_executor_options {
 
 /** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options` may
  *  be NULL. The model is recorded for each context, each size and twice over, so that one batch is
- *  gathered while another runs; host memory for rows is reserved, and used as sizes are met.
+ *  gathered while another runs. Host memory for the rows of each size is kiln_host_alloc()'s (up to
+ *  256 MiB a piece): where memory is shared it is used as sizes are met, else it is pinned, about
+ *  twice the largest batch's rows and results for each thread.
  *  Owner: the caller, until kiln_executor_release(); it holds the contexts. Threads: any.
  *  Errors: INVALID_ARGUMENT, TOO_LARGE (rows with too many bytes), SHAPE_MISMATCH (an output whose
  *  first dimension is not the rows), those of the model, OUT_OF_HOST_MEMORY (threads too), with

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <kiln/batch.h>
+#include <kiln/buffer.h>
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
 
@@ -202,9 +203,42 @@ static kiln_status too_large(size_t rows)
     return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows have too many bytes", call, rows);
 }
 
-/* Memory of some parts, and of lengths with the inputs. Pages that nobody writes to are not there
- * yet: sizes that never run cost nothing. */
-static kiln_status map(struct kiln__slot *slot, struct kiln__region *region,
+/* More is not pinned. */
+#define MOST_PINNED ((size_t)1 << 28)
+
+/* Memory that the device needs no copy of, else some that it does: what nobody writes to is not
+ * there yet either, as far as it is not pinned. */
+static bool reserve(struct kiln__region *region, kiln_context *context)
+{
+    if (region->bytes <= MOST_PINNED && !kiln_host_alloc(context, region->bytes, &region->base)) {
+        region->context = context;
+        return true;
+    }
+    region->base =
+        mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    region->met = true;
+    if (region->base == MAP_FAILED)
+        region->base = NULL;
+    return region->base;
+}
+
+static void release(struct kiln__region *region)
+{
+    if (region->context)
+        kiln_host_free(region->context, region->base);
+    else if (region->base)
+        munmap(region->base, region->bytes);
+}
+
+void kiln__slot_meet(struct kiln__slot *slot)
+{
+    if (!slot->in.met)
+        memset(slot->in.base, 0, slot->in.bytes);
+    slot->in.met = true;
+}
+
+/* Memory of some parts, and of lengths with the inputs. */
+static kiln_status map(struct kiln__slot *slot, struct kiln__region *region, kiln_context *context,
                        const struct kiln__model *model, size_t first, size_t count,
                        const struct kiln__size *size)
 {
@@ -220,13 +254,9 @@ static kiln_status map(struct kiln__slot *slot, struct kiln__region *region,
     }
     size_t end = region->bytes;
     region->bytes += lengths;
-    region->base =
-        mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (region->base == MAP_FAILED) {
-        region->base = NULL;
+    if (!reserve(region, context))
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no %zu bytes of memory for rows",
                           call, region->bytes);
-    }
     for (size_t i = 0; i < count; i++)
         slot->memory[first + i] = (char *)region->base + offsets[i];
     if (lengths)
@@ -254,10 +284,11 @@ static void record_lengths(struct kiln__slot *slot, const struct kiln__size *siz
         kiln_less(batch, place, kiln_reshape(batch, inputs[0], 2, (const size_t[]){size->rows, 1}));
 }
 
-static kiln_status record_inputs(struct kiln__slot *slot, const struct kiln__model *model,
-                                 const struct kiln__size *size, kiln_tensor *inputs)
+static kiln_status record_inputs(struct kiln__slot *slot, kiln_context *context,
+                                 const struct kiln__model *model, const struct kiln__size *size,
+                                 kiln_tensor *inputs)
 {
-    kiln_status status = map(slot, &slot->in, model, 0, model->input_count, size);
+    kiln_status status = map(slot, &slot->in, context, model, 0, model->input_count, size);
     for (size_t i = 0; i < model->input_count && !status; i++) {
         const kiln_row *row = &model->parts[i].row;
         size_t dims[KILN_MAX_RANK] = {size->rows};
@@ -271,15 +302,16 @@ static kiln_status record_inputs(struct kiln__slot *slot, const struct kiln__mod
     return status ? status : look(slot->batch, size->rows);
 }
 
-static kiln_status record_outputs(struct kiln__slot *slot, struct kiln__model *model,
-                                  const struct kiln__size *size, const kiln_tensor *outputs)
+static kiln_status record_outputs(struct kiln__slot *slot, kiln_context *context,
+                                  struct kiln__model *model, const struct kiln__size *size,
+                                  const kiln_tensor *outputs)
 {
     kiln_status status = KILN_OK;
     size_t first = model->input_count;
     for (size_t i = 0; i < model->output_count && !status; i++)
         status = find_output(model, slot->batch, size, i, outputs[i]);
     if (!status)
-        status = map(slot, &slot->out, model, first, model->output_count, size);
+        status = map(slot, &slot->out, context, model, first, model->output_count, size);
     for (size_t i = 0; i < model->output_count && !status; i++)
         kiln_read(slot->batch, outputs[i], slot->memory[first + i],
                   size->rows * kiln__part_bytes(&model->parts[first + i], size->length));
@@ -298,7 +330,7 @@ kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model
     if (!status)
         status = kiln_batch_run_apart(slot->batch); /* it has memory of its own */
     if (!status)
-        status = record_inputs(slot, model, size, inputs);
+        status = record_inputs(slot, context, model, size, inputs);
     if (status)
         return status;
     status = model->record(slot->batch, number, rows, inputs, outputs, model->user);
@@ -308,7 +340,7 @@ kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model
         return kiln__fail(NULL, status < 0 ? status : KILN_INVALID_ARGUMENT,
                           "%s: the model for %zu rows answered %s", call, rows,
                           kiln_status_name(status));
-    return record_outputs(slot, model, size, outputs);
+    return record_outputs(slot, context, model, size, outputs);
 }
 
 kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *model,
@@ -326,10 +358,8 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
 void kiln__slot_free(struct kiln__slot *slot)
 {
     kiln_batch_release(slot->batch);
-    if (slot->in.base)
-        munmap(slot->in.base, slot->in.bytes);
-    if (slot->out.base)
-        munmap(slot->out.base, slot->out.bytes);
+    release(&slot->in);
+    release(&slot->out);
     memset(slot, 0, sizeof *slot);
 }
 

@@ -36,9 +36,12 @@ struct kiln__model {
 struct kiln__region {
     void *base;
     size_t bytes;
+    kiln_context *context; /* whose device reads and writes it at full speed; NULL: pages */
+    bool met;              /* nothing undefined is in it */
 };
 
-/* A batch that is run again and again in the same memory. */
+/* A batch that is run again and again in the same memory. Rows of nobody are those of earlier
+ * batches, or zeros. */
 struct kiln__slot {
     kiln_batch *batch;
     struct kiln__region in, out;
@@ -62,6 +65,9 @@ void kiln__slots_free(struct kiln__slots *slots);
 kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model,
                               kiln_context *context, size_t number, const struct kiln__size *size);
 void kiln__slot_free(struct kiln__slot *slot);
+
+/* Before rows are put there. */
+void kiln__slot_meet(struct kiln__slot *slot);
 
 /* The least of the lengths that holds `length`, by number; the smallest size of it that has so many
  * rows. */

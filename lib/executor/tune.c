@@ -105,8 +105,10 @@ size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count
     return rows[best];
 }
 
-static kiln_status time_batch(kiln_batch *batch, double *seconds)
+static kiln_status time_batch(struct kiln__slot *slot, double *seconds)
 {
+    kiln_batch *batch = slot->batch;
+    kiln__slot_meet(slot);
     kiln_status status = kiln_batch_execute(batch);
     for (int i = 0; i < RUNS && !status; i++) {
         int64_t start = kiln__now();
@@ -167,7 +169,7 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
         status = name_model(tuning->slots.of[first + count - 1].batch, subject);
     if (!status && !recall(tuning->context, subject, rows, count, seconds)) {
         for (size_t i = 0; i < count && !status; i++)
-            status = time_batch(tuning->slots.of[first + i].batch, &seconds[i]);
+            status = time_batch(&tuning->slots.of[first + i], &seconds[i]);
         if (!status)
             status = remember(tuning->context, subject, rows, seconds, count);
     }

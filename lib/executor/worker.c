@@ -163,10 +163,11 @@ static void gather_lengths(const struct kiln__slot *slot, size_t rows, const str
     memset(place, 0, (rows - taken->rows) * sizeof *place);
 }
 
-static void gather(const struct kiln__model *model, const struct kiln__slot *slot,
+static void gather(const struct kiln__model *model, struct kiln__slot *slot,
                    const struct taken *taken)
 {
     const struct kiln__size *size = &model->sizes[taken->size];
+    kiln__slot_meet(slot);
     for (size_t i = 0; i < model->input_count; i++) {
         const struct kiln__part *part = &model->parts[i];
         size_t room = kiln__part_bytes(part, size->length);
@@ -285,7 +286,7 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
 static void run(struct kiln__worker *worker, struct taken *taken)
 {
     const struct kiln__model *model = &worker->executor->model;
-    const struct kiln__slot *slot = &worker->slots.of[taken->size];
+    struct kiln__slot *slot = &worker->slots.of[taken->size];
     struct kiln__error error;
     gather(model, slot, taken);
     note_times(taken, taken->start, &worker->wait);

@@ -52,6 +52,7 @@ static const struct {
     {"create", "clWaitForEvents", false, "of a finish, and clFinish follows"},
     {"interop", "clWaitForEvents", false, "the same"},
     {"empty", "clWaitForEvents", false, "the same"},
+    {"serve-separate", "clCreateCommandQueue", false, "of memory for rows: pageable, or freed"},
 };
 
 struct way {
