@@ -178,7 +178,13 @@ static const char introduction[] =
     "Sums and products: elements are random between -4 and 4. The allowed error is gamma_n times\n"
     "the sum of the magnitudes, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 3.1),\n"
     "which holds for any order of additions. The last column is the largest error as a share of\n"
-    "it. Maxima, minima, comparisons and movements are exact, integers too.\n";
+    "it. Maxima, minima, comparisons and movements are exact, integers too.\n\n"
+    "Tensor cores, where they multiply f16 and bf16 operands (wgmma, on NVIDIA's Hopper), have "
+    "exact\n"
+    "products and sums of f32 that are cut off instead of rounded: of 1024 near-normal numbers "
+    "the\n"
+    "root of the mean square of the error is 1e-6 of that of the results, of 8192 9e-6 (an H200;\n"
+    "cuBLAS the same). That is well within what is allowed.\n";
 
 static void open_table(void)
 {

@@ -24,7 +24,9 @@ extern "C" {
 
 /** Matrix product of f32 tensors [..., m, k] and [..., k, n], row-major; leading dimensions
  *  broadcast. A 1-dimensional operand is a row (left) or a column (right), and its dimension of
- *  1 is dropped from the result, as numpy's matmul does. Accumulates in f32. */
+ *  1 is dropped from the result, as numpy's matmul does. Accumulates in f32. Operands that lie as
+ *  f16 or bf16 may be multiplied by tensor cores (NVIDIA's Hopper): the products are exact, and
+ *  what is added up is cut off where f32 ends instead of rounded (doc/accuracy.md). */
 KILN_API kiln_tensor kiln_matmul(kiln_batch *batch, kiln_tensor a, kiln_tensor b);
 
 /** As kiln_matmul(), with the last two dimensions of an operand swapped first where its flag is
