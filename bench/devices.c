@@ -20,6 +20,7 @@ enum { MOST = 16, MOST_LAYERS = 16 };
 static struct {
     const char *names[MOST];
     size_t count, rows, width, layers, batch, requests, rounds, copied;
+    const char *part; /* NULL: all */
 } options = {.rows = 1024,
              .width = 256,
              .layers = 3,
@@ -310,6 +311,11 @@ static void show(const char *name, double (*rate)(size_t))
     }
 }
 
+static bool wants(const char *part)
+{
+    return !options.part || !strcmp(options.part, part);
+}
+
 static size_t number(const char *text)
 {
     long value = atol(text);
@@ -337,6 +343,7 @@ static error_t option(int key, char *value, struct argp_state *state)
     case 'q': options.requests = number(value); return 0;
     case 'n': options.rounds = number(value); return 0;
     case 'c': options.copied = number(value); return 0;
+    case 'p': options.part = value; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -351,6 +358,7 @@ static const struct argp_option known[] = {
     {"requests", 'q', "N", 0, "requests, or batches, in a round", 0},
     {"rounds", 'n', "N", 0, "rounds, of which the best counts", 0},
     {"copied", 'c', "MIB", 0, "of a batch that runs apart, each way", 0},
+    {"part", 'p', "NAME", 0, "executor, training or overlap alone", 0},
     {0}};
 
 int main(int argc, char **argv)
@@ -370,9 +378,12 @@ int main(int argc, char **argv)
     }
     printf("%zu layers of %zu x %zu\n", options.layers, options.width, options.width);
     make_weights();
-    show("executor", executor_rate);
-    show("training", training_rate);
-    show_overlap();
+    if (wants("executor"))
+        show("executor", executor_rate);
+    if (wants("training"))
+        show("training", training_rate);
+    if (wants("overlap"))
+        show_overlap();
     for (size_t d = 0; d < options.count; d++) {
         for (size_t l = 0; l < options.layers; l++)
             kiln_buffer_release(weights[d][l]);

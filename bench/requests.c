@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MIDDLE = 256, MOST_FORMED = 32 };
+enum { MIDDLE = 256, WIDE = 512, MOST_FORMED = 32 };
 
 static kiln_context *context;
 static float *x, *y;
@@ -13,14 +13,39 @@ static float *x, *y;
 /* ---- models ---- */
 
 static struct {
-    size_t depth, widths[4]; /* layers, and what is between them */
+    const char *name;
+    size_t rows, depth, widths[4]; /* layers, and what is between them */
     kiln_buffer *weights[3];
     float *factors[3];
     double *wanted; /* of all rows */
 } models[] = {
-    [REQUESTS_LAYER] = {1, {REQUESTS_WIDTH, REQUESTS_WIDTH}, {0}, {0}, NULL},
-    [REQUESTS_NETWORK] = {3, {REQUESTS_WIDTH, MIDDLE, MIDDLE, REQUESTS_WIDTH}, {0}, {0}, NULL},
+    [REQUESTS_LAYER] =
+        {"a layer", REQUESTS_MOST_ROWS, 1, {REQUESTS_WIDTH, REQUESTS_WIDTH}, {0}, {0}, NULL},
+    [REQUESTS_NETWORK] = {"a network",
+                          REQUESTS_MOST_ROWS,
+                          3,
+                          {REQUESTS_WIDTH, MIDDLE, MIDDLE, REQUESTS_WIDTH},
+                          {0},
+                          {0},
+                          NULL},
+    [REQUESTS_WIDE] = {"a wide network",
+                       REQUESTS_MOST_ROWS / 4,
+                       3,
+                       {REQUESTS_WIDTH, WIDE, WIDE, REQUESTS_WIDTH},
+                       {0},
+                       {0},
+                       NULL},
 };
+
+const char *requests_name(enum requests_model model)
+{
+    return models[model].name;
+}
+
+size_t requests_rows(enum requests_model model)
+{
+    return models[model].rows;
+}
 
 static kiln_tensor record_rows(enum requests_model model, kiln_batch *batch, kiln_tensor rows)
 {
@@ -65,9 +90,9 @@ static void apply(enum requests_model model, size_t layer, const double *in, dou
 
 static void make_wanted(enum requests_model model)
 {
-    double *wanted = bench_memory((size_t)REQUESTS_MOST_ROWS * REQUESTS_WIDTH * sizeof *wanted);
-    for (size_t r = 0; r < REQUESTS_MOST_ROWS; r++) {
-        double values[2][MIDDLE];
+    double *wanted = bench_memory(models[model].rows * REQUESTS_WIDTH * sizeof *wanted);
+    for (size_t r = 0; r < models[model].rows; r++) {
+        double values[2][WIDE];
         for (size_t k = 0; k < REQUESTS_WIDTH; k++)
             values[0][k] = x[r * REQUESTS_WIDTH + k];
         for (size_t i = 0; i < models[model].depth; i++)
@@ -158,7 +183,7 @@ static void serve_executor(size_t first, size_t count)
 
 kiln_executor *requests_executor(enum requests_model which, kiln_executor_options options)
 {
-    static enum requests_model users[] = {REQUESTS_LAYER, REQUESTS_NETWORK};
+    static enum requests_model users[] = {REQUESTS_LAYER, REQUESTS_NETWORK, REQUESTS_WIDE};
     const kiln_row row = {.type = KILN_F32, .rank = 1, .dims = {REQUESTS_WIDTH}};
     const kiln_model model = {.size = sizeof model,
                               .record = record_model,
@@ -332,7 +357,7 @@ void requests_run_formed(void *user)
 {
     struct requests_way *way = user;
     const struct formed *f = form(way->load->model, way->batch);
-    size_t rows = REQUESTS_MOST_ROWS / way->batch * way->batch;
+    size_t rows = models[way->load->model].rows / way->batch * way->batch;
     double start = bench_now();
     for (size_t i = 0; i < rows; i += way->batch)
         put_through(f, i, way->batch);
@@ -347,7 +372,7 @@ void requests_start(kiln_context *given)
     context = given;
     x = bench_floats((size_t)REQUESTS_MOST_ROWS * REQUESTS_WIDTH, 7);
     y = bench_memory((size_t)REQUESTS_MOST_ROWS * REQUESTS_WIDTH * sizeof *y);
-    for (int m = REQUESTS_LAYER; m <= REQUESTS_NETWORK; m++) {
+    for (int m = REQUESTS_LAYER; m <= REQUESTS_WIDE; m++) {
         for (size_t i = 0; i < models[m].depth; i++)
             make_layer((enum requests_model)m, i);
         make_wanted((enum requests_model)m);
@@ -358,7 +383,7 @@ void requests_end(void)
 {
     for (struct formed *f = formed; f < formed + MOST_FORMED && f->batch; f++)
         kiln_batch_release(f->batch);
-    for (int m = REQUESTS_LAYER; m <= REQUESTS_NETWORK; m++)
+    for (int m = REQUESTS_LAYER; m <= REQUESTS_WIDE; m++)
         for (size_t i = 0; i < models[m].depth; i++)
             kiln_buffer_release(models[m].weights[i]);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that many threads ask for, through an executor and by hand. A row has 64 numbers, and so has
- * its result: relu(row W), or a network of three such layers, 256 wide in the middle. */
+ * its result: relu(row W), or a network of three such layers, 256 or 512 wide in the middle. */
 #ifndef KILN_BENCH_REQUESTS_H
 #define KILN_BENCH_REQUESTS_H
 
@@ -13,7 +13,7 @@ enum {
     REQUESTS_MOST_ROWS = 16384,
 };
 
-enum requests_model { REQUESTS_LAYER, REQUESTS_NETWORK };
+enum requests_model { REQUESTS_LAYER, REQUESTS_NETWORK, REQUESTS_WIDE };
 
 /* How the threads ask, all at once: each waits for an answer when so many are under way. */
 struct requests_load {
@@ -37,6 +37,10 @@ void requests_end(void);
 
 /* A model's executor; the kernels are compiled. */
 kiln_executor *requests_executor(enum requests_model model, kiln_executor_options options);
+
+/* "a layer", and how many rows there are of it. */
+const char *requests_name(enum requests_model model);
+size_t requests_rows(enum requests_model model);
 
 /* One request for rows from this one on. */
 kiln_future *requests_submit(kiln_executor *executor, size_t first, size_t rows);
