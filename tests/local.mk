@@ -226,7 +226,7 @@ tests_campaigns_allocations_SOURCES = \
 	tests/campaigns/training_work.c \
 	tests/campaigns/training_work.h
 tests_campaigns_allocations_LDFLAGS = \
-	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=strdup,--wrap=free
 tests_campaigns_busy_cache_SOURCES = \
 	tests/campaigns/busy_cache.c \
 	tests/campaigns/cold_work.c \

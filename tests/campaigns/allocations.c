@@ -38,10 +38,12 @@ static int cases, errors, results, wrong, speechless, misnamed, unusable, leaks;
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *text);
 void __wrap_free(void *memory);
 
@@ -70,6 +72,11 @@ void *__wrap_malloc(size_t size)
 void *__wrap_calloc(size_t count, size_t size)
 {
     return fails() ? NULL : counted(__real_calloc(count, size));
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : counted(__real_aligned_alloc(alignment, size));
 }
 
 void *__wrap_realloc(void *memory, size_t size)
