@@ -41,7 +41,9 @@ device_sources = \
 	lib/device/opencl.c \
 	lib/device/opencl.h \
 	lib/device/traits.c \
-	lib/device/traits.h
+	lib/device/traits.h \
+	lib/device/tunables.c \
+	lib/device/tunables.h
 
 graph_sources = \
 	lib/graph/attention.c \
@@ -279,6 +281,8 @@ session_sources = \
 	lib/session/trial.c \
 	lib/session/trial.h \
 	lib/session/programs.c \
+	lib/session/tuned.c \
+	lib/session/tuned.h \
 	lib/session/validate.c \
 	lib/session/validate.h \
 	lib/session/words.c

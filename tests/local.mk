@@ -84,6 +84,7 @@ criterion_tests = \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_trial \
+	tests/test_tune \
 	tests/test_types \
 	tests/test_util \
 	tests/test_validate \
@@ -270,7 +271,8 @@ script_tests = \
 	tests/test_cache_tool.sh \
 	tests/test_examples.sh \
 	tests/test_store.sh \
-	tests/test_tool.sh
+	tests/test_tool.sh \
+	tests/test_tune_tool.sh
 
 check_PROGRAMS = $(criterion_tests) $(campaigns)
 check_LTLIBRARIES = libtest-support.la

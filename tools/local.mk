@@ -8,8 +8,11 @@ kiln_SOURCES = \
 	tools/info.c \
 	tools/main.c \
 	tools/run.c \
-	tools/tool.h
-kiln_LDADD = libkiln.la $(JANSSON_LIBS)
+	tools/tool.h \
+	tools/tune.c \
+	tools/tune_work.c \
+	tools/tune_work.h
+kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm
 
 # Stores kernels for running programs.
 pkglibexec_PROGRAMS = kiln-store
@@ -20,4 +23,5 @@ dist_man_MANS = \
 	doc/kiln-cache.1 \
 	doc/kiln-explain.1 \
 	doc/kiln-info.1 \
+	doc/kiln-tune.1 \
 	doc/kiln.1

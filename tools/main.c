@@ -17,6 +17,7 @@ static const struct command {
     {"info", "kiln info", kiln__tool_info},
     {"cache", "kiln cache", kiln__tool_cache},
     {"explain", "kiln explain", kiln__tool_explain},
+    {"tune", "kiln tune", kiln__tool_tune},
 };
 
 static const char doc[] =
@@ -25,6 +26,7 @@ static const char doc[] =
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"
+    "  tune       find the parameters with which this device is fastest\n"
     "\n"
     "`kiln COMMAND --help' says more about each.";
 

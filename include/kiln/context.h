@@ -164,6 +164,29 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *conte
  * any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 
+/** A parameter of kernels' schedules that `kiln tune` chooses for a device. */
+typedef struct kiln_tunable {
+    const char *name;       /**< static */
+    const char *purpose;    /**< in a few words, static */
+    unsigned value;         /**< in this context */
+    unsigned usual;         /**< without a record */
+    size_t count;           /**< of candidates */
+    unsigned candidates[8]; /**< which values it may have on this device */
+} kiln_tunable;
+
+/** What kiln_context_remember() keeps the record of tuned parameters as: lines "name value", and
+ *  lines that start with # and do not count. A context reads it when it is made, unless $KILN_TUNE
+ *  says "off" or lists parameters of its own, such as "vector=8,chunks=4". Other values may change
+ *  the last bits of sums, for all batches of the context alike. */
+#define KILN_TUNED "tuned parameters"
+
+/** Parameter `number`, from 0, of those that this context's device has. Beyond the last one
+ *  tunable->name is NULL.
+ *  Owner: the caller's structure is filled. Threads: any. Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_tunable(const kiln_context *context,
+                                                              size_t number,
+                                                              kiln_tunable *tunable);
+
 /** Which type pays on this device as storage of the operands of matrix products: f32 or a narrower
  *  floating one. Products of weights by few rows and by many are measured with each type, after
  *  their results have been checked. A narrower type pays where it takes at most nine tenths of the

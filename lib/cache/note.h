@@ -9,6 +9,8 @@
 
 struct kiln__programs;
 
+#define KILN__LONGEST_NOTE 4095
+
 /* The note about `subject`; false: there is none of this device that can be read. One that is
  * damaged is removed and counted, as a program's is. */
 bool kiln__note_get(struct kiln__programs *programs, const char *subject, char *text, size_t size);

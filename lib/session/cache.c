@@ -61,15 +61,13 @@ kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *co
 
 /* ---- notes ---- */
 
-#define LONGEST_NOTE 4095
-
 kiln_status kiln_context_remember(kiln_context *context, const char *subject, const char *text)
 {
     if (!context || !subject || !text)
         return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
-    if (strlen(text) > LONGEST_NOTE)
+    if (strlen(text) > KILN__LONGEST_NOTE)
         return kiln__fail(NULL, KILN_TOO_LARGE, "%s: a text of %zu bytes, and %d are the most",
-                          __func__, strlen(text), LONGEST_NOTE);
+                          __func__, strlen(text), KILN__LONGEST_NOTE);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status)
         kiln__note_put(context->runtime.programs, subject, text);
@@ -78,7 +76,7 @@ kiln_status kiln_context_remember(kiln_context *context, const char *subject, co
 
 kiln_status kiln_context_recall(kiln_context *context, const char *subject, char **text)
 {
-    char note[LONGEST_NOTE + 1];
+    char note[KILN__LONGEST_NOTE + 1];
     if (text)
         *text = NULL;
     if (!context || !subject || !text)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/context.h"
 #include "session/prove.h"
+#include "session/tuned.h"
 #include "session/validate.h"
 #include "util/environment.h"
 
@@ -76,6 +77,8 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
                                                                .mode = given->cache,
                                                                .compile = given->compile}};
     kiln_status status = kiln__runtime_begin(runtime, &options, NULL);
+    if (!status)
+        status = kiln__tuned_choose(call, context);
     if (status)
         return status;
     context->matmul = matmul ? strdup(matmul) : NULL;

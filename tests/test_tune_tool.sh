@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln tune`: arguments, records and their files. What it measures is another matter: no candidate
+# begins after 0 seconds. The program under test is $KILN, else ./kiln.
+kiln=${KILN:-./kiln}
+. "${srcdir:-.}/tests/shell-tests"
+unset KILN_TUNE KILN_CACHE
+
+run() {
+    "$kiln" tune "$@"
+}
+
+check "help" 0 '^Usage: kiln tune ' --help
+check "unknown action" 2 'there is no action "nope"' nope
+check "export without a file" 2 'export needs the name of a file' export
+check "list of a file" 2 '"x" is one argument too many' list x
+check "seconds that are none" 2 '"x" is no number of seconds' --seconds x
+if ! "$kiln" info >/dev/null 2>&1; then
+    finish
+    exit
+fi
+check "a list" 0 '^vector ' list
+check "a search without time ends, with a table" 0 'candidates are left for the next time' -s 0
+check "an export" 0 '^exported$' export "$folder/record"
+value=$(run list | awk '$1 == "vector" { print $2 == 4 ? 8 : 4 }')
+[ "$(run list | awk '$1 == "work_group" { print 1 }')" ] && value=1
+{ cat "$folder/record"; echo "vector $value"; echo '# vector 2: no'; } >"$folder/changed"
+check "an import" 0 '^imported$' import "$folder/changed"
+check "its values are kept" 0 "^vector  *$value " list
+check "and what was measured" 0 '^# vector 2: no$' list
+echo 'abacus 7' >>"$folder/changed"
+check "a line that is not understood is named" 1 '"abacus 7" is not understood' import "$folder/changed"
+sed 1s/kiln/kilt/ "$folder/record" >"$folder/foreign"
+check "another device's is refused" 1 'foreign is not for this device' import "$folder/foreign"
+check "a missing file" 1 'nowhere: No such file' import "$folder/nowhere"
+check "clear" 0 '^cleared$' clear
+run() {
+    "$kiln" tune list | grep -c '^#'
+}
+check "then nothing is kept" 1 '^0$'
+
+finish
