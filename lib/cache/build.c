@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/edit.h"
 #include "util/log.h"
 
 /* ---- the compiler's words ---- */
@@ -65,24 +66,7 @@ static kiln_status build_error(cl_program program, const struct kiln__device *de
     return status;
 }
 
-/* ---- building ---- */
-
-kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
-                               const char *source, const char *options, const char *kernel,
-                               cl_program *program, struct kiln__error *error)
-{
-    cl_int code;
-    *program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    if (!*program)
-        return kiln__cl_fail(error, "clCreateProgramWithSource", code);
-    code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
-    if (!code)
-        return KILN_OK;
-    kiln_status status = build_error(*program, device, kernel, code, error);
-    clReleaseProgram(*program);
-    *program = NULL;
-    return status;
-}
+/* ---- from a binary ---- */
 
 cl_int kiln__build_binary(cl_context context, const struct kiln__device *device, const void *bytes,
                           size_t length, const char *options, cl_program *program)
@@ -165,4 +149,52 @@ cl_int kiln__build_fetch(cl_program program, const struct kiln__device *device, 
     free(all.sizes);
     free(all.bytes);
     return code;
+}
+
+/* ---- from source ---- */
+
+static kiln_status edit_failed(const char *kernel, const char *why, struct kiln__error *error)
+{
+    return kiln__fail(error, KILN_BUILD_FAILED, "kernel %.80s cannot be edited: %s", kernel, why);
+}
+
+/* Build what the source's edits make of a program's binary, in its place. */
+static kiln_status edit(cl_context context, const struct kiln__device *device, const char *source,
+                        const char *options, const char *kernel, cl_program *program,
+                        struct kiln__error *error)
+{
+    char why[KILN__EDIT_WHY];
+    void *binary = NULL;
+    size_t length;
+    cl_int code = kiln__build_fetch(*program, device, &binary, &length);
+    clReleaseProgram(*program);
+    *program = NULL;
+    if (code)
+        return edit_failed(kernel, kiln__cl_name(code), error);
+    char *text = kiln__edit_apply(source, options, binary, length, why);
+    free(binary);
+    if (!text)
+        return edit_failed(kernel, why, error);
+    code = kiln__build_binary(context, device, text, strlen(text), options, program);
+    free(text);
+    return code ? edit_failed(kernel, kiln__cl_name(code), error) : KILN_OK;
+}
+
+kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
+                               const char *source, const char *options, const char *kernel,
+                               cl_program *program, struct kiln__error *error)
+{
+    cl_int code;
+    *program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    if (!*program)
+        return kiln__cl_fail(error, "clCreateProgramWithSource", code);
+    code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
+    if (!code)
+        return kiln__edit_is_wanted(source)
+                   ? edit(context, device, source, options, kernel, program, error)
+                   : KILN_OK;
+    kiln_status status = build_error(*program, device, kernel, code, error);
+    clReleaseProgram(*program);
+    *program = NULL;
+    return status;
 }

@@ -5,9 +5,10 @@
 
 #include "device/device.h"
 
-/* Compile. `kernel` is how the error calls it. Owner of the program: the caller.
- * Errors: BUILD_FAILED with the compiler's words (all of them in the log at debug), UNSUPPORTED
- * without a compiler, DEVICE_ERROR, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY. */
+/* Compile, and edit what has come of it where the source says so (cache/edit.h). `kernel` is how
+ * the error calls it. Owner of the program: the caller. Errors: BUILD_FAILED with the compiler's
+ * words (all of them in the log at debug), UNSUPPORTED without a compiler, DEVICE_ERROR,
+ * OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY. */
 kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
                                const char *source, const char *options, const char *kernel,
                                cl_program *program, struct kiln__error *error);

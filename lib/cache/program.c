@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "cache/build.h"
-#include "cache/edit.h"
 #include "cache/program_state.h"
 #include "cache/storing.h"
 #include "util/log.h"
@@ -205,35 +204,6 @@ static kiln_status refuse(struct kiln__program *program)
         program->kernel, folder ? " " : "", folder ? folder : "");
 }
 
-static kiln_status edit_failed(struct kiln__program *program, const char *why)
-{
-    return kiln__fail(&program->error, KILN_BUILD_FAILED, "kernel %.80s cannot be edited: %s",
-                      program->kernel, why);
-}
-
-/* Build what the source's edits make of its binary, in its place. */
-static kiln_status edit(struct kiln__program *program, const char *options, const char *source)
-{
-    const struct kiln__programs *programs = program->owner;
-    char why[KILN__EDIT_WHY];
-    void *binary = NULL;
-    size_t length;
-    cl_program before = program->cl;
-    program->cl = NULL;
-    cl_int code = kiln__build_fetch(before, &programs->device, &binary, &length);
-    clReleaseProgram(before);
-    if (code)
-        return edit_failed(program, kiln__cl_name(code));
-    char *text = kiln__edit_apply(source, options, binary, length, why);
-    free(binary);
-    if (!text)
-        return edit_failed(program, why);
-    code = kiln__build_binary(programs->context, &programs->device, text, strlen(text), options,
-                              &program->cl);
-    free(text);
-    return code ? edit_failed(program, kiln__cl_name(code)) : KILN_OK;
-}
-
 static kiln_status compile(struct kiln__program *program, const char *options,
                            const struct kiln__program_request *request)
 {
@@ -242,8 +212,6 @@ static kiln_status compile(struct kiln__program *program, const char *options,
     kiln_status status =
         kiln__build_source(programs->context, &programs->device, request->source, options,
                            request->kernel, &program->cl, &program->error);
-    if (!status && kiln__edit_is_wanted(request->source))
-        status = edit(program, options, request->source);
     uint64_t took = now_ns() - start;
     kiln__storing_guard_exit(KILN__GUARD_COMPILED);
     atomic_fetch_add(&programs->compile_ns, took);
