@@ -204,6 +204,17 @@ static void train(void *user)
     ok(kiln_parallel_step(((struct trained *)user)->parallel), "a step");
 }
 
+/* Where a device that has memory of its own fetches them by itself. */
+static float *pinned_values(size_t device, size_t count, unsigned seed)
+{
+    void *place;
+    float *content = values(count, seed, 1);
+    ok(kiln_host_alloc(contexts[device], count * sizeof *content, &place), "host memory");
+    memcpy(place, content, count * sizeof *content);
+    free(content);
+    return place;
+}
+
 /* As many rows for each device. */
 static double training_rate(size_t devices)
 {
@@ -211,8 +222,8 @@ static double training_rate(size_t devices)
     struct trained trained = {.devices = devices};
     size_t count = options.rows * options.width;
     for (size_t d = 0; d < devices; d++) {
-        trained.x[d] = values(count, 11 + (unsigned)d, 1);
-        trained.target[d] = values(count, 101 + (unsigned)d, 1);
+        trained.x[d] = pinned_values(d, count, 11 + (unsigned)d);
+        trained.target[d] = pinned_values(d, count, 101 + (unsigned)d);
     }
     training.record = record_loss;
     training.update = record_update;
@@ -223,8 +234,8 @@ static double training_rate(size_t devices)
     printf("    %.3f ms a step, loss %g\n", seconds * 1e3, (double)trained.loss[0]);
     kiln_parallel_release(trained.parallel);
     for (size_t d = 0; d < devices; d++) {
-        free(trained.x[d]);
-        free(trained.target[d]);
+        ok(kiln_host_free(contexts[d], trained.x[d]), "freeing");
+        ok(kiln_host_free(contexts[d], trained.target[d]), "freeing");
     }
     return (double)(options.rows * devices) / seconds;
 }

@@ -299,8 +299,12 @@ static bool reserve(kiln_parallel *parallel)
         size_t bytes = parallel->elements[i] * sizeof(float) + 1;
         parallel->averages[i] = malloc(bytes);
         bool done = parallel->averages[i] != NULL;
-        for (size_t m = 0; m < parallel->count && done; m++)
-            done = (parallel->members[m].read[i] = malloc(bytes)) != NULL;
+        for (size_t m = 0; m < parallel->count && done; m++) {
+            struct member *member = &parallel->members[m];
+            void *own = NULL;
+            done = !kiln_host_alloc(member->context, bytes, &own);
+            member->read[i] = own;
+        }
         if (!done)
             return false;
     }
@@ -402,7 +406,7 @@ static void close_member(struct member *member, size_t gradients)
     for (size_t i = 0; i < gradients && member->gradients; i++)
         kiln_buffer_release(member->gradients[i]);
     for (size_t i = 0; i < gradients && member->read; i++)
-        free(member->read[i]);
+        kiln_host_free(member->context, member->read[i]);
     free(member->gradients);
     free(member->read);
     kiln_context_release(member->context);
