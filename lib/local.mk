@@ -315,6 +315,7 @@ executor_sources = \
 kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
+	kernels/lanes.cl \
 	kernels/math.cl \
 	kernels/math_end.cl \
 	kernels/math_random.cl \

@@ -52,6 +52,7 @@ STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), imagine_matrix(
 STRUCTURE(rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
 STRUCTURE(columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
 STRUCTURE(softmax, kiln_softmax(batch, x, 1, (int[]){1}));
+STRUCTURE(running_sums, kiln_cumsum(batch, kiln_scale(batch, x, 2), 1, 0));
 STRUCTURE(softmax_columns, kiln_softmax(batch, x, 1, (int[]){0}));
 
 /* Small products keep a panel of one operand there, and lines of the other that they compute. */
@@ -125,6 +126,7 @@ static kiln_tensor many_turns(kiln_batch *batch, size_t m, size_t n)
 Test(schedule, keeps_as_many_tiles_as_half_of_local_memory_has_room_for)
 {
     kiln_context *gpu = imagined_gpu();
+    cr_expect_eq(form_of(gpu, turns, 64, 96, 0).tile, 64);
     gpu->runtime.device.info.local_memory = 32 << 10;
     for (size_t n = 1; n <= 6; n++) {
         struct kiln__form form = form_of(gpu, many_turns, 96, n, 0);
@@ -135,7 +137,30 @@ Test(schedule, keeps_as_many_tiles_as_half_of_local_memory_has_room_for)
         }
         cr_expect_eq(turned, n < 3 ? n : 3, "%u of %zu", turned, n);
         cr_expect_eq(turned + strided, n);
+        cr_expect_eq(form.tile, 32);
     }
+    gpu->runtime.device.info.local_memory = 48 << 10;
+}
+
+Test(schedule, has_larger_work_groups_for_rows_that_are_read_twice)
+{
+    kiln_context *gpu = imagined_gpu();
+    cr_expect_eq(1 << form_of(gpu, softmax, 64, 8192, 0).work_group, 256); /* held */
+    cr_expect_eq(1 << form_of(gpu, rows, 64, 1 << 16, 0).work_group, 256);
+    cr_expect_eq(1 << form_of(gpu, softmax, 64, 1 << 16, 0).work_group, 1024);
+    gpu->runtime.device.info.max_work_group = 512;
+    cr_expect_eq(1 << form_of(gpu, softmax, 64, 1 << 16, 0).work_group, 512);
+    gpu->runtime.device.info.max_work_group = 1024;
+}
+
+Test(schedule, exchanges_values_of_lanes_beside_each_other)
+{
+    kiln_context *gpu = imagined_gpu();
+    cr_expect(form_of(gpu, rows, 64, 96, 0).shuffles);
+    cr_expect(form_of(gpu, running_sums, 64, 96, 0).shuffles);
+    cr_expect_not(form_of(gpu, softmax_columns, 64, 96, 0).shuffles);
+    cr_expect_not(form_of(gpu, adds, 64, 96, 0).shuffles);
+    cr_expect_not(form_of(imagined_cpu(), rows, 64, 96, 0).shuffles);
 }
 
 Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)
@@ -210,8 +235,6 @@ Test(schedule, knows_sums_that_can_follow_a_maximum)
     expect_together(imagined_cpu(), powers_of_running_sums, 1 << 13, false);
     expect_together(imagined_cpu(), variance, 1 << 16, false);
 }
-
-STRUCTURE(running_sums, kiln_cumsum(batch, kiln_scale(batch, x, 2), 1, 0));
 
 static void expect_cut(kiln_context *context, structure *record)
 {

@@ -154,28 +154,73 @@ void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
             kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
 }
 
-static void hold(struct kiln__body *body, size_t k)
+/* The first step that loads elements of access k, if several phases do; else the number of steps.
+ */
+static unsigned find_held(struct kiln__body *body, size_t k)
 {
-    unsigned phases = 0;
+    unsigned count = (unsigned)body->group->steps.count, phases = 0, i = 0;
     for (unsigned phase = body->nest.phases; phase-- > 0;) {
         kiln__body_turn(body, phase);
-        if (!loads(body, k))
-            continue;
-        body->access[k].from = phase;
-        phases++;
+        phases += loads(body, k);
     }
-    body->access[k].held = phases > 1 && body->group->accesses.items[k].kind == KILN__ACCESS_MEMORY;
+    if (phases < 2 || body->group->accesses.items[k].kind != KILN__ACCESS_MEMORY)
+        return count;
+    while (i < count && (step_at(body, i)->kind != KILN__STEP_LOAD || !body->nest.full[i] ||
+                         step_at(body, i)->index != k))
+        i++;
+    return i;
+}
+
+/* All at once, so that a lane waits for memory once: beyond the row's end those of the end. */
+static void hold(struct kiln__body *body, size_t k)
+{
+    unsigned i = find_held(body, k), width = body->form->vector;
+    body->held[k] = i < body->group->steps.count;
+    for (unsigned u = 0; body->held[k] && u < body->form->held; u++) {
+        struct kiln__type_name type = kiln__emit_type(step_at(body, i)->type, width);
+        kiln__text_add(body->text, "%s m%zu_%u;\n{\n", type.text, k, u);
+        kiln__emit_coordinates(body->emit, kiln__phrase("min(at%u, to - %u)", u, width).text,
+                               body->form->kept, body->form->rank);
+        kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
+                       kiln__emit_dot(k, body->form->kept, body->form->rank).text);
+        kiln__emit_steps(body->emit, i, i + 1, width, "b", "0");
+        kiln__text_add(body->text, "m%zu_%u = v%u;\n}\n", k, u, i);
+    }
+}
+
+/* Its registers are those of what it is computed from, as a rule. */
+static void hold_costly(struct kiln__body *body)
+{
+    for (unsigned i = 0; i < body->group->steps.count && !body->costly.step; i++) {
+        const struct kiln__step *step = step_at(body, i);
+        unsigned phases = 0, from = 0;
+        if (step->kind != KILN__STEP_APPLY || !body->nest.full[i] || body->nest.keeper[i] ||
+            kiln__elementwise_rows[step->op].cost < KILN__COSTLY)
+            continue;
+        for (unsigned phase = body->nest.phases; phase-- > 0;) {
+            kiln__body_turn(body, phase);
+            if (!body->needed[i])
+                continue;
+            from = phase;
+            phases++;
+        }
+        if (phases < 2)
+            continue;
+        body->costly.step = i + 1;
+        body->costly.from = from;
+        struct kiln__type_name type = kiln__emit_type(step->type, body->form->vector);
+        for (unsigned u = 0; u < body->form->held; u++)
+            kiln__text_add(body->text, "%s k%u_%u = (%s)(0);\n", type.text, i, u, type.text);
+    }
+    kiln__body_turn(body, 0);
 }
 
 void kiln__body_hold(struct kiln__body *body)
 {
-    for (size_t k = 0; k < body->group->accesses.count; k++) {
+    hold_costly(body);
+    for (size_t k = 0; k < body->group->accesses.count; k++)
         hold(body, k);
-        struct kiln__type_name type =
-            kiln__emit_type(kiln__emit_access_type(body->emit, k), body->form->vector);
-        for (unsigned u = 0; body->access[k].held && u < body->form->held; u++)
-            kiln__text_add(body->text, "%s m%zu_%u = (%s)(0);\n", type.text, k, u, type.text);
-    }
+    kiln__body_turn(body, 0);
 }
 
 /* ---- values of rows ---- */
@@ -434,8 +479,8 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
     struct kiln__value_name name = kiln__emit_value(&own, i);
-    bool held = step->kind == KILN__STEP_LOAD && body->access[step->index].held;
-    bool again = held && body->access[step->index].from < body->phase;
+    bool held = step->kind == KILN__STEP_LOAD && body->held[step->index];
+    bool costly = body->costly.step == i + 1;
     if (!body->nest.full[i]) {
         kiln__text_add(body->text, "const %s %s = (%s)(r%u);\n", type.text, name.text, type.text,
                        i);
@@ -443,14 +488,17 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
         kiln__text_add(body->text, "const %s v%u = ", type.text, i);
         visit_store(body, body->nest.keeper[i] - 1u, visit, NULL);
         kiln__text_add(body->text, ";\n");
-    } else if (again) {
+    } else if (held) {
         kiln__text_add(body->text, "const %s v%u = m%u_%u;\n", type.text, i, step->index,
                        body->slot);
+    } else if (costly && body->costly.from < body->phase) {
+        kiln__text_add(body->text, "const %s v%u = k%u_%u;\n", type.text, i, i, body->slot);
+        costly = false;
     } else {
         kiln__emit_steps(&own, i, i + 1, visit->width, base, visit->at);
     }
-    if (held && !again && body->nest.full[i])
-        kiln__text_add(body->text, "m%u_%u = v%u;\n", step->index, body->slot, i);
+    if (costly)
+        kiln__text_add(body->text, "k%u_%u = v%u;\n", i, body->slot, i);
 }
 
 /* What the phase stores of the elements: first values that are kept for later phases. */

@@ -7,7 +7,7 @@
  * value of step i (w<i> in a second vector beside the first; A<i>, B<i>, ... in those of a lane),
  * r<i> the row's. t<i> is a REDUCED or SCANNED step's total on the way, t<i>_<u> what goes into it;
  * j<i> and j<i>_<u> are positions that go with them. m<k>_<u> is vector u of access k, loaded once
- * for all phases. */
+ * for all phases, k<i>_<u> the value of step i there, which costs too much to be computed again. */
 #ifndef KILN_CODEGEN_BODY_H
 #define KILN_CODEGEN_BODY_H
 
@@ -21,11 +21,11 @@ struct kiln__body {
     struct kiln__text *text;
     struct kiln__nest nest;
     unsigned phase;
-    bool needed[KILN__MOST_STEPS]; /* by the phase */
+    bool needed[KILN__MOST_STEPS];  /* by the phase */
+    bool held[KILN__MOST_ACCESSES]; /* for all phases */
     struct {
-        bool held; /* between phases */
-        unsigned from;
-    } access[KILN__MOST_ACCESSES];
+        unsigned step, from; /* the step's number + 1; 0: none */
+    } costly;
     unsigned slot; /* of held vectors, the one at hand */
 };
 
@@ -68,7 +68,8 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end);
 /* Declare b<k> and g<k> of what the phase loads and stores, at reduced element `r`. */
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r);
 
-/* Hold what several phases load, from the first of them on, and declare m<k>_<u>. */
+/* Hold what several phases load, at the places at<u> of the row, and one function that several
+ * need; declare m<k>_<u> and k<i>_<u>. */
 void kiln__body_hold(struct kiln__body *body);
 
 /* Declare r<i> of the steps that the phases before this one make possible, `width` of them for
@@ -128,6 +129,9 @@ void kiln__body_segments(const struct kiln__body *body);
  * the local memory that these take. */
 void kiln__body_pieces(const struct kiln__body *body);
 void kiln__body_lanes_memory(const struct kiln__body *body);
+
+/* Of how many items or groups of them each keeps a value in local memory for the others. */
+unsigned kiln__body_shared(const struct kiln__body *body);
 
 /* Store what there is one of per row, from row `p` on: totals of a segment, or values. */
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at);

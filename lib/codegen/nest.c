@@ -32,11 +32,42 @@ static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, co
 
 /* ---- the reduced axis ---- */
 
+/* Totals of lanes whose numbers differ in one bit become those of both, bit by bit. */
+static void emit_exchange(const struct kiln__body *body, const char *lanes)
+{
+    kiln__text_add(body->text, "for (int other = %s / 2; other; other /= 2) {\n", lanes);
+    kiln__body_totals(body, 1, "const $ @_other = across_$(@, other);\n");
+    kiln__body_merge(body, "@", "@_other");
+    close(body);
+}
+
+/* As emit_tree() where items exchange values: through local memory go those of each 32 lanes. */
+static void emit_shuffled_tree(const struct kiln__body *body)
+{
+    emit_exchange(body, kiln__phrase("min((int)lanes, %d)", KILN__SHUFFLED).text);
+    kiln__text_add(body->text, "if (lanes > %d) {\nif (lane %% %d == 0) {\n", KILN__SHUFFLED,
+                   KILN__SHUFFLED);
+    kiln__body_totals(body, 1, kiln__phrase("scratch_@[item / %d] = @;\n", KILN__SHUFFLED).text);
+    kiln__text_add(
+        body->text,
+        "}\n"
+        "barrier(CLK_LOCAL_MEM_FENCE);\n"
+        "const int parts = (int)lanes / %d, part = (item - lane) / %d + lane %% parts;\n",
+        KILN__SHUFFLED, KILN__SHUFFLED);
+    kiln__body_totals(body, 1, "@ = scratch_@[part];\n");
+    emit_exchange(body, "parts");
+    close(body);
+}
+
 /* The totals of a row's lanes become its first lane's, which all read. */
 static void emit_tree(const struct kiln__body *body)
 {
     if (kiln__body_reduction(body, 0) == body->group->steps.count)
         return;
+    if (body->form->shuffles) {
+        emit_shuffled_tree(body);
+        return;
+    }
     const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
     kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
     kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
@@ -407,20 +438,19 @@ static void keep_item(struct kiln__body *body)
 /* Where a lane's held vectors are in the row: at<u>, and whether they are. */
 static void emit_held(struct kiln__body *body)
 {
-    kiln__body_hold(body);
     for (unsigned u = 0; u < body->form->held; u++)
         kiln__text_add(body->text,
                        "const idx at%u = (lane + lanes * %u) * %u;\n"
                        "const bool in%u = live && at%u < to;\n",
                        u, u, body->form->vector, u, u);
+    kiln__body_hold(body);
 }
 
 /* Lanes beyond the last row go along, for the barriers' sake, and store nothing. A lane reads back
  * only what it has stored itself. */
 static void keep_lanes(struct kiln__body *body)
 {
-    struct kiln__phrase scratch =
-        kiln__phrase("local $ scratch_@[%u];\n", 1u << body->form->work_group);
+    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", kiln__body_shared(body));
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);

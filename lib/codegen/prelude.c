@@ -215,5 +215,8 @@ void kiln__emit_prelude(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "typedef %s idx;\n", emit->form->wide ? "long" : "int");
     emit_types(emit);
     emit_helpers(emit);
+    if (emit->form->shuffles)
+        kiln__text_add(emit->text, "%s",
+                       emit->brief ? "/* kernels/lanes.cl */\n" : kiln__kernel_text("lanes"));
     emit_math(emit);
 }

@@ -156,10 +156,55 @@ static void scan_lane(const struct kiln__body *body, unsigned i, const struct ki
                    before.text);
 }
 
+/* As scan_lanes() where items exchange values: through local memory go the sums of each 32 lanes.
+ */
+static void scan_shuffled(const struct kiln__body *body, unsigned i)
+{
+    struct kiln__type_name type = kiln__emit_type(type_of(body, i), 1);
+    struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
+    struct kiln__phrase mine = kiln__phrase("t%u_mine", i), end = kiln__phrase("t%u_end", i);
+    struct kiln__phrase one = kiln__phrase("t%u_one", i);
+    enum { PART = KILN__SHUFFLED };
+    kiln__text_add(body->text,
+                   "for (int back = 1; back < min((int)lanes, %d); back *= 2) {\n"
+                   "const %s %s = before_%s(%s, back);\n"
+                   "if (lane %% %d >= back)\n",
+                   PART, type.text, one.text, type.text, all.text, PART);
+    add(body, i, 1, all.text, one.text, all.text);
+    kiln__text_add(body->text,
+                   "}\n"
+                   "%s %s = before_%s(%s, 1);\n"
+                   "%s = lane %% %d ? %s : 0;\n"
+                   "%s %s = of_%s(%s, item %% %d | (min((int)lanes, %d) - 1));\n",
+                   type.text, mine.text, type.text, all.text, mine.text, PART, mine.text, type.text,
+                   end.text, type.text, all.text, PART, PART);
+    kiln__text_add(body->text,
+                   "if (lanes > %d) {\n"
+                   "side ^= %u;\n"
+                   "if (lane %% %d == %d)\n"
+                   "lanes_t%u[side + item / %d] = %s;\n"
+                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "%s = 0;\n"
+                   "for (int part = 0; part < lanes / %d; part++) {\n"
+                   "const %s %s = lanes_t%u[side + (item - lane) / %d + part];\n"
+                   "if (part == lane / %d)\n",
+                   PART, kiln__body_shared(body), PART, PART - 1, i, PART, all.text, end.text, PART,
+                   type.text, one.text, i, PART, PART);
+    add(body, i, 1, mine.text, end.text, mine.text);
+    add(body, i, 1, end.text, end.text, one.text);
+    kiln__text_add(body->text, "}\n}\n");
+    add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text, mine.text);
+    add(body, i, 1, total.text, total.text, end.text);
+}
+
 /* What the lanes before this one have come to is added, and the total goes on behind the last. Two
  * halves of local memory take turns, so that each step has one barrier. */
 static void scan_lanes(const struct kiln__body *body, unsigned i)
 {
+    if (body->form->shuffles) {
+        scan_shuffled(body, i);
+        return;
+    }
     const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
     const char *apart = columns ? " * beside" : "";
     struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
@@ -220,7 +265,13 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
         if (body->group->steps.items[i].kind == KILN__STEP_SCANNED)
             kiln__text_add(body->text, "local %s lanes_t%u[%u];\n",
                            kiln__emit_type(type_of(body, i), 1).text, i,
-                           2u << body->form->work_group);
+                           2 * kiln__body_shared(body));
+}
+
+unsigned kiln__body_shared(const struct kiln__body *body)
+{
+    unsigned items = 1u << body->form->work_group;
+    return body->form->shuffles ? items / KILN__SHUFFLED : items;
 }
 
 /* What each lane has come to becomes what all have. */
@@ -254,6 +305,8 @@ void kiln__body_pieces(const struct kiln__body *body)
     struct kiln__visit visits[MOST];
     assert(share <= MOST);
     const char *end = kiln__stage_of_segments(body->form->stage) ? "reduced" : "to";
+    if (body->form->stage == KILN__STAGE_PARTIAL)
+        kiln__text_add(body->text, "#pragma unroll 4\n"); /* no barrier is in the way */
     kiln__text_add(body->text,
                    "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
                    "const idx r = piece + lane * %u;\n",

@@ -153,7 +153,7 @@ static void emit_local_load(const struct kiln__body *body, const struct kiln__st
 
 static void open_lines(const struct kiln__body *body)
 {
-    unsigned tile = kiln__form_tile(body->form), items = 1u << body->form->work_group;
+    unsigned tile = body->form->tile, items = 1u << body->form->work_group;
     kiln__text_add(body->text,
                    "#pragma unroll\n"
                    "for (int first = 0; first < %u; first += %u) {\n"
@@ -164,7 +164,7 @@ static void open_lines(const struct kiln__body *body)
 static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t last)
 {
     const struct kiln__group *group = body->group;
-    unsigned tile = kiln__form_tile(body->form);
+    unsigned tile = body->form->tile;
     struct kiln__phrase first = kiln__phrase("tile %% tiles%u * %u", last, tile);
     struct kiln__phrase second = kiln__phrase("tile / tiles%u %% tiles%u * %u", last, across, tile);
     for (size_t i = 0; i < group->steps.count; i++)

@@ -16,7 +16,9 @@ struct kiln__traits {
     unsigned vector;           /* elements of a vector in generated loops */
     unsigned chunks;           /* chunked: work-items to aim for in one launch */
     unsigned min_chunk;        /* chunked: fewest elements worth a work-item */
-    unsigned work_group;       /* not chunked: work-items in a work-group */
+    unsigned work_group;       /* not chunked: work-items in a work-group, */
+    unsigned long_work_group;  /* and in one for a long row that is read twice; 0: as many */
+    bool shuffles;             /* 32 items exchange values by kernels/lanes.cl */
     bool live_host_pointers;   /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
                                   with no map and unmap around the host's accesses */
     bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */

@@ -49,6 +49,8 @@ static const struct row {
     {"Intel(R)", NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("intel-cpu", 16)}},
     {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256),
                                                               .serial_compiler = true,
+                                                              .long_work_group = 1024,
+                                                              .shuffles = true,
                                                               .fast_math_functions = true,
                                                               .lazy_memory = true}},
     {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16)}},

@@ -50,9 +50,11 @@ enum kiln__along {
                      turned in registers or in local memory */
 };
 
-/* Edge of a chunked device's tile, and of a work-group's at most, in elements. */
+/* Edge of a chunked device's tile, in elements. */
 #define KILN__TILE 128
-#define KILN__LOCAL_TILE 32
+
+/* Items that exchange values without local memory, where any do. */
+#define KILN__SHUFFLED 32
 
 /* What becomes of an axis of a group's nest (nest.h) on the device. */
 enum kiln__walk {
@@ -122,24 +124,20 @@ struct kiln__form {
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
     uint8_t carried;  /* lanes: elements that each takes of a piece along which sums are carried */
+    uint8_t shuffles; /* kept LANES: items exchange totals by kernels/lanes.cl */
+    uint8_t tile;     /* TILES, not chunked: edge of a work-group's, in elements */
     uint8_t together; /* a phase that follows another (nest.h) is done in one visit with it */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
+    uint8_t zero[2];
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
 };
 
-/* Edge of the form's tiles: lines of a work-group's have an item for each element. */
-static inline unsigned kiln__form_tile(const struct kiln__form *form)
-{
-    unsigned items = 1u << form->work_group;
-    return form->chunked ? KILN__TILE : items < KILN__LOCAL_TILE ? items : KILN__LOCAL_TILE;
-}
-
 /* Named as bytes (codegen.c). */
-_Static_assert(sizeof(struct kiln__form) == 24 + 2 * KILN__MOST_ACCESSES, "no padding");
+_Static_assert(sizeof(struct kiln__form) == 28 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
     enum kiln__source source;

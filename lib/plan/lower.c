@@ -62,10 +62,10 @@ size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t 
     return work > traits->vector ? chunk : kiln__divide_up(chunk, traits->vector) * traits->vector;
 }
 
-void kiln__launch_line(const struct kiln__traits *traits, size_t items, struct kiln__launch *launch)
+void kiln__launch_line(size_t items, struct kiln__launch *launch)
 {
     launch->dimensions = 1;
-    launch->local[0] = traits->chunked ? 1 : traits->work_group;
+    launch->local[0] = (size_t)1 << launch->form.work_group;
     launch->global[0] = kiln__divide_up(items, launch->local[0]) * launch->local[0];
 }
 

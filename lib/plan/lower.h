@@ -29,9 +29,8 @@ bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__gro
 /* Results per work-item of a chunked device, each of `work` elements: a multiple of the vector. */
 size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work);
 
-/* A one-dimensional range of at least `items` work-items. */
-void kiln__launch_line(const struct kiln__traits *traits, size_t items,
-                       struct kiln__launch *launch);
+/* A one-dimensional range of at least `items` work-items, in work-groups of the form's size. */
+void kiln__launch_line(size_t items, struct kiln__launch *launch);
 
 /* Say which accesses read what a store of the same group overwrites; true if any does. */
 bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -43,8 +42,8 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
                     struct kiln__form *form);
 
 /* How many work-items, a power of two, share a kept element of `reduced` elements (WALK_LANES). */
-size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
-                            size_t reduced, const struct kiln__form *form);
+size_t kiln__schedule_lanes(const struct kiln__group *group, size_t reduced,
+                            const struct kiln__form *form);
 
 /* The segments that a reduction is cut into. */
 struct kiln__cut {

@@ -33,8 +33,9 @@ static const struct kiln__traits *traits_of(const struct lowering *lowering)
  * as large as its local memory. */
 static size_t tiles_along(const struct kiln__form *form, size_t dim)
 {
-    size_t tile = kiln__form_tile(form);
-    return !form->chunked ? kiln__divide_up(dim, tile) : dim < tile ? 1 : dim / tile;
+    return !form->chunked     ? kiln__divide_up(dim, form->tile)
+           : dim < KILN__TILE ? 1
+                              : dim / KILN__TILE;
 }
 
 /* Kept elements, or tiles of them. */
@@ -82,17 +83,16 @@ static void size_launch(struct lowering *lowering, size_t *share)
     const struct kiln__traits *traits = traits_of(lowering);
     size_t work = count_work(lowering), items;
     if (kiln__walk_shares(launch->form.kept_walk)) {
-        *share =
-            kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
+        *share = kiln__schedule_lanes(lowering->group, count_reduced(lowering), &launch->form);
         items = work * *share;
     } else if (launch->form.across && !traits->chunked) {
         *share = 1;
-        items = work * traits->work_group;
+        items = work << launch->form.work_group;
     } else {
         *share = traits->chunked ? choose_chunk(lowering) : launch->form.vector;
         items = kiln__divide_up(work, *share);
     }
-    kiln__launch_line(traits, items, launch);
+    kiln__launch_line(items, launch);
     if (!kiln__stage_of_segments(launch->form.stage))
         return;
     launch->dimensions = 2;
