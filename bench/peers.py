@@ -530,6 +530,12 @@ class Spinning:
         for _ in range(2 * (os.cpu_count() or 1)):
             multiprocessing.get_context("fork").Process(target=spin, daemon=True).start()
 
+    def put(self, array, kind):
+        return None
+
+    def modes(self, name, inputs):
+        return {}
+
 
 class Row:
     """One row's inputs and its latest results."""
