@@ -27,7 +27,7 @@ static const struct shape {
 };
 
 /* Of these, --each times those that fit a shape. */
-static const char *const each[] = {"packed", "small", "skinny", "dots", "tiled", "clblast"};
+static const char *const each[] = {"packed", "small", "skinny", "dots", "rows", "tiled", "clblast"};
 enum { EACH = sizeof each / sizeof *each };
 
 /* CLBlast without tuning takes seconds for larger products on a CPU. */
@@ -199,7 +199,8 @@ static bool side_fits(const struct side *side)
     char *text = NULL;
     bench_ok(kiln_batch_explain(side->batch, &text), "explaining");
     static const char *const kernel[EACH] = {"matmul_packed", "matmul_small", "matmul_skinny",
-                                             "matmul_dots",   "matmul_gpu",   "CLBlastSgemm"};
+                                             "matmul_dots",   "matmul_gpu_a", "matmul_gpu",
+                                             "CLBlastSgemm"};
     bool fits = strstr(text, kernel[side - sides]);
     kiln_free(text);
     return fits;

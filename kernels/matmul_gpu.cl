@@ -6,18 +6,16 @@
  *     args    a, b, c, m, n, k, a_offset, a_lead, a_batch, b_offset, b_lead, b_batch, c_offset,
  *             c_lead, c_batch, depth, splits, c_split
  *     global  ceil(n / TILE_N) * ITEMS, ceil(m / TILE_M), batch * splits      local  ITEMS, 1, 1
- *     ITEMS = (TILE_M / ITEM_M) * (TILE_N / ITEM_N) * SLICES
- *     local memory  2 * (TILE_M + TILE_N + 8) * TILE_K * 4 bytes at most, and where there are
- *                   slices (SLICES - 1) * ITEMS / SLICES * ITEM_N * 16 bytes at least
+ *     ITEMS = (TILE_M / ITEM_M) * (TILE_N / ITEM_N)
+ *     local memory  2 * (TILE_M + TILE_N + 8) * TILE_K * 4 bytes at most
  * A is row-major with rows a_lead apart, or with TRANSPOSE_A column-major with columns a_lead
  * apart; B alike. ALIGNED 1: the three buffers' offsets, leads and batch strides are multiples of
- * 4 elements and the memory starts at a multiple of 16 bytes, so that four elements load as one; and
- * so is m with TRANSPOSE_A, and n without TRANSPOSE_B.
+ * 4 elements and the memory starts at a multiple of 16 bytes, so that four elements load as one, and
+ * none of m, n and k that is contiguous somewhere ends in between.
  * Offsets and strides count elements; integer arguments are long. k of 0 writes zeros.
  *
  * Long sums in few tiles: each of `splits` work-groups adds up `depth` of k (a multiple of TILE_K;
- * else k) and writes its sums c_split apart, for matmul_gpu_sum.cl. SLICES: so many parts of a
- * work-group share the k of a tile and add up at the end, in order.
+ * else k) and writes its sums c_split apart, for matmul_gpu_sum.cl.
  *
  * Which tiles there are, and for what: lib/plan/matmul_gpu.c.
  */
@@ -36,9 +34,6 @@
 #ifndef ITEM_N
 #define ITEM_N 8
 #endif
-#ifndef SLICES
-#define SLICES 1
-#endif
 #ifndef TRANSPOSE_A
 #define TRANSPOSE_A 0
 #endif
@@ -51,9 +46,7 @@
 /* What the caller does to a finished element, and to four elements of a row from a column on; by
  * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
  * a comma as EPILOGUE_ARGUMENTS does. */
-#ifdef EPILOGUE
-#define EPILOGUE_LATE
-#else
+#ifndef EPILOGUE
 #define EPILOGUE(value, batch, row, column) (value)
 #define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
@@ -66,8 +59,7 @@
 
 #define ITEMS_M (TILE_M / ITEM_M)
 #define ITEMS_N (TILE_N / ITEM_N)
-#define TEAM (ITEMS_M * ITEMS_N) /* the items of a slice */
-#define ITEMS (TEAM * SLICES)
+#define ITEMS (ITEMS_M * ITEMS_N)
 /* Work-items that run together are a block of the tile: they read fewer lines than a row of it. */
 #define BLOCK_N (ITEMS_N < 8 ? ITEMS_N : 8)
 #define BLOCK_M (32 / BLOCK_N)
@@ -109,10 +101,8 @@
 #define PITCH_B (TRANSPOSE_B ? TILE_N + 4 : TILE_N)
 #define QUADS_A (TILE_M * TILE_K / 4 / ITEMS)
 #define QUADS_B (TILE_N * TILE_K / 4 / ITEMS)
-#define DEPTH_OF_SLICE (TILE_K / SLICES)
-#define STAGE_B (TILE_K * PITCH_A)           /* where B's tile starts behind A's, */
-#define STAGE (STAGE_B + TILE_K * PITCH_B)   /* and both end */
-#define SHARED (4 * TEAM * ITEM_N * (SLICES - 1)) /* four rows of sums */
+#define STAGE_B (TILE_K * PITCH_A)         /* where B's tile starts behind A's, */
+#define STAGE (STAGE_B + TILE_K * PITCH_B) /* and both end */
 
 /* An item's rows and columns come in quads, as far apart as all items' quads together. */
 struct fragment {
@@ -144,35 +134,14 @@ INLINE void multiply(const struct fragment *f, float4 sums[ITEM_M][ITEM_N / 4])
     }
 }
 
-#if SLICES > 1
-/* Add the sums of the other slices to those of the first, four rows at a time. */
-INLINE void add_slices(__local float4 *shared, int slice, int member,
-                       float4 sums[ITEM_M][ITEM_N / 4])
-{
-#pragma unroll
-    for (int i = 0; i < ITEM_M; i += 4) {
-        if (slice > 0) {
-#pragma unroll
-            for (int e = 0; e < ITEM_N; e++)
-                shared[((slice - 1) * ITEM_N + e) * TEAM + member] =
-                    sums[i + e / (ITEM_N / 4)][e % (ITEM_N / 4)];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int s = 0; slice == 0 && s < SLICES - 1; s++) {
-#pragma unroll
-            for (int e = 0; e < ITEM_N; e++)
-                sums[i + e / (ITEM_N / 4)][e % (ITEM_N / 4)] +=
-                    shared[(s * ITEM_N + e) * TEAM + member];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-}
-#endif
-
 /* Write four sums, or as many as the row still has. */
 INLINE void store_quad(float4 value, __global float *c, int valid, long batch, long row,
                        long column EPILOGUE_PARAMETERS)
 {
+#if ALIGNED
+    if (valid > 0)
+        STORE_QUAD(EPILOGUE_VECTOR(value, batch, row, column), c);
+#else
     if (valid >= 4) {
         STORE_QUAD(EPILOGUE_VECTOR(value, batch, row, column), c);
         return;
@@ -182,6 +151,7 @@ INLINE void store_quad(float4 value, __global float *c, int valid, long batch, l
         const float sum = e == 0 ? value.x : e == 1 ? value.y : value.z;
         c[e] = EPILOGUE(sum, batch, row, column + e);
     }
+#endif
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
@@ -191,9 +161,9 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
            long c_batch, long depth, long splits, long c_split OPERAND_A_PARAMETERS
            OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
-    __local float tiles[2 * STAGE > SHARED ? 2 * STAGE : SHARED] __attribute__((aligned(16)));
-    const int item = get_local_id(0), slice = item / TEAM, member = item % TEAM;
-    const int block = member / (BLOCK_M * BLOCK_N), of_block = member % (BLOCK_M * BLOCK_N);
+    __local float tiles[2 * STAGE] __attribute__((aligned(16)));
+    const int item = get_local_id(0);
+    const int block = item / (BLOCK_M * BLOCK_N), of_block = item % (BLOCK_M * BLOCK_N);
     const int item_n = block % (ITEMS_N / BLOCK_N) * BLOCK_N + of_block % BLOCK_N;
     const int item_m = block / (ITEMS_N / BLOCK_N) * BLOCK_M + of_block / BLOCK_N;
     const long batch = get_group_id(2) / splits, split = get_group_id(2) % splits;
@@ -221,30 +191,32 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
 
     /* A fragment is read while the one before it is multiplied, and a tile of memory arrives while
      * the one before it is: the last fragment of that hides the wait for all others. */
-#define FETCH(k0)                                                                                  \
+#define FETCH(round)                                                                               \
     fetch_a(quads_a, from_a, step_a, item, valid_m,                                                \
-            (int)min(last - (k0), (long)TILE_K) AT_A(batch, row0, m, k0));                         \
+            (round) < whole ? TILE_K : rest AT_A(batch, row0, m, first + (round) * (long)TILE_K)); \
     fetch_b(quads_b, from_b, step_b, item, valid_n,                                                \
-            (int)min(last - (k0), (long)TILE_K) AT_B(batch, column0, n, k0))
-    __local float *here = tiles, *there = tiles + STAGE;
-    const int at_a = slice * DEPTH_OF_SLICE * PITCH_A + item_m * 4;
-    const int at_b = STAGE_B + slice * DEPTH_OF_SLICE * PITCH_B + item_n * 4;
+            (round) < whole ? TILE_K : rest                                                        \
+                AT_B(batch, column0, n, first + (round) * (long)TILE_K))
+    const int whole = (int)((last - first) / TILE_K), rest = (int)((last - first) % TILE_K);
+    const int rounds = whole + (rest > 0);
+    const int at_a = item_m * 4, at_b = STAGE_B + item_n * 4;
     struct fragment fragments[2];
-    if (first < last) {
-        FETCH(first);
-        stage_a(quads_a, here, item);
-        stage_b(quads_b, here + STAGE_B, item);
+    if (rounds > 0) {
+        FETCH(0);
+        stage_a(quads_a, tiles, item);
+        stage_b(quads_b, tiles + STAGE_B, item);
         barrier(CLK_LOCAL_MEM_FENCE);
-        read_fragment(&fragments[0], here + at_a, here + at_b, 0);
+        read_fragment(&fragments[0], tiles + at_a, tiles + at_b, 0);
     }
-    for (long k0 = first; k0 < last; k0 += TILE_K) {
-        const bool more = k0 + TILE_K < last;
+    for (int round = 0; round < rounds; round++) {
+        __local float *here = tiles + round % 2 * STAGE, *there = tiles + (1 - round % 2) * STAGE;
+        const bool more = round + 1 < rounds;
         if (more) {
-            FETCH(k0 + TILE_K);
+            FETCH(round + 1);
         }
 #pragma unroll
-        for (int f = 0; f < DEPTH_OF_SLICE; f++) {
-            if (f < DEPTH_OF_SLICE - 1) {
+        for (int f = 0; f < TILE_K; f++) {
+            if (f < TILE_K - 1) {
                 read_fragment(&fragments[(f + 1) % 2], here + at_a, here + at_b, f + 1);
             } else {
                 if (more) {
@@ -256,23 +228,10 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
             }
             multiply(&fragments[f % 2], sums);
         }
-        __local float *other = here;
-        here = there;
-        there = other;
     }
 
-#if SLICES > 1
-    barrier(CLK_LOCAL_MEM_FENCE);
-    add_slices((__local float4 *)tiles, slice, member, sums);
-    if (slice > 0)
-        return;
-#endif
 /* The text of an epilogue stands here for four rows: compilers take long over it. */
-#ifdef EPILOGUE_LATE
 #pragma unroll 1
-#else
-#pragma unroll
-#endif
     for (int q = 0; q < ITEM_M / 4; q++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {

@@ -15,13 +15,10 @@
 #define PITCH (LINES + 4) /* items that store one column each meet in no bank */
 #define ELEMENT(e) READ(from, e, line, k + e)
 #endif
-/* Whether no quad is partly beyond the last line: what is wholly beyond reads the last ones again,
- * and nobody looks at what becomes of it. */
-#define WHOLE (ALIGNED || !ACROSS_K)
-
+/* Lines beyond the last one are it again: nobody looks at what becomes of them. */
 INLINE int OF(line)(int i, int valid_lines)
 {
-    return WHOLE ? min(LINE_OF(i), valid_lines - LINES_OF_QUAD) : LINE_OF(i);
+    return ALIGNED || !ACROSS_K ? min(LINE_OF(i), valid_lines - LINES_OF_QUAD) : LINE_OF(i);
 }
 
 /* Where each quad of the first tile is. */
@@ -35,12 +32,17 @@ INLINE void OF(start)(__global const TYPE **from, __global const TYPE *first, lo
     }
 }
 
-/* A quad of which `valid` elements are there, and zeros. */
-INLINE float4 OF(fetch_edge)(__global const TYPE *from, int line, int k, int valid PLACE)
+/* What is there of a quad, and zeros. */
+INLINE float4 OF(fetch_quad)(__global const TYPE *from, int line, int k, int valid_lines,
+                             int valid_k PLACE)
 {
+#if ALIGNED
+    return k < valid_k ? READ_VECTOR(0, from, line, k) : (float4)(0.0f);
+#else
+    const int valid = ACROSS_K ? (k < valid_k ? valid_lines - line : 0) : valid_k - k;
+    float4 quad = (float4)(0.0f);
     if (valid >= 4)
         return READ_VECTOR(0, from, line, k);
-    float4 quad = (float4)(0.0f);
     if (valid > 0)
         quad.x = ELEMENT(0);
     if (valid > 1)
@@ -48,13 +50,15 @@ INLINE float4 OF(fetch_edge)(__global const TYPE *from, int line, int k, int val
     if (valid > 2)
         quad.z = ELEMENT(2);
     return quad;
+#endif
 }
 
-/* Read the quads of a tile and go on to the next one. */
+/* Read the quads of a tile and go on to the next one. That there are two ways also keeps a compiler
+ * from putting the reading off until the tile is stored. */
 INLINE void OF(fetch)(float4 *quads, __global const TYPE **from, long step, int item,
                       int valid_lines, int valid_k PLACE)
 {
-    if (WHOLE && valid_k >= TILE_K) {
+    if ((ALIGNED || !ACROSS_K) && valid_k >= TILE_K) {
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
             const int i = item + q * ITEMS;
@@ -63,9 +67,9 @@ INLINE void OF(fetch)(float4 *quads, __global const TYPE **from, long step, int 
     } else {
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
-            const int i = item + q * ITEMS, line = OF(line)(i, valid_lines), k = K_OF(i);
-            const int valid = ACROSS_K ? (k < valid_k ? valid_lines - line : 0) : valid_k - k;
-            quads[q] = OF(fetch_edge)(from[q], line, k, valid ARGUMENTS);
+            const int i = item + q * ITEMS;
+            quads[q] = OF(fetch_quad)(from[q], OF(line)(i, valid_lines), K_OF(i), valid_lines,
+                                      valid_k ARGUMENTS);
         }
     }
 #pragma unroll
@@ -95,7 +99,6 @@ INLINE void OF(stage)(const float4 *quads, __local float *tile, int item)
 #undef LINES_OF_QUAD
 #undef PITCH
 #undef ELEMENT
-#undef WHOLE
 #undef OF
 #undef ACROSS_K
 #undef LINES

@@ -325,6 +325,7 @@ kernels = \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
+	kernels/matmul_gpu_rows.cl \
 	kernels/matmul_gpu_sum.cl \
 	kernels/matmul_wgmma.cl \
 	kernels/narrow.cl \

@@ -197,7 +197,7 @@ Test(matmul, adds_up_alike_by_each_implementation_that_may)
 /* Some rows of a product by a kernel for GPUs. */
 static void multiply_rows_alike(size_t rows, float *y)
 {
-    enum { N = 24, K = 1000, MOST = 200 };
+    enum { N = 24, K = 1000, MOST = 40 };
     static float a[MOST * K], b[K * N], all[MOST * N];
     fill(a, MOST * K, 1);
     fill(b, K * N, 2);
@@ -217,7 +217,7 @@ Test(matmul, adds_up_alike_for_any_number_of_rows_on_gpus)
 {
     float wanted[2 * 24], found[2 * 24];
     check_prefer("tiled", false);
-    multiply_rows_alike(200, wanted);
+    multiply_rows_alike(40, wanted);
     multiply_rows_alike(2, found);
     cr_expect_arr_eq(found, wanted, sizeof found);
     check_close();
@@ -304,7 +304,7 @@ static void expect_chosen(const char *name, size_t m, int transposes)
 
 static bool fits_few_rows(const char *name)
 {
-    return !strcmp(name, "skinny") || !strcmp(name, "dots");
+    return !strcmp(name, "skinny") || !strcmp(name, "dots") || !strcmp(name, "rows");
 }
 
 static void everything_with(const char *name, bool of_cpus)
@@ -338,6 +338,22 @@ Test(matmul, small)
 Test(matmul, packed)
 {
     everything_with("packed", true);
+}
+Test(matmul, rows)
+{
+    static const size_t sizes[][3] = {{1, 4, 1},   {1, 70, 64}, {3, 31, 33},   {4, 100, 257},
+                                      {8, 16, 17}, {5, 200, 3}, {1, 129, 1009}};
+    check_prefer("rows", false);
+    expect_chosen("rows", 3, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int transposes = 0; transposes < 4; transposes++) {
+            multiply(sizes[i][0], sizes[i][1], sizes[i][2], transposes, CHECK_FEW);
+            multiply(sizes[i][1], sizes[i][0], sizes[i][2], transposes, CHECK_FEW);
+        }
+    batches();
+    views();
+    neighbours();
+    check_close();
 }
 Test(matmul, tiled)
 {

@@ -57,7 +57,8 @@ struct kiln__matmul_row {
 
 /* In the order in which the heuristic asks them; the last one is the last resort. */
 #define KILN__MATMULS(ROW)                                                                         \
-    ROW(patches) ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(clblast) ROW(wgmma) ROW(tiled)
+    ROW(patches)                                                                                   \
+    ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL

@@ -15,42 +15,36 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- tiled ---- */
 
-/* A work-group's part of the result and the depth of its tiles, a work-item's part, and how many
- * slices of items share the depth. What a compute unit then does, of its multiply-adds in a cycle:
- * alone, with so many work-groups beside it. */
+/* A work-group's part of the result and the depth of its tiles, a work-item's part, and the
+ * multiply-adds that a compute unit does in a cycle with one work-group, and with many. */
 struct tile {
-    int m, n, k, item_m, item_n, slices;
+    int m, n, k, item_m, item_n;
     double alone, full;
-    int resident;
+    int resident; /* how many work-groups a unit has at once */
 };
 
 static const struct tile tile_table[] = {
-    {256, 128, 8, 16, 8, 1, 88, 88, 1}, {128, 128, 8, 8, 8, 1, 72, 80, 2},
-    {128, 64, 16, 8, 8, 1, 56, 74, 3},  {64, 64, 16, 8, 8, 4, 60, 70, 2},
-    {64, 64, 16, 8, 4, 1, 40, 72, 4},   {128, 32, 16, 8, 4, 1, 36, 64, 4},
-    {128, 16, 32, 4, 4, 1, 28, 48, 4},  {32, 32, 16, 4, 4, 1, 16, 56, 8}};
+    {128, 128, 8, 16, 8, 84, 92, 2}, {128, 64, 16, 8, 8, 70, 85, 2}, {64, 64, 16, 8, 4, 45, 80, 4},
+    {128, 32, 16, 8, 4, 53, 75, 4},  {128, 16, 32, 4, 4, 33, 44, 4}, {32, 32, 16, 4, 4, 14, 56, 8}};
 #define TILES (sizeof tile_table / sizeof *tile_table)
 
 static int64_t items_of(const struct tile *tile)
 {
-    return (int64_t)(tile->m / tile->item_m) * (tile->n / tile->item_n) * tile->slices;
-}
-
-/* Two tiles of each operand; and while slices add up, four rows of all others. */
-static uint64_t local_memory_of(const struct tile *tile)
-{
-    int64_t stages = 2 * (int64_t)(tile->m + tile->n + 8) * tile->k;
-    int64_t shared = items_of(tile) / tile->slices * (tile->slices - 1) * tile->item_n * 4;
-    return sizeof(float) * (uint64_t)(stages > shared ? stages : shared);
+    return (int64_t)(tile->m / tile->item_m) * (tile->n / tile->item_n);
 }
 
 static bool tile_fits(const struct kiln__plan *plan, const struct tile *tile)
 {
     const struct kiln_device_info *info = &plan->options.device->info;
-    return (uint64_t)items_of(tile) <= info->max_work_group &&
-           local_memory_of(tile) <= info->local_memory;
+    uint64_t bytes = 2 * (uint64_t)(tile->m + tile->n + 8) * (uint64_t)tile->k * sizeof(float);
+    return (uint64_t)items_of(tile) <= info->max_work_group && bytes <= info->local_memory;
 }
 
 /* How the kernel is to do a product. */
@@ -61,28 +55,35 @@ struct way {
 
 /* In cycles of a compute unit: what a launch costs, what a tile does before and after its loop, and
  * how many bytes of memory a unit has in each. */
-#define LAUNCH 5000
-#define TILE_ENDS 1500
+#define LAUNCH 5500
+#define TILE_ENDS 1900
 #define BYTES 16
 
+/* Work-groups beside each other hide each other's waits, each some of those that are left. */
+static double speed_of(const struct tile *tile, int64_t beside)
+{
+    double left = 1;
+    for (int64_t i = 0; i < beside && i < tile->resident; i++)
+        left *= 1 - tile->alone / tile->full;
+    return tile->full * (1 - left);
+}
+
+/* A unit does so many work-groups as the busiest one has; where k is split, another launch reads
+ * and adds what the first one wrote. */
 static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
                    const struct way *way)
 {
     const struct tile *tile = way->tile;
-    int64_t units = plan->options.device->info.compute_units;
+    int64_t units = most(1, plan->options.device->info.compute_units);
     int64_t groups = divide_up(product->m, tile->m) * divide_up(product->n, tile->n) *
                      product->batch * way->splits;
-    int64_t each = divide_up(groups, units > 0 ? units : 1);
-    double beside =
-        (double)(least(each, tile->resident) - 1) / (tile->resident + (tile->resident == 1) - 1);
-    double speed = tile->alone + (tile->full - tile->alone) * beside;
-    double steps = (double)divide_up(way->depth, tile->k) * tile->k;
-    double time = (double)each * tile->m * tile->n * steps / speed +
+    int64_t each = divide_up(groups, units), depth = divide_up(way->depth, tile->k) * tile->k;
+    double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) +
                   (double)divide_up(each, tile->resident) * TILE_ENDS;
     if (way->splits > 1) {
         double sums = (double)product->m * (double)product->n * (double)product->batch;
-        time +=
-            LAUNCH + sums * (double)(2 * way->splits + 1) * sizeof(float) / BYTES / (double)units;
+        double bytes = sums * (double)(2 * way->splits + 1) * sizeof(float);
+        time += LAUNCH + bytes / BYTES / (double)units;
     }
     return time;
 }
@@ -90,27 +91,26 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
 #define MOST_SPLITS 128
 #define LEAST_DEPTH 64 /* of a split */
 
+static struct way split_way(const struct kiln__product *product, const struct tile *tile,
+                            int64_t splits)
+{
+    int64_t share = divide_up(divide_up(product->k, splits), tile->k) * tile->k;
+    return (struct way){tile, splits, splits == 1 ? product->k : share};
+}
+
 /* The way that costs least. Large tiles read less, small ones keep more units busy, and so do
  * splits of k. Where sums have to be alike k is added up in one go. */
 static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     bool alike = plan->fusion.graph.alike;
-    int64_t most = alike ? 1 : least(MOST_SPLITS, product->k / LEAST_DEPTH);
+    int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
     struct way best = {&tile_table[TILES - 1], 1, product->k};
     double least_cost = cost(plan, product, &best);
-    for (size_t i = 0; i < TILES - 1; i++) {
-        const struct tile *tile = &tile_table[i];
-        if (!tile_fits(plan, tile) || (alike && tile->slices > 1))
-            continue;
-        for (int64_t splits = 1; splits == 1 || splits <= most; splits++) {
-            int64_t depth = splits == 1
-                                ? product->k
-                                : divide_up(divide_up(product->k, splits), tile->k) * tile->k;
-            struct way way = {tile, splits, depth};
-            if (splits > 1 && divide_up(product->k, depth) != splits)
-                continue;
+    for (size_t i = 0; i < TILES; i++) {
+        for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
+            struct way way = split_way(product, &tile_table[i], s);
             double found = cost(plan, product, &way);
-            if (found < least_cost) {
+            if (found < least_cost && (s == 1 || divide_up(product->k, way.depth) == s)) {
                 least_cost = found;
                 best = way;
             }
@@ -174,13 +174,15 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-/* Whether four elements that a kernel reads or writes at once always lie at a multiple of four. */
+/* Whether four elements that a kernel reads or writes at once always lie at a multiple of four, and
+ * are all there. */
 static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product *product,
                        const struct kiln__matrix *c)
 {
+    bool along = product->a.column == 1 || product->b.column != 1;
     return !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) && by_fours(c) &&
-           (product->a.column == 1 || product->m % 4 == 0) &&
-           (product->b.column != 1 || product->n % 4 == 0);
+           product->n % 4 == 0 && (product->a.column == 1 || product->m % 4 == 0) &&
+           (!along || product->k % 4 == 0);
 }
 
 static void lower_tiled(struct kiln__plan *plan, uint32_t group,
@@ -193,10 +195,10 @@ static void lower_tiled(struct kiln__plan *plan, uint32_t group,
     bool aligned = is_aligned(plan, product, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
     snprintf(launch.options, sizeof launch.options,
-             "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d -DSLICES=%d "
+             "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d "
              "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d",
-             tile->m, tile->n, tile->k, tile->item_m, tile->item_n, tile->slices,
-             product->a.column != 1, product->b.column != 1, aligned);
+             tile->m, tile->n, tile->k, tile->item_m, tile->item_n, product->a.column != 1,
+             product->b.column != 1, aligned);
     kiln__product_range(&launch, divide_up(product->n, tile->n) * items_of(tile),
                         divide_up(product->m, tile->m), product->batch * way.splits);
     launch.local[0] = (size_t)items_of(tile);
@@ -218,6 +220,118 @@ static void lower_tiled(struct kiln__plan *plan, uint32_t group,
 
 const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
                                                     .fits = tiled_fits, .lower = lower_tiled};
+
+/* ---- rows: few rows or few columns ---- */
+
+#define MOST_FEW 8
+#define LEAST_MANY 64 /* of the lines of the larger operand, and of k */
+
+/* The smaller operand's lines and the larger one's, whichever of them is which. */
+struct sides {
+    bool few_are_columns;
+    struct kiln__matrix few, many; /* row: from line to line, column: along k */
+    int64_t few_count, many_count;
+};
+
+static struct sides sides_of(const struct kiln__product *product)
+{
+    bool columns = product->n < product->m;
+    struct kiln__matrix turned = product->b;
+    turned.row = product->b.column;
+    turned.column = product->b.row;
+    return columns ? (struct sides){true, turned, product->a, product->n, product->m}
+                   : (struct sides){false, product->a, turned, product->m, product->n};
+}
+
+static bool runs_along(const struct kiln__matrix *side)
+{
+    return side->column == 1;
+}
+
+static bool rows_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    const struct kiln_device_info *info = &plan->options.device->info;
+    return sides.few_count <= MOST_FEW && sides.many_count >= 4 && product->k > 0 &&
+           runs_along(&sides.few) && info->max_work_group >= 256 && info->local_memory >= 40000;
+}
+
+static bool rows_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    return !plan->options.device->traits->chunked && sides.many_count >= LEAST_MANY &&
+           product->k >= LEAST_MANY;
+}
+
+/* Work-items of a work-group, and of them those that share k, or lines. */
+struct shape {
+    int few, items, lanes, lines;
+};
+
+static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
+{
+    int few = 1, items;
+    while (few < sides->few_count)
+        few *= 2;
+    if (runs_along(&sides->many))
+        return (struct shape){few, 128, 8, 4};
+    items = few == 1 ? 1024 : few <= 4 ? 512 : 256;
+    while ((uint64_t)items > plan->options.device->info.max_work_group)
+        items /= 2;
+    return (struct shape){few, items, few > 4 ? 16 : 8, 4};
+}
+
+/* Some 1,024 items for each unit, but none with less than 16 of k. */
+static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
+                         const struct shape *shape, int64_t groups, int64_t slices)
+{
+    int64_t units = most(1, plan->options.device->info.compute_units);
+    int64_t each = most(1, least(1024 / shape->items, shape->items == 256 ? 2 : 8));
+    return most(1, least(units * each / (groups * product->batch), product->k / (slices * 16)));
+}
+
+static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    struct shape shape = shape_of(plan, &sides);
+    bool along = runs_along(&sides.many);
+    int64_t groups = divide_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
+    int64_t slices = along ? shape.items : shape.items / shape.lanes;
+    int64_t splits = splits_of(plan, product, &shape, groups, slices);
+    int64_t depth = splits == 1 ? product->k : divide_up(divide_up(product->k, splits), 4) * 4;
+    splits = divide_up(product->k, depth);
+    struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
+    bool aligned = !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) &&
+                   product->k % 4 == 0 && (along || sides.many_count % 4 == 0);
+    struct kiln__launch launch = kiln__product_launch(
+        group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across", product);
+    snprintf(launch.options, sizeof launch.options,
+             "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d", along, shape.few,
+             shape.items, shape.lanes, shape.lines, aligned);
+    kiln__product_range(&launch, groups * shape.items, splits, product->batch);
+    launch.local[0] = (size_t)shape.items;
+    sides.few.across = false;
+    sides.many.across = !along;
+    struct kiln__extras extras = {
+        .a = &sides.few, .b = &sides.many, .vector = 4, .aligned = aligned};
+    extras.product = splits > 1 ? NULL : product;
+    kiln__launch_memory(&launch, sides.few.slot);
+    kiln__launch_memory(&launch, sides.many.slot);
+    kiln__launch_memory(&launch, c.slot);
+    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
+    add_matrix(&launch, &sides.few);
+    add_matrix(&launch, &sides.many);
+    kiln__launch_offset(&launch, c.slot, c.offset, c.item);
+    KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c.row,
+                         sides.few_are_columns ? c.row : 1, c.batch, depth, splits,
+                         product->m * product->n, sides.few_are_columns);
+    kiln__plan_product(plan, &extras, &launch);
+    if (splits > 1)
+        kiln__plan_product_sums(plan, group, product, &c, splits);
+}
+
+const struct kiln__matmul_row kiln__matmul_rows = {"rows", .takes_steps = true, .fits = rows_fits,
+                                                   .suits = rows_suits, .lower = lower_rows};
 
 /* ---- CLBlast ---- */
 
