@@ -172,6 +172,7 @@ Test(pool, finds_out_at_once_that_a_promise_is_empty)
     expect_ok(make(context, MIB, &buffer));
     kiln_buffer_release(buffer);
     cr_expect_eq(layer_count("clEnqueueMigrateMemObjects"), 1u);
+    cr_expect_eq(layer_count("clFinish"), 1u, "another queue may have used it meanwhile");
     layer_fail(1, "clEnqueueMigrateMemObjects", -4, KILN_LAYER_FOREVER, KILN_LAYER_CALL);
     expect_error_part(make(context, MIB, &buffer), KILN_OUT_OF_DEVICE_MEMORY,
                       "kiln_buffer_create: no 1048576 bytes of device memory "

@@ -8,6 +8,14 @@
 /* Of a context: one that uploads, one that computes, one that is read. */
 #define MOST_STREAMS 3
 
+/* A queue that never has anything else to do: it is waited for. */
+static kiln_status make_touches(struct kiln__runtime *runtime, struct kiln__error *error)
+{
+    cl_int code;
+    runtime->memory.touches = clCreateCommandQueue(runtime->context, runtime->device.id, 0, &code);
+    return code ? kiln__cl_fail(error, "clCreateCommandQueue", code) : KILN_OK;
+}
+
 kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
                                 const struct kiln__runtime_options *options,
                                 struct kiln__error *error)
@@ -27,7 +35,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     if (!status)
         status = kiln__stream_create(runtime, options->queue, &runtime->compute, error);
     if (!status && runtime->device.traits->lazy_memory)
-        runtime->memory.touches = runtime->compute->queue;
+        status = make_touches(runtime, error);
     return status;
 }
 
