@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/opencl.h>
+
 #include "support/context.h"
+#include "support/layer.h"
 
 enum { N = 1000 };
 
@@ -107,6 +110,54 @@ Test(host_memory, of_kiln_that_cannot_be_made_or_freed)
                           "kiln_host_free: ");
         expect_ok(kiln_host_free(context, memory));
         cr_expect_eq(kiln_host_free(context, memory), KILN_INVALID_ARGUMENT);
+    }
+}
+
+/* A run that waits for `gate`, and whose end nobody can await because each call fails then. */
+static kiln_batch *run_into_the_void(kiln_context *context, cl_event *gate, float *values)
+{
+    cl_context cl;
+    cl_command_queue queue;
+    cl_int code;
+    kiln_event *event;
+    kiln_batch *batch = kiln_batch_create(context);
+    expect_ok(kiln_context_cl(context, &cl, NULL, &queue));
+    *gate = clCreateUserEvent(cl, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    expect_ok(kiln_read(batch, kiln_neg(batch, upload(batch, values)), values + N, 4 * N));
+    run_batch(batch);
+    cr_assert_eq(clEnqueueBarrierWithWaitList(queue, 1, gate, NULL), CL_SUCCESS);
+    values[N] = 77;
+    expect_ok(kiln_batch_submit(batch, &event));
+    cr_assert(layer_fail(1, NULL, -6, KILN_LAYER_FOREVER, KILN_LAYER_CALL));
+    cr_expect_eq(kiln_event_wait(event), KILN_DEVICE_ERROR);
+    kiln_event_release(event);
+    return batch;
+}
+
+Test(host_memory, of_kiln_is_not_freed_under_a_run_whose_end_cannot_be_awaited)
+{
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode += 2) {
+        kiln_context *context = open_mode(mode);
+        void *memory;
+        cl_event gate;
+        expect_ok(kiln_host_alloc(context, 8 * N, &memory));
+        float *values = memory;
+        fill(values, N, 3);
+        kiln_batch *batch = run_into_the_void(context, &gate, values);
+        uint64_t pinned = layer_count("alive.mem");
+        expect_ok(kiln_host_free(context, memory));
+        cr_expect_eq(layer_count("alive.mem"), pinned, "%s", modes[mode]);
+        layer_reset();
+        cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+        expect_ok(kiln_context_finish(context));
+        cr_expect_eq(values[N], -values[0], "%s", modes[mode]);
+        clReleaseEvent(gate);
+        kiln_batch_release(batch);
+        close_context(context);
+        cr_expect_eq(layer_count("alive"), 0u, "%s", modes[mode]);
     }
 }
 

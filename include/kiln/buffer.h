@@ -70,8 +70,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_host_alloc(kiln_context *context, size
                                                      void **memory);
 
 /** Free memory of kiln_host_alloc() of this context, after the last run that uses it has completed.
- *  NULL does nothing. Threads: any, not only the one that made it.
- *  Errors: INVALID_ARGUMENT (no context, or not the beginning of such memory). */
+ *  NULL does nothing. Where a failing device leaves open whether runs still use it, it is freed
+ * with the context instead. Threads: any, not only the one that made it. Errors: INVALID_ARGUMENT
+ * (no context, or not the beginning of such memory). */
 KILN_API kiln_status kiln_host_free(kiln_context *context, void *memory);
 
 #ifdef __cplusplus

@@ -74,7 +74,7 @@ void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes)
         drop_readers(buffer);
     pthread_mutex_unlock(&buffer->lock);
     if (!place)
-        kiln__cl_finish(kiln__run_stream(run)->queue);
+        kiln__stream_finish(kiln__run_stream(run));
 }
 
 static kiln_status wait_for(const struct kiln__run *run, const struct kiln__stream *stream,
@@ -172,7 +172,7 @@ static kiln_status finish(struct action *action, kiln_status status, size_t byte
         status = kiln__run_keep_all(run, action->name, bytes, &action->events, NULL);
     kiln__events_free(&action->events);
     if (status)
-        kiln__cl_finish(action->stream->queue);
+        kiln__stream_finish(action->stream);
     else
         kiln__buffer_note(buffer, run, action->writes);
     action->run = run;

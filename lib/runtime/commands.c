@@ -560,7 +560,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     kiln__budget_enter(&executable->runtime->memory, false);
     status = submit(&commands, error);
     if (status)
-        kiln__cl_finish(stream->queue);
+        kiln__stream_finish(stream);
     leave_buffers(&commands, !status);
     if (status) {
         kiln__run_release(commands.run);

@@ -69,6 +69,7 @@ void kiln__pins_begin(struct kiln__pins *pins)
 void kiln__pins_end(struct kiln__pins *pins)
 {
     kiln__vector_free(&pins->pieces);
+    kiln__vector_free(&pins->left);
     pthread_mutex_destroy(&pins->lock);
 }
 
@@ -115,6 +116,23 @@ struct kiln__pinned kiln__pins_remove(struct kiln__pins *pins, const void *memor
     }
     pthread_mutex_unlock(&pins->lock);
     return found;
+}
+
+/* Without memory for a note the piece is nobody's, which is better than freed under a command. */
+void kiln__pins_leave(struct kiln__pins *pins, const struct kiln__pinned *pinned)
+{
+    pthread_mutex_lock(&pins->lock);
+    struct kiln__pinned *place = kiln__vector_push(&pins->left);
+    if (place)
+        *place = *pinned;
+    pthread_mutex_unlock(&pins->lock);
+}
+
+void kiln__pins_clear(struct kiln__pins *pins, cl_context context, cl_device_id device)
+{
+    for (size_t i = 0; i < pins->left.count; i++)
+        kiln__pinned_free(context, device, &pins->left.items[i]);
+    pins->left.count = 0;
 }
 
 bool kiln__pins_hold(struct kiln__pins *pins, const void *memory, size_t bytes)

@@ -29,12 +29,14 @@ void kiln__pinned_free(cl_context context, cl_device_id device, struct kiln__pin
 struct kiln__pins {       /* safe to use from many threads */
     pthread_mutex_t lock; /* guards what follows; no OpenCL call is made under it */
     KILN__VECTOR(struct kiln__pinned) pieces; /* by address */
+    KILN__VECTOR(struct kiln__pinned) left;   /* by the program, when commands may still use them */
     uint64_t bytes;
 };
 
 void kiln__pins_begin(struct kiln__pins *pins);
 
-/* They are the program's to free before: what is left is not touched. */
+/* What is still there is not touched: the pieces are the program's to free, and of what it has left
+ * commands may still use each. */
 void kiln__pins_end(struct kiln__pins *pins);
 
 /* False without memory. */
@@ -42,6 +44,10 @@ bool kiln__pins_add(struct kiln__pins *pins, const struct kiln__pinned *pinned);
 
 /* Take the piece that begins at `memory` out; one without memory where there is none. */
 struct kiln__pinned kiln__pins_remove(struct kiln__pins *pins, const void *memory);
+
+/* A piece that was taken out, until no command uses it: then kiln__pins_clear() frees it. */
+void kiln__pins_leave(struct kiln__pins *pins, const struct kiln__pinned *pinned);
+void kiln__pins_clear(struct kiln__pins *pins, cl_context context, cl_device_id device);
 
 /* Whether all of these bytes lie in one piece. */
 bool kiln__pins_hold(struct kiln__pins *pins, const void *memory, size_t bytes);

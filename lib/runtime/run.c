@@ -186,7 +186,7 @@ kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln
     struct kiln__error found = run->failed;
     cl_int code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
     if (code || found.status) {
-        kiln__cl_finish(run->stream->queue);
+        kiln__stream_finish(run->stream);
         kiln_status status = look(run, &found);
         if (!status || status == KILN_NOT_READY)
             kiln__fail(&found, KILN_DEVICE_ERROR,

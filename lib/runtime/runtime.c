@@ -103,7 +103,7 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime)
 {
     cl_int first = CL_SUCCESS;
     for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next) {
-        cl_int code = kiln__cl_finish(stream->queue);
+        cl_int code = kiln__stream_finish(stream);
         first = first ? first : code;
     }
     return first;

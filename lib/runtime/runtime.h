@@ -36,6 +36,7 @@ struct kiln__runtime {
     struct kiln__trace *trace;  /* NULL: nobody asked for spans */
     struct kiln__budget memory; /* of the streams' pools */
     struct kiln__pins pins;     /* the program's pinned memory */
+    atomic_bool lost;           /* the end of some commands could not be awaited */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */

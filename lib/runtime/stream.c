@@ -99,6 +99,14 @@ void kiln__stream_leave(struct kiln__stream *stream)
         kiln__gate_leave();
 }
 
+cl_int kiln__stream_finish(struct kiln__stream *stream)
+{
+    cl_int code = kiln__cl_finish(stream->queue);
+    if (code)
+        atomic_store(&stream->runtime->lost, true);
+    return code;
+}
+
 kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
                               struct kiln__error *error)
 {

@@ -38,6 +38,10 @@ void kiln__stream_destroy(struct kiln__stream *stream);
 void kiln__stream_enter(struct kiln__stream *stream);
 void kiln__stream_leave(struct kiln__stream *stream);
 
+/* Wait for all that was submitted. Where that fails the runtime remembers that commands may still
+ * be under way. */
+cl_int kiln__stream_finish(struct kiln__stream *stream);
+
 /* Have what is enqueued from now on wait for these events, which are released. */
 kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
                               struct kiln__error *error);

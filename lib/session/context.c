@@ -96,10 +96,12 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
 static void destroy(kiln_context *context)
 {
     if (context->runtime.process == getpid()) {
-        kiln__runtime_finish(&context->runtime);
+        struct kiln__runtime *runtime = &context->runtime;
+        if (!kiln__runtime_finish(runtime))
+            kiln__pins_clear(&runtime->pins, runtime->context, runtime->device.id);
         kiln__plan_cache_destroy(context->plan_cache);
         kiln__prover_destroy(context->prover);
-        kiln__runtime_end(&context->runtime);
+        kiln__runtime_end(runtime);
     }
     pthread_mutex_destroy(&context->precision.mutex);
     free(context->matmul);

@@ -61,7 +61,9 @@ kiln_status kiln_host_free(kiln_context *context, void *memory)
                           "kiln_host_free: %p is not the beginning of memory that "
                           "kiln_host_alloc() of this context gave",
                           memory);
-    if (!child) /* else it is the driver's, which must be left alone there */
+    if (!child && atomic_load(&runtime->lost) && kiln__runtime_finish(runtime))
+        kiln__pins_leave(&runtime->pins, &pinned);
+    else if (!child) /* else it is the driver's, which must be left alone there */
         kiln__pinned_free(runtime->context, runtime->device.id, &pinned);
     kiln_context_release(context);
     return KILN_OK;
