@@ -74,7 +74,8 @@ Test(host_memory, of_kiln_is_used_as_any_other)
         run_batch(batch);
         cr_expect_eq(values[0], -first, "%s", modes[mode]);
         kiln_batch_release(batch);
-        cr_assert_eq(pthread_create(&thread, NULL, free_it, (void *[]){context, memory}), 0);
+        void *both[] = {context, memory}; /* a literal would end with the assertion */
+        cr_assert_eq(pthread_create(&thread, NULL, free_it, both), 0);
         pthread_join(thread, &result);
         cr_expect_null(result);
         cr_expect_eq(stats_of(context).host_bytes, 0u);

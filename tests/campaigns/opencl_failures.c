@@ -53,6 +53,7 @@ static const struct {
     {"interop", "clWaitForEvents", false, "the same"},
     {"empty", "clWaitForEvents", false, "the same"},
     {"serve-separate", "clCreateCommandQueue", false, "of memory for rows: pageable, or freed"},
+    {"executor-separate", "clCreateCommandQueue", false, "the same"},
 };
 
 struct way {
