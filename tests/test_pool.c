@@ -167,6 +167,7 @@ Test(pool, finds_out_at_once_that_a_promise_is_empty)
     kiln_buffer *buffer;
     if (!layer_available())
         cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    cl_command_queue own = context->runtime.memory.touches;
     context->runtime.memory.touches = context->runtime.compute->queue;
     layer_reset();
     expect_ok(make(context, MIB, &buffer));
@@ -180,7 +181,7 @@ Test(pool, finds_out_at_once_that_a_promise_is_empty)
     cr_expect_eq(layer_failures(), 2u); /* once more when there is room */
     layer_reset();
     cr_expect_eq(atomic_load(&context->runtime.memory.buffers), 0u);
-    context->runtime.memory.touches = NULL;
+    context->runtime.memory.touches = own;
     close_context(context);
     cr_expect_eq(layer_count("alive"), 0u, "%s", layer_snapshot());
 }
