@@ -16,6 +16,7 @@ bench_programs = \
 	bench/rows \
 	bench/seeds \
 	bench/start \
+	bench/transfer \
 	bench/transpose
 libbench_la_SOURCES = \
 	bench/bench.c \
@@ -110,6 +111,8 @@ bench_start_SOURCES = bench/start.c bench/start.h bench/start_block.c
 bench_seeds_CFLAGS = $(AM_CFLAGS) $(BENCH_CFLAGS)
 bench_seeds_LDADD = $(bench_libs)
 bench_start_CFLAGS = $(bench_cflags)
+bench_transfer_CFLAGS = $(bench_cflags)
+bench_transfer_LDADD = $(bench_libs)
 bench_start_LDADD = $(bench_libs)
 bench_transpose_CFLAGS = $(bench_cflags)
 bench_transpose_LDADD = $(bench_libs)
