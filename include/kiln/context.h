@@ -25,7 +25,8 @@ typedef enum kiln_compile_mode {
     KILN_COMPILE_DEFAULT = 0,  /**< as $KILN_COMPILE says ("together", "alone", "never"); else
                                     together */
     KILN_COMPILE_TOGETHER = 1, /**< several of a batch at once, on as many threads as there are
-                                    cores. Where a driver compiles one at a time (PoCL), in further
+                                    cores where the driver is known to bear that. Where it
+                                    compiles one at a time (PoCL, NVIDIA), in further
                                     processes, if there are cores for three and the disk cache can
                                     be written */
     KILN_COMPILE_ALONE = 2,    /**< one after the other, in this thread */

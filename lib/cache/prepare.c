@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many programs at once, before any of them runs. PoCL and NVIDIA's driver compile in one thread of
  * a process at a time: there several processes of kiln's compile and store (see cache/errand.h),
- * and this one finds it all on disk. Elsewhere, and where that does not work, threads of this one
- * do it.
+ * and this one finds it all on disk. Where a driver is known to bear it, threads of this one do it
+ * (Oclgrind crashes); elsewhere a kernel is compiled when it is met.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -280,6 +280,6 @@ void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__pro
         return;
     if (is_done_apart(programs))
         meet_apart(programs, wishes, count);
-    else if (!programs->device.traits->serial_compiler)
+    else if (programs->device.traits->threaded_compiler)
         compile_here(programs, wishes, count, threads);
 }

@@ -23,7 +23,8 @@ struct kiln__traits {
                                   with no map and unmap around the host's accesses */
     bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */
     bool late_binary;          /* the binary is complete only after the first launch */
-    bool serial_compiler;      /* compiles in one thread of a process at a time */
+    bool serial_compiler;      /* compiles in one thread of a process at a time, */
+    bool threaded_compiler;    /* or in many; of others it is not known that many are safe */
     bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
     bool emulates_fma;         /* fma() is slow and kiln's functions do without */
     bool lazy_memory;          /* clCreateBuffer promises any amount */

@@ -56,6 +56,7 @@ static const struct row {
     {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16)}},
     {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64),
                                                               .live_host_pointers = true,
+                                                              .threaded_compiler = true,
                                                               .emulates_fma = true}},
     {NULL,       "softpipe", ANY,             0,  SIMULATED, {GPU("softpipe", 1, 16)}},
     {NULL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("cpu", 8)}},
