@@ -14,7 +14,8 @@ fi
 # without_compiler FOLDER COMMAND...: with kiln's cache there, and an empty one of the driver's own.
 without_compiler() {
     rm -rf "$folder/driver"
-    mkdir -p -m 700 "$1" "$folder/driver"
+    mkdir -p "$1" "$folder/driver"
+    chmod 700 "$1" "$folder/driver"
     cache=$1
     shift
     KILN_COMPILE=never KILN_CACHE_DIR="$cache" POCL_CACHE_DIR="$folder/driver" "$@"

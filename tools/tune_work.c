@@ -136,12 +136,12 @@ const struct tune_work tune_works[] = {
     /* clang-format off */
     {"gelu(1.5 x + y), 1048576",  1048576, 1,    0,   record_gelu,      gelu_element,      1048576,      1e-5},
     {"relu(x) + y, 65536",        65536,   1,    0,   record_relu,      relu_element,      65536,        1e-5},
-    {"transpose, 1024 x 1024",    1024,    1024, 0,   record_transpose, transpose_element, 1024 * 1024,  1e-6},
-    {"softmax, 1024 x 1024",      1024,    1024, 0,   record_softmax,   softmax_element,   1024 * 1024,  1e-5},
+    {"transpose, 1024 x 1024",    1024,    1024, 0,   record_transpose, transpose_element, 1048576,      1e-6},
+    {"softmax, 1024 x 1024",      1024,    1024, 0,   record_softmax,   softmax_element,   1048576,      1e-5},
     {"mean of 4194304",           4194304, 1,    0,   record_sum,       sum_element,       1,            1e-5},
     {"column means, 2048 x 1024", 2048,    1024, 0,   record_columns,   columns_element,   1024,         1e-5},
-    {"product, 512 x 512 x 512",  512,     512,  512, record_product,   product_element,   512 * 512,    1e-3},
-    {"product, 8 x 1024 x 1024",  8,       1024, 1024, record_product,  product_element,   8 * 1024,     1e-3},
+    {"product, 512 x 512 x 512",  512,     512,  512, record_product,   product_element,   262144,       1e-3},
+    {"product, 8 x 1024 x 1024",  8,       1024, 1024, record_product,  product_element,   8192,         1e-3},
     {0},
     /* clang-format on */
 };

@@ -89,8 +89,8 @@ enum kiln__clblast_argument {
     KILN__CLBLAST_C_STRIDE
 };
 
-/* The group that product `group` does on the way, as it reads; or KILN__NO_GROUP. */
-uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t group);
+/* The group that product `index` does on the way, as it reads; or KILN__NO_GROUP. */
+uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index);
 
 /* The group that makes `node` for `reader` alone and only copies it from where it lies otherwise,
  * on a device where products can do that as they read; or KILN__NO_GROUP (patches.c). */

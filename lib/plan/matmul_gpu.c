@@ -26,13 +26,13 @@ static int64_t most(int64_t a, int64_t b)
  * multiply-adds that a compute unit does in a cycle with one work-group, and with many. */
 struct tile {
     int m, n, k, item_m, item_n;
-    double alone, full;
     int resident; /* how many work-groups a unit has at once */
+    double alone, full;
 };
 
 static const struct tile tile_table[] = {
-    {128, 128, 8, 16, 8, 84, 92, 2}, {128, 64, 16, 8, 8, 70, 85, 2}, {64, 64, 16, 8, 4, 45, 80, 4},
-    {128, 32, 16, 8, 4, 53, 75, 4},  {128, 16, 32, 4, 4, 33, 44, 4}, {32, 32, 16, 4, 4, 14, 56, 8}};
+    {128, 128, 8, 16, 8, 2, 84, 92}, {128, 64, 16, 8, 8, 2, 70, 85}, {64, 64, 16, 8, 4, 4, 45, 80},
+    {128, 32, 16, 8, 4, 4, 53, 75},  {128, 16, 32, 4, 4, 4, 33, 44}, {32, 32, 16, 4, 4, 8, 14, 56}};
 #define TILES (sizeof tile_table / sizeof *tile_table)
 
 static int64_t items_of(const struct tile *tile)

@@ -93,7 +93,7 @@ static uint64_t tile_bytes(const struct kiln__plan *plan, const struct kiln__gro
         if (form->along[i] != KILN__ACROSS)
             continue;
         kiln_type type = nodes[group->accesses.items[i].node].type;
-        bytes += edge * (edge + 1) * kiln_type_size(kiln__type_row(type)->computed);
+        bytes += (uint64_t)edge * (edge + 1) * kiln_type_size(kiln__type_row(type)->computed);
     }
     return bytes;
 }

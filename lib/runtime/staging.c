@@ -116,11 +116,11 @@ struct journey {
 
 struct carrier {
     const struct journey *journey;
-    unsigned number;
     pthread_t thread;
     struct kiln__events events;                 /* of its pieces, in their order */
     struct kiln__transfer leaving[MOST_PIECES]; /* per piece of the ring: what it brings down */
     struct kiln__error error;
+    unsigned number;
 };
 
 static struct kiln__transfer part(const struct journey *journey, size_t piece)

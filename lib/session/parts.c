@@ -29,7 +29,7 @@ static kiln_status refuse(const kiln_batch *batch, const char *why, const struct
     return kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
                       "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
                       ", and the batch cannot run in parts: %s%s",
-                      batch->lease.plan->arena_bytes, limited ? "pool's limit" : "device",
+                      (uint64_t)batch->lease.plan->arena_bytes, limited ? "pool's limit" : "device",
                       budget->limit, why, what && what->data ? what->data : "");
 }
 

@@ -81,12 +81,12 @@ static double multiplier(size_t column)
 
 static bool make_values(struct test *test)
 {
-    test->values_a = malloc(BATCH * M * K * sizeof *test->values_a);
-    test->values_b = malloc(BATCH * K * N * sizeof *test->values_b);
+    test->values_a = malloc((size_t)BATCH * M * K * sizeof *test->values_a);
+    test->values_b = malloc((size_t)BATCH * K * N * sizeof *test->values_b);
     test->sums = calloc((size_t)BATCH * M * N, sizeof *test->sums);
-    for (size_t i = 0; test->values_a && i < BATCH * M * K; i++)
+    for (size_t i = 0; test->values_a && i < (size_t)BATCH * M * K; i++)
         test->values_a[i] = value(i);
-    for (size_t i = 0; test->values_b && i < BATCH * K * N; i++)
+    for (size_t i = 0; test->values_b && i < (size_t)BATCH * K * N; i++)
         test->values_b[i] = value(i + 7777);
     return test->values_a && test->values_b && test->sums;
 }
