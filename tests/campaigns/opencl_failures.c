@@ -54,6 +54,9 @@ static const struct {
     {"empty", "clWaitForEvents", false, "the same"},
     {"serve-separate", "clCreateCommandQueue", false, "of memory for rows: pageable, or freed"},
     {"executor-separate", "clCreateCommandQueue", false, "the same"},
+    {"executor-separate", "clWaitForEvents", false, "of a finish when the rows are freed"},
+    {"executor-separate", "clFinish", false, "the same"},
+    {"executor-separate", "clEnqueueUnmapMemObject", false, "of rows that are freed"},
 };
 
 struct way {
