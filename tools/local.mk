@@ -10,6 +10,8 @@ kiln_SOURCES = \
 	tools/run.c \
 	tools/tool.h \
 	tools/tune.c \
+	tools/tune_record.c \
+	tools/tune_record.h \
 	tools/tune_work.c \
 	tools/tune_work.h
 kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm

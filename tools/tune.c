@@ -17,9 +17,10 @@
 #include <kiln/kiln.h>
 
 #include "tool.h"
+#include "tune_record.h"
 #include "tune_work.h"
 
-enum { MOST_TUNABLES = 32, MOST_RECORD = 4095, ROUNDS = 7 };
+enum { ROUNDS = 7 };
 
 #define GAIN 0.98     /* of the time: what a candidate has to be below, */
 #define LOSS 1.08     /* and no work above */
@@ -61,120 +62,6 @@ static kiln_context *open_context(const struct request *request, const char *wor
     if (words ? setenv("KILN_TUNE", words, 1) : unsetenv("KILN_TUNE"))
         return NULL;
     return kiln_context_create(&options, &context) ? NULL : context;
-}
-
-/* ---- records ---- */
-
-/* What is kept: the values of parameters, and what was measured for them. */
-struct record {
-    kiln_tunable tunables[MOST_TUNABLES]; /* `value` is the record's */
-    size_t count;
-    char notes[MOST_RECORD + 1]; /* lines "# name value: 1.02 of the time" */
-};
-
-static kiln_tunable *find_tunable(struct record *record, const char *name, size_t length)
-{
-    for (size_t i = 0; i < record->count; i++)
-        if (strlen(record->tunables[i].name) == length &&
-            !strncmp(record->tunables[i].name, name, length))
-            return &record->tunables[i];
-    return NULL;
-}
-
-static bool is_candidate(const kiln_tunable *tunable, unsigned long value)
-{
-    for (size_t i = 0; i < tunable->count; i++)
-        if (tunable->candidates[i] == value)
-            return true;
-    return false;
-}
-
-static kiln_status begin_record(kiln_context *context, struct record *record)
-{
-    kiln_status status = KILN_OK;
-    *record = (struct record){0};
-    while (record->count < MOST_TUNABLES) {
-        kiln_tunable *tunable = &record->tunables[record->count];
-        status = kiln_context_get_tunable(context, record->count, tunable);
-        if (status || !tunable->name)
-            break;
-        tunable->value = tunable->usual;
-        record->count++;
-    }
-    return status;
-}
-
-static void add_note(struct record *record, const char *line, size_t length)
-{
-    size_t used = strlen(record->notes);
-    if (used + length + 2 < sizeof record->notes / 2)
-        sprintf(record->notes + used, "%.*s\n", (int)length, line);
-}
-
-/* Takes over what a text says; a line that is not understood is named. False: there was one. */
-static bool read_record(const char *text, struct record *record)
-{
-    bool understood = true;
-    while (*text) {
-        size_t length = strcspn(text, "\n"), name = strcspn(text, " \n");
-        kiln_tunable *tunable = find_tunable(record, text, name);
-        char *end = NULL;
-        unsigned long value = tunable ? strtoul(text + name, &end, 10) : 0;
-        if (*text == '#')
-            add_note(record, text, length);
-        else if (tunable && end == text + length && is_candidate(tunable, value))
-            tunable->value = (unsigned)value;
-        else if (length) {
-            fprintf(stderr, "kiln tune: \"%.*s\" is not understood and does not count\n",
-                    (int)length, text);
-            understood = false;
-        }
-        text += length + (text[length] == '\n');
-    }
-    return understood;
-}
-
-static kiln_status recall(kiln_context *context, struct record *record)
-{
-    char *text = NULL;
-    kiln_status status = begin_record(context, record);
-    if (!status)
-        status = kiln_context_recall(context, KILN_TUNED, &text);
-    if (!status && text)
-        read_record(text, record);
-    kiln_free(text);
-    return status;
-}
-
-/* Values that are not the usual ones, and the notes. */
-static void write_record(const struct record *record, char text[MOST_RECORD + 1])
-{
-    size_t at = 0;
-    *text = 0;
-    for (size_t i = 0; i < record->count; i++)
-        if (record->tunables[i].value != record->tunables[i].usual)
-            at += (size_t)snprintf(text + at, MOST_RECORD + 1 - at, "%s %u\n",
-                                   record->tunables[i].name, record->tunables[i].value);
-    snprintf(text + at, MOST_RECORD + 1 - at, "%s", record->notes);
-}
-
-static kiln_status remember(kiln_context *context, const struct record *record)
-{
-    char text[MOST_RECORD + 1];
-    write_record(record, text);
-    return kiln_context_remember(context, KILN_TUNED, text);
-}
-
-/* "vector=8,chunks=4", with another value of one of them. */
-static void write_words(const struct record *record, const kiln_tunable *changed, unsigned value,
-                        char *words, size_t size)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < record->count && at < size; i++) {
-        const kiln_tunable *tunable = &record->tunables[i];
-        at += (size_t)snprintf(words + at, size - at, "%s%s=%u", i ? "," : "", tunable->name,
-                               tunable == changed ? value : tunable->value);
-    }
 }
 
 /* ---- measuring ---- */
@@ -349,7 +236,7 @@ static kiln_status compare(const struct bench *best, const struct bench *candida
 
 struct search {
     const struct request *request;
-    struct record record;
+    struct tune_record record;
     struct bench best;
     double until;
     size_t measured, left;
@@ -366,7 +253,7 @@ static kiln_status reopen_best(struct search *search)
 {
     char words[512];
     close_bench(&search->best);
-    write_words(&search->record, NULL, 0, words, sizeof words);
+    tune_record_words(&search->record, NULL, 0, words, sizeof words);
     return open_bench(search->request, words, &search->best);
 }
 
@@ -382,7 +269,7 @@ static void note_verdict(struct search *search, const kiln_tunable *tunable, uns
                  taken ? ", taken" : "");
     printf("%s\n", line + 2);
     fflush(stdout);
-    add_note(&search->record, line, strlen(line));
+    tune_record_note(&search->record, line, strlen(line));
 }
 
 static bool pays(const struct verdict *verdict)
@@ -396,7 +283,7 @@ static kiln_status try_candidate(struct search *search, kiln_tunable *tunable, u
     struct bench candidate;
     struct verdict verdict = {.share = 1};
     char words[512];
-    write_words(&search->record, tunable, value, words, sizeof words);
+    tune_record_words(&search->record, tunable, value, words, sizeof words);
     /* Both contexts are as new: on an H200 an older one was a tenth ahead of its equal. */
     kiln_status status = reopen_best(search);
     if (status)
@@ -418,7 +305,7 @@ static kiln_status try_candidate(struct search *search, kiln_tunable *tunable, u
         if (status)
             return status;
     }
-    return remember(search->best.context, &search->record);
+    return tune_record_remember(search->best.context, &search->record);
 }
 
 static kiln_status search_all(struct search *search)
@@ -439,7 +326,7 @@ static kiln_status search_all(struct search *search)
     return status;
 }
 
-static bool is_tuned(const struct record *record)
+static bool is_tuned(const struct tune_record *record)
 {
     for (size_t i = 0; i < record->count; i++)
         if (record->tunables[i].value != record->tunables[i].usual)
@@ -477,14 +364,14 @@ static kiln_status print_table(struct search *search)
     puts("that is no gain: the usual values stay");
     for (size_t i = 0; i < search->record.count; i++)
         search->record.tunables[i].value = search->record.tunables[i].usual;
-    return remember(search->best.context, &search->record);
+    return tune_record_remember(search->best.context, &search->record);
 }
 
 /* Where the disk cache cannot be written there is no use in a search. */
 static kiln_status expect_kept(struct search *search)
 {
     char *text = NULL;
-    kiln_status status = remember(search->best.context, &search->record);
+    kiln_status status = tune_record_remember(search->best.context, &search->record);
     if (!status)
         status = kiln_context_recall(search->best.context, KILN_TUNED, &text);
     if (!status && !text)
@@ -496,7 +383,7 @@ static kiln_status expect_kept(struct search *search)
 static kiln_status begin_search(struct search *search)
 {
     kiln_context *context = open_context(search->request, NULL);
-    kiln_status status = context ? recall(context, &search->record) : KILN_DEVICE_ERROR;
+    kiln_status status = context ? tune_record_recall(context, &search->record) : KILN_DEVICE_ERROR;
     kiln_context_release(context);
     if (search->request->again)
         *search->record.notes = 0;
@@ -533,7 +420,7 @@ static int run_search(const struct request *request)
 
 /* ---- the others ---- */
 
-static int run_list(kiln_context *context, struct record *record, const char *file)
+static int run_list(kiln_context *context, struct tune_record *record, const char *file)
 {
     (void)context, (void)file;
     printf("%-12s %8s %8s  %s\n", "parameter", "value", "usual", "what");
@@ -544,7 +431,7 @@ static int run_list(kiln_context *context, struct record *record, const char *fi
     return 0;
 }
 
-static int run_clear(kiln_context *context, struct record *record, const char *file)
+static int run_clear(kiln_context *context, struct tune_record *record, const char *file)
 {
     (void)record, (void)file;
     if (kiln_context_remember(context, KILN_TUNED, ""))
@@ -562,12 +449,12 @@ static kiln_status describe(kiln_context *context, char line[600])
     return status;
 }
 
-static int run_export(kiln_context *context, struct record *record, const char *file)
+static int run_export(kiln_context *context, struct tune_record *record, const char *file)
 {
     char line[600], text[MOST_RECORD + 1];
     if (describe(context, line))
         return complain();
-    write_record(record, text);
+    tune_record_write(record, text);
     FILE *stream = fopen(file, "we");
     bool failed = !stream || fprintf(stream, "%s%s", line, text) < 0;
     if ((stream && fclose(stream)) || failed) {
@@ -579,7 +466,7 @@ static int run_export(kiln_context *context, struct record *record, const char *
 }
 
 /* Values of the file go before those that are kept. */
-static int run_import(kiln_context *context, struct record *record, const char *file)
+static int run_import(kiln_context *context, struct tune_record *record, const char *file)
 {
     char line[600], found[600], text[MOST_RECORD + 1];
     FILE *stream = fopen(file, "re");
@@ -598,8 +485,8 @@ static int run_import(kiln_context *context, struct record *record, const char *
                 file, (int)strcspn(found, "\n"), found, line);
         return 1;
     }
-    bool understood = read_record(text, record);
-    if (remember(context, record))
+    bool understood = tune_record_read(text, record);
+    if (tune_record_remember(context, record))
         return complain();
     puts("imported");
     return understood ? 0 : 1;
@@ -608,7 +495,7 @@ static int run_import(kiln_context *context, struct record *record, const char *
 static const struct action {
     const char *name;
     bool takes_file;
-    int (*run)(kiln_context *context, struct record *record, const char *file);
+    int (*run)(kiln_context *context, struct tune_record *record, const char *file);
 } actions[] = {
     {"list", false, run_list},
     {"clear", false, run_clear},
@@ -626,9 +513,9 @@ static const struct action *find_action(const char *name)
 
 static int run_action(const struct request *request)
 {
-    struct record record;
+    struct tune_record record;
     kiln_context *context = open_context(request, NULL);
-    if (!context || recall(context, &record)) {
+    if (!context || tune_record_recall(context, &record)) {
         kiln_context_release(context);
         return complain();
     }

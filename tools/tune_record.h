@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `kiln tune` keeps of a device, and the lines of text that say it. */
+#ifndef KILN_TOOLS_TUNE_RECORD_H
+#define KILN_TOOLS_TUNE_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <kiln/kiln.h>
+
+enum { MOST_TUNABLES = 32, MOST_RECORD = 4095 };
+
+/* What is kept: the values of parameters, and what was measured for them. */
+struct tune_record {
+    kiln_tunable tunables[MOST_TUNABLES]; /* `value` is the record's */
+    size_t count;
+    char notes[MOST_RECORD + 1]; /* lines "# name value: 1.02 of the time" */
+};
+
+/* What the context's device has kept; values that are not kept are the usual ones. */
+kiln_status tune_record_recall(kiln_context *context, struct tune_record *record);
+kiln_status tune_record_remember(kiln_context *context, const struct tune_record *record);
+
+/* Takes over what a text says; a line that is not understood is named. False: there was one. */
+bool tune_record_read(const char *text, struct tune_record *record);
+
+/* Values that are not the usual ones, and the notes. */
+void tune_record_write(const struct tune_record *record, char text[MOST_RECORD + 1]);
+
+void tune_record_note(struct tune_record *record, const char *line, size_t length);
+
+/* "vector=8,chunks=4", with another value of one of them. */
+void tune_record_words(const struct tune_record *record, const kiln_tunable *changed,
+                       unsigned value, char *words, size_t size);
+
+#endif
