@@ -12,6 +12,7 @@ kilninclude_HEADERS = \
 	include/kiln/device.h \
 	include/kiln/executor.h \
 	include/kiln/export.h \
+	include/kiln/files.h \
 	include/kiln/gradient.h \
 	include/kiln/interpolation.h \
 	include/kiln/kiln.h \

@@ -312,6 +312,11 @@ executor_sources = \
 	lib/executor/tune.h \
 	lib/executor/worker.c
 
+files_sources = \
+	lib/files/npy.c \
+	lib/files/npy.h \
+	lib/files/npy_header.c
+
 kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
@@ -368,7 +373,8 @@ libkiln_internal_la_SOURCES = \
 	$(record_sources) \
 	$(grad_sources) \
 	$(session_sources) \
-	$(executor_sources)
+	$(executor_sources) \
+	$(files_sources)
 nodist_libkiln_internal_la_SOURCES = lib/kernels.c
 libkiln_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
 libkiln_internal_la_LIBADD = $(CLBLAST_LIBS) $(OPENCL_LIBS) $(XXHASH_LIBS) $(JANSSON_LIBS)

@@ -29,6 +29,7 @@ criterion_tests = \
 	tests/test_executor_threads \
 	tests/test_executor_tune \
 	tests/test_explain \
+	tests/test_files \
 	tests/test_fork \
 	tests/test_fusion \
 	tests/test_fuzz_calls \

@@ -16,6 +16,7 @@
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
 #include <kiln/executor.h>
+#include <kiln/files.h>
 #include <kiln/gradient.h>
 #include <kiln/interpolation.h>
 #include <kiln/models.h>

@@ -80,15 +80,6 @@ static kiln_status add_items(const struct kiln__catalog *catalog, const struct k
     return status;
 }
 
-/* The file is replaced as a whole, which would turn a device such as /dev/stdout into a file. */
-static kiln_status check_target(const char *file)
-{
-    struct stat facts;
-    if (lstat(file, &facts) || S_ISREG(facts.st_mode))
-        return KILN_OK;
-    return kiln__fail(NULL, KILN_IO_ERROR, "%s is not written: it is no regular file", file);
-}
-
 static kiln_status write_bundle(const struct kiln__catalog *catalog, const char *file,
                                 const struct kiln__text *used, uint64_t *count)
 {
@@ -139,8 +130,8 @@ kiln_status kiln__catalog_export(const char *folder, const char *file, const cha
     struct kiln__text names = {0};
     *count = 0;
     kiln_status status = kiln__catalog_open(folder, false, &catalog);
-    if (!status)
-        status = check_target(file);
+    if (!status && !kiln__file_replaceable(file))
+        status = kiln__fail(NULL, KILN_IO_ERROR, "%s is not written: it is no regular file", file);
     if (!status && used)
         status = read_used(used, &names);
     if (!status)

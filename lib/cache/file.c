@@ -151,6 +151,12 @@ bool kiln__file_has_name(int folder, const char *name, int fd)
 
 /* ---- writing ---- */
 
+bool kiln__file_replaceable(const char *path)
+{
+    struct stat facts;
+    return lstat(path, &facts) || S_ISREG(facts.st_mode);
+}
+
 static uint64_t random_number(void)
 {
     static atomic_uint_fast64_t calls;

@@ -58,6 +58,10 @@ void kiln__writer_begin(struct kiln__writer *writer, int folder, const char *nam
 void kiln__writer_add(struct kiln__writer *writer, const void *bytes, size_t length);
 bool kiln__writer_commit(struct kiln__writer *writer);
 
+/* Whether a path may be written that way: a file is replaced as a whole, which would turn a device
+ * such as /dev/stdout into a file. */
+bool kiln__file_replaceable(const char *path);
+
 /* Leave nothing behind instead of a commit. */
 void kiln__writer_drop(struct kiln__writer *writer);
 

@@ -222,7 +222,7 @@ static void check_answer(const struct row *row, const struct before *before,
     if (answer->status < 0)
         check(!world.new_context && !world.new_buffer && !world.new_event && !world.new_optimizer &&
                   !world.new_executor && !world.new_future && !world.new_parallel &&
-                  !world.new_model && !world.new_host && !world.text,
+                  !world.new_model && !world.new_host && !world.text && !world.array.data,
               "a failure that leaves an object");
 }
 
@@ -255,6 +255,7 @@ static struct before look(const struct row *row, const union value *values)
     world.new_parallel = NULL;
     world.new_future = NULL;
     world.new_model = NULL;
+    world.array.data = NULL;
     world.new_host = NULL;
     world.text = NULL;
     memset(world.results, 0, sizeof world.results);

@@ -567,6 +567,29 @@ static const char *take_file(void)
     return ONE_OF(names);
 }
 
+/* Its elements are those of a buffer or tensor, or what is known to be none. */
+static const kiln_array *take_array(void)
+{
+    static kiln_array array;
+    array.type = take_type();
+    array.rank = take_rank();
+    const size_t *dims = take_dims();
+    size_t bytes = kiln_type_size(array.type);
+    for (unsigned i = 0; i < KILN_MAX_RANK; i++) {
+        array.dims[i] = dims ? dims[i] : 1;
+        bytes = i >= array.rank                                 ? bytes
+                : array.dims[i] && bytes > ROOM / array.dims[i] ? ROOM + 1
+                                                                : bytes * array.dims[i];
+    }
+    array.data = bytes <= ROOM ? take_room() : NULL;
+    return one_in(16) ? NULL : &array;
+}
+
+static kiln_array *take_array_out(void)
+{
+    return one_in(16) ? NULL : &world.array;
+}
+
 static void be_called(kiln_status status, void *user)
 {
     (void)status;

@@ -255,6 +255,7 @@ void world_settle(void)
     kiln_future_release(world.new_future);
     kiln_parallel_release(world.new_parallel);
     kiln_free(world.new_model);
+    kiln_free(world.array.data);
     kiln_free(world.text);
     settle_host();
 }

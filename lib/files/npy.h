@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stands before the elements of an .npy file: a Python dictionary in words. */
+#ifndef KILN_FILES_NPY_H
+#define KILN_FILES_NPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <kiln/status.h>
+
+#include "graph/shape.h"
+#include "util/text.h"
+
+/* A type of numpy's and what kiln makes of it. */
+struct kiln__npy_type {
+    char kind; /* numpy's letter */
+    size_t bytes;
+    kiln_type type;
+    /* The elements as kiln's; false if one is none of them. NULL: they are as they are. */
+    bool (*convert)(const void *from, size_t count, void *to);
+};
+
+struct kiln__npy {
+    const struct kiln__npy_type *type;
+    bool swapped; /* bytes are in the other order than this machine's */
+    bool fortran; /* the first index runs fastest */
+    struct kiln__shape shape;
+};
+
+/* Read the dictionary, a zero-terminated text. After an error `why` says what is wrong with it.
+ * Errors: IO_ERROR, UNSUPPORTED, TOO_LARGE. */
+kiln_status kiln__npy_parse(const char *text, struct kiln__npy *npy, struct kiln__phrase *why);
+
+/* All that stands before the elements of an array of kiln's. bf16 is announced as float32. */
+void kiln__npy_print(kiln_type type, const struct kiln__shape *shape, struct kiln__text *text);
+
+/* "\x93NUMPY", two bytes of version: what such a file begins with. */
+#define KILN__NPY_MAGIC "\x93NUMPY"
+enum { KILN__NPY_MAGIC_BYTES = 6 };
+
+#endif

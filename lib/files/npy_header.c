@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "files/npy.h"
+
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define OWN_ORDER '>'
+#else
+#define OWN_ORDER '<'
+#endif
+
+/* ---- types ---- */
+
+#define CONVERT(name, from_type, to_type, fits)                                                    \
+    static bool name(const void *from, size_t count, void *to)                                     \
+    {                                                                                              \
+        const from_type *values = from;                                                            \
+        to_type *results = to;                                                                     \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            if (!(fits))                                                                           \
+                return false;                                                                      \
+            results[i] = (to_type)values[i];                                                       \
+        }                                                                                          \
+        return true;                                                                               \
+    }
+CONVERT(from_f64, double, float, true)
+CONVERT(from_i16, int16_t, int32_t, true)
+CONVERT(from_u16, uint16_t, int32_t, true)
+CONVERT(from_u32, uint32_t, int64_t, true)
+CONVERT(from_u64, uint64_t, int64_t, values[i] <= INT64_MAX)
+
+/* Of two rows for one of kiln's types the first is how that is written. */
+static const struct kiln__npy_type types[] = {
+    {'f', 4, KILN_F32, NULL},     {'i', 4, KILN_I32, NULL},     {'u', 1, KILN_U8, NULL},
+    {'f', 2, KILN_F16, NULL},     {'i', 8, KILN_I64, NULL},     {'b', 1, KILN_BOOL, NULL},
+    {'i', 1, KILN_I8, NULL},      {'f', 8, KILN_F32, from_f64}, {'i', 2, KILN_I32, from_i16},
+    {'u', 2, KILN_I32, from_u16}, {'u', 4, KILN_I64, from_u32}, {'u', 8, KILN_I64, from_u64},
+};
+enum { TYPES = sizeof types / sizeof *types };
+
+/* ---- reading ---- */
+
+struct parser {
+    const char *at;
+    struct kiln__npy *npy;
+    struct kiln__phrase *why;
+    bool has_type, has_order, has_shape;
+};
+
+/* The sentence may go to a terminal, and the file is not trusted. */
+static void make_printable(struct kiln__phrase *phrase)
+{
+    for (char *at = phrase->text; *at; at++)
+        if (!isprint((unsigned char)*at))
+            *at = '?';
+}
+
+static kiln_status damaged(struct parser *parser, const char *what)
+{
+    *parser->why = kiln__phrase("its header has %s at \"%.40s\"", what, parser->at);
+    make_printable(parser->why);
+    return KILN_IO_ERROR;
+}
+
+static void skip_blanks(struct parser *parser)
+{
+    while (isspace((unsigned char)*parser->at))
+        parser->at++;
+}
+
+static bool take(struct parser *parser, const char *word)
+{
+    skip_blanks(parser);
+    size_t length = strlen(word);
+    if (strncmp(parser->at, word, length))
+        return false;
+    parser->at += length;
+    return true;
+}
+
+/* A text in quotation marks without any inside, which starts after the first. */
+static bool take_text(struct parser *parser, const char **text, size_t *length)
+{
+    skip_blanks(parser);
+    char mark = *parser->at;
+    const char *end = mark == '\'' || mark == '"' ? strchr(parser->at + 1, mark) : NULL;
+    if (!end)
+        return false;
+    *text = parser->at + 1;
+    *length = (size_t)(end - *text);
+    parser->at = end + 1;
+    return true;
+}
+
+/* "<f4": the order of bytes, a letter, and how many bytes. */
+static kiln_status read_type(struct parser *parser)
+{
+    const char *text;
+    size_t length;
+    if (take(parser, "[")) {
+        *parser->why = kiln__phrase("its elements are structures, which kiln has not");
+        return KILN_UNSUPPORTED;
+    }
+    if (!take_text(parser, &text, &length))
+        return damaged(parser, "no type");
+    parser->npy->swapped = length && *text == (OWN_ORDER == '<' ? '>' : '<');
+    for (size_t i = 0; i < TYPES && length == 3 && strchr("<>|=", *text); i++)
+        if (text[1] == types[i].kind && text[2] == (char)('0' + types[i].bytes))
+            parser->npy->type = &types[i];
+    parser->has_type = true;
+    if (parser->npy->type)
+        return KILN_OK;
+    *parser->why = kiln__phrase("kiln has nothing for its type \"%.*s\"",
+                                (int)(length < 40 ? length : 40), text);
+    make_printable(parser->why);
+    return KILN_UNSUPPORTED;
+}
+
+static kiln_status read_order(struct parser *parser)
+{
+    parser->npy->fortran = take(parser, "True");
+    parser->has_order = parser->npy->fortran || take(parser, "False");
+    return parser->has_order ? KILN_OK : damaged(parser, "no True or False");
+}
+
+/* Digits, and the L that Python 2 wrote after them. */
+static bool take_number(struct parser *parser, size_t *number)
+{
+    skip_blanks(parser);
+    if (!isdigit((unsigned char)*parser->at))
+        return false;
+    for (*number = 0; isdigit((unsigned char)*parser->at); parser->at++) {
+        size_t digit = (size_t)(*parser->at - '0');
+        if (*number > (SIZE_MAX - digit) / 10)
+            return false;
+        *number = *number * 10 + digit;
+    }
+    take(parser, "L");
+    return true;
+}
+
+static kiln_status read_shape(struct parser *parser)
+{
+    size_t rank = 0, dims[KILN_MAX_RANK];
+    bool more = take(parser, "(");
+    if (!more)
+        return damaged(parser, "no shape");
+    while (more && !take(parser, ")")) {
+        if (rank == KILN_MAX_RANK) {
+            *parser->why = kiln__phrase("it has more than %d dimensions", KILN_MAX_RANK);
+            return KILN_UNSUPPORTED;
+        }
+        if (!take_number(parser, &dims[rank]))
+            return damaged(parser, "no dimension");
+        rank++;
+        more = take(parser, ",");
+        if (!more && !take(parser, ")"))
+            return damaged(parser, "no end of a shape");
+    }
+    parser->has_shape = true;
+    if (kiln__shape_make(rank, dims, &parser->npy->shape))
+        return KILN_OK;
+    *parser->why = kiln__phrase("its shape has too many elements");
+    return KILN_TOO_LARGE;
+}
+
+static const struct {
+    const char *key;
+    size_t had; /* the member that says it was read */
+    kiln_status (*read)(struct parser *parser);
+} entries[] = {
+    {"descr", offsetof(struct parser, has_type), read_type},
+    {"fortran_order", offsetof(struct parser, has_order), read_order},
+    {"shape", offsetof(struct parser, has_shape), read_shape},
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+
+static kiln_status read_entry(struct parser *parser)
+{
+    const char *key;
+    size_t length;
+    if (!take_text(parser, &key, &length) || !take(parser, ":"))
+        return damaged(parser, "no key");
+    for (size_t i = 0; i < ENTRIES; i++)
+        if (strlen(entries[i].key) == length && !memcmp(entries[i].key, key, length)) {
+            const bool *had = (const bool *)((const char *)parser + entries[i].had);
+            return *had ? damaged(parser, "a key twice") : entries[i].read(parser);
+        }
+    return damaged(parser, "a key that is none");
+}
+
+kiln_status kiln__npy_parse(const char *text, struct kiln__npy *npy, struct kiln__phrase *why)
+{
+    struct parser parser = {.at = text, .npy = npy, .why = why};
+    *npy = (struct kiln__npy){0};
+    bool more = take(&parser, "{");
+    if (!more)
+        return damaged(&parser, "no dictionary");
+    while (more && !take(&parser, "}")) {
+        kiln_status status = read_entry(&parser);
+        if (status)
+            return status;
+        more = take(&parser, ",");
+        if (!more && !take(&parser, "}"))
+            return damaged(&parser, "no end of an entry");
+    }
+    if (!parser.has_type || !parser.has_order || !parser.has_shape)
+        return damaged(&parser, "too few entries");
+    skip_blanks(&parser);
+    return *parser.at ? damaged(&parser, "more") : KILN_OK;
+}
+
+/* ---- writing ---- */
+
+static const struct kiln__npy_type *type_of(kiln_type type)
+{
+    const struct kiln__npy_type *row = types;
+    while (row->type != (type == KILN_BF16 ? KILN_F32 : type))
+        row++;
+    return row;
+}
+
+void kiln__npy_print(kiln_type type, const struct kiln__shape *shape, struct kiln__text *text)
+{
+    enum { BEFORE = KILN__NPY_MAGIC_BYTES + 4, ALIGNMENT = 64 };
+    const struct kiln__npy_type *row = type_of(type);
+    struct kiln__text words = {0};
+    kiln__text_add(&words, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
+                   row->bytes > 1 ? OWN_ORDER : '|', row->kind, row->bytes);
+    for (uint32_t i = 0; i < shape->rank; i++)
+        kiln__text_add(&words, "%s%zu", i ? ", " : "", shape->dims[i]);
+    kiln__text_add(&words, "%s), }", shape->rank == 1 ? "," : "");
+    size_t whole = (BEFORE + words.length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t length = whole - BEFORE; /* some 300 at most: two bytes hold it */
+    kiln__text_add_bytes(text, KILN__NPY_MAGIC "\x01\0", KILN__NPY_MAGIC_BYTES + 2);
+    kiln__text_add_bytes(text, (unsigned char[]){length & 255, (unsigned char)(length >> 8)}, 2);
+    kiln__text_add(text, "%s%*s\n", words.data ? words.data : "", (int)(length - words.length - 1),
+                   "");
+    text->failed = text->failed || words.failed;
+    kiln__text_free(&words);
+}
