@@ -17,6 +17,7 @@ AC_DEFUN([KILN_LIBRARIES], [
 
   KILN_CLBLAST
   KILN_MICROHTTPD
+  KILN_UTF8PROC
 
   dnl Only `make check` and `make bench` need these.
   PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
@@ -61,4 +62,19 @@ AC_DEFUN([KILN_MICROHTTPD], [
       AS_IF([test "$with_microhttpd" = yes],
         [AC_MSG_ERROR([no libmicrohttpd; on Debian and Ubuntu: apt-get install libmicrohttpd-dev])])
       with_microhttpd=no])])
+])
+
+# What `kiln embed` knows of Unicode.
+AC_DEFUN([KILN_UTF8PROC], [
+  AC_ARG_WITH([utf8proc],
+    [AS_HELP_STRING([--without-utf8proc], [leave `kiln embed' out])],
+    [], [with_utf8proc=check])
+  AS_IF([test "$with_utf8proc" != no], [
+    PKG_CHECK_MODULES([UTF8PROC], [libutf8proc >= 2.5], [
+      UTF8PROC_CFLAGS="$UTF8PROC_CFLAGS -DHAVE_UTF8PROC=1"
+      kiln_utf8proc=yes], [kiln_utf8proc=no])
+    AS_IF([test "$kiln_utf8proc$with_utf8proc" = noyes],
+      [AC_MSG_ERROR([no libutf8proc; on Debian and Ubuntu: apt-get install libutf8proc-dev])])
+    with_utf8proc=$kiln_utf8proc])
+  AM_CONDITIONAL([UTF8PROC], [test "$with_utf8proc" = yes])
 ])

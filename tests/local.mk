@@ -93,6 +93,7 @@ criterion_tests = \
 	tests/test_verify_plan \
 	tests/test_prepare \
 	tests/test_warm \
+	tests/test_wordpiece \
 	tests/layer/test_layer
 
 # Those that use an OpenCL device: run once more on other devices. Large dimensions
@@ -186,6 +187,14 @@ tests_test_serve_SOURCES = \
 	examples/serve_server.c \
 	examples/serve_server.h
 tests_test_serve_LDFLAGS = -Wl,--wrap=eventfd
+
+# The tokenizer of `kiln embed`.
+tests_test_wordpiece_SOURCES = tests/test_wordpiece.c
+if UTF8PROC
+tests_test_wordpiece_SOURCES += $(wordpiece_sources)
+endif
+tests_test_wordpiece_CPPFLAGS = $(AM_CPPFLAGS) $(UTF8PROC_CFLAGS)
+tests_test_wordpiece_LDADD = $(LDADD) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
 
 # Operands of products are spoilt there.
 tests_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast

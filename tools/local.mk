@@ -16,6 +16,13 @@ kiln_SOURCES = \
 	tools/tune_work.h
 kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm
 
+# The tokenizer of `kiln embed`, on libutf8proc.
+wordpiece_sources = \
+	tools/wordpiece.c \
+	tools/wordpiece.h \
+	tools/wordpiece_text.c \
+	tools/wordpiece_vocabulary.c
+
 # Stores kernels for running programs.
 pkglibexec_PROGRAMS = kiln-store
 kiln_store_SOURCES = tools/store.c

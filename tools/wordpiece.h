@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BERT's tokenizer: a text becomes the numbers of the pieces of its words, as the models of that
+ * family were trained with. Cleaning and cutting are those of Hugging Face's `tokenizers`, whose
+ * numbers tests/test_wordpiece.c knows; Unicode's tables are libutf8proc's. */
+#ifndef KILN_TOOLS_WORDPIECE_H
+#define KILN_TOOLS_WORDPIECE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- code points (wordpiece_text.c) ---- */
+
+struct points {
+    int32_t *data;
+    size_t count, capacity;
+};
+
+/* What a text goes through before it is cut. */
+struct wordpiece_rules {
+    bool clean; /* control characters go, white space becomes spaces */
+    bool space_chinese;
+    bool strip_accents;
+    bool lowercase;
+};
+
+/* Fills `points` anew. Bytes that are not UTF-8 count as U+FFFD, which cleaning drops. False: no
+ * memory. */
+bool points_normalize(struct points *points, const char *text, size_t bytes,
+                      const struct wordpiece_rules *rules);
+bool points_is_space(int32_t point);
+bool points_is_punctuation(int32_t point);
+
+/* ---- a vocabulary (wordpiece_vocabulary.c) ---- */
+
+enum {
+    WORDPIECE_MOST_AROUND = 4, /* tokens before and behind each text */
+    WORDPIECE_MOST_PREFIX = 15,
+    WORDPIECE_MOST_WORD = 10000
+};
+
+struct wordpiece {
+    json_t *vocabulary;       /* piece: number */
+    json_t *specials;         /* such as [MASK]: number; found in any text as they are */
+    bool special_begins[256]; /* with such a byte */
+    struct wordpiece_rules rules;
+    char prefix[WORDPIECE_MOST_PREFIX + 1]; /* of a piece that does not begin a word */
+    int32_t unknown;
+    int32_t before[WORDPIECE_MOST_AROUND], after[WORDPIECE_MOST_AROUND];
+    size_t before_count, after_count;
+    size_t longest_word;  /* in characters; a longer one is unknown */
+    size_t longest_piece; /* in bytes */
+    int32_t largest;      /* number in the vocabulary */
+
+    struct points points; /* of the text at hand */
+    char *word;           /* room for a prefix, then the word at hand in UTF-8 */
+};
+
+/* Read tokenizer.json, or vocab.txt (a piece a line) with the tokenizer_config.json beside it if
+ * there is one. NULL: a sentence is in `error`. */
+enum { WORDPIECE_ERROR = 512 };
+struct wordpiece *wordpiece_open(const char *path, char error[WORDPIECE_ERROR]);
+void wordpiece_close(struct wordpiece *wordpiece);
+
+/* ---- texts (wordpiece.c) ---- */
+
+/* The numbers of a text with those before and behind it, `most` at most: the text's end is left
+ * out where it is longer. One thread at a time. False: no memory. */
+bool wordpiece_encode(struct wordpiece *wordpiece, const char *text, size_t bytes, size_t most,
+                      int32_t *ids, size_t *count);
+
+#endif
