@@ -313,9 +313,17 @@ executor_sources = \
 	lib/executor/worker.c
 
 files_sources = \
+	lib/files/load.c \
+	lib/files/mapping.c \
+	lib/files/mapping.h \
 	lib/files/npy.c \
 	lib/files/npy.h \
-	lib/files/npy_header.c
+	lib/files/npy_header.c \
+	lib/files/safetensors.c \
+	lib/files/safetensors.h \
+	lib/files/save.c \
+	lib/files/types.c \
+	lib/files/types.h
 
 kernels = \
 	kernels/attention_cpu.cl \

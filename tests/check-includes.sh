@@ -20,7 +20,7 @@ runtime: util ops graph fuse device plan cache
 record: util ops graph device runtime
 grad: util ops graph record
 executor: util ops
-files: util ops graph cache
+files: util ops graph cache session
 session: util ops graph rewrite fuse device plan codegen cache runtime record
 '
 

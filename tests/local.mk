@@ -79,6 +79,7 @@ criterion_tests = \
 	tests/test_random \
 	tests/test_reference \
 	tests/test_reuse \
+	tests/test_saved \
 	tests/test_schedule \
 	tests/test_serve \
 	tests/test_staging \
@@ -144,6 +145,7 @@ device_tests = \
 	tests/test_parallel \
 	tests/test_parts \
 	tests/test_reuse \
+	tests/test_saved \
 	tests/test_staging \
 	tests/test_trial \
 	tests/test_types \

@@ -27,6 +27,7 @@ TestSuite(files, .init = choose_path, .fini = remove_path);
 
 static void put(const void *bytes, size_t count)
 {
+    unlink(path); /* some file systems bring one that is written over to the disk at once */
     FILE *file = fopen(path, "wb");
     cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
 }

@@ -109,7 +109,7 @@ static void swap(unsigned char *bytes, size_t count, size_t size)
 static kiln_status read_elements(const char *path, FILE *file, const struct kiln__npy *npy,
                                  char *data)
 {
-    const struct kiln__npy_type *type = npy->type;
+    const struct kiln__stored *type = npy->type;
     size_t left = kiln__shape_count(&npy->shape), size = kiln_type_size(type->type);
     union {
         double alignment;

@@ -8,20 +8,12 @@
 
 #include <kiln/status.h>
 
+#include "files/types.h"
 #include "graph/shape.h"
 #include "util/text.h"
 
-/* A type of numpy's and what kiln makes of it. */
-struct kiln__npy_type {
-    char kind; /* numpy's letter */
-    size_t bytes;
-    kiln_type type;
-    /* The elements as kiln's; false if one is none of them. NULL: they are as they are. */
-    bool (*convert)(const void *from, size_t count, void *to);
-};
-
 struct kiln__npy {
-    const struct kiln__npy_type *type;
+    const struct kiln__stored *type;
     bool swapped; /* bytes are in the other order than this machine's */
     bool fortran; /* the first index runs fastest */
     struct kiln__shape shape;

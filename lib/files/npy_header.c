@@ -11,35 +11,6 @@
 #define OWN_ORDER '<'
 #endif
 
-/* ---- types ---- */
-
-#define CONVERT(name, from_type, to_type, fits)                                                    \
-    static bool name(const void *from, size_t count, void *to)                                     \
-    {                                                                                              \
-        const from_type *values = from;                                                            \
-        to_type *results = to;                                                                     \
-        for (size_t i = 0; i < count; i++) {                                                       \
-            if (!(fits))                                                                           \
-                return false;                                                                      \
-            results[i] = (to_type)values[i];                                                       \
-        }                                                                                          \
-        return true;                                                                               \
-    }
-CONVERT(from_f64, double, float, true)
-CONVERT(from_i16, int16_t, int32_t, true)
-CONVERT(from_u16, uint16_t, int32_t, true)
-CONVERT(from_u32, uint32_t, int64_t, true)
-CONVERT(from_u64, uint64_t, int64_t, values[i] <= INT64_MAX)
-
-/* Of two rows for one of kiln's types the first is how that is written. */
-static const struct kiln__npy_type types[] = {
-    {'f', 4, KILN_F32, NULL},     {'i', 4, KILN_I32, NULL},     {'u', 1, KILN_U8, NULL},
-    {'f', 2, KILN_F16, NULL},     {'i', 8, KILN_I64, NULL},     {'b', 1, KILN_BOOL, NULL},
-    {'i', 1, KILN_I8, NULL},      {'f', 8, KILN_F32, from_f64}, {'i', 2, KILN_I32, from_i16},
-    {'u', 2, KILN_I32, from_u16}, {'u', 4, KILN_I64, from_u32}, {'u', 8, KILN_I64, from_u64},
-};
-enum { TYPES = sizeof types / sizeof *types };
-
 /* ---- reading ---- */
 
 struct parser {
@@ -49,18 +20,10 @@ struct parser {
     bool has_type, has_order, has_shape;
 };
 
-/* The sentence may go to a terminal, and the file is not trusted. */
-static void make_printable(struct kiln__phrase *phrase)
-{
-    for (char *at = phrase->text; *at; at++)
-        if (!isprint((unsigned char)*at))
-            *at = '?';
-}
-
 static kiln_status damaged(struct parser *parser, const char *what)
 {
     *parser->why = kiln__phrase("its header has %s at \"%.40s\"", what, parser->at);
-    make_printable(parser->why);
+    kiln__phrase_clean(parser->why);
     return KILN_IO_ERROR;
 }
 
@@ -106,15 +69,14 @@ static kiln_status read_type(struct parser *parser)
     if (!take_text(parser, &text, &length))
         return damaged(parser, "no type");
     parser->npy->swapped = length && *text == (OWN_ORDER == '<' ? '>' : '<');
-    for (size_t i = 0; i < TYPES && length == 3 && strchr("<>|=", *text); i++)
-        if (text[1] == types[i].kind && text[2] == (char)('0' + types[i].bytes))
-            parser->npy->type = &types[i];
+    if (length == 3 && strchr("<>|=", *text))
+        parser->npy->type = kiln__stored_kind(text[1], (size_t)(text[2] - '0'));
     parser->has_type = true;
     if (parser->npy->type)
         return KILN_OK;
     *parser->why = kiln__phrase("kiln has nothing for its type \"%.*s\"",
                                 (int)(length < 40 ? length : 40), text);
-    make_printable(parser->why);
+    kiln__phrase_clean(parser->why);
     return KILN_UNSUPPORTED;
 }
 
@@ -214,18 +176,10 @@ kiln_status kiln__npy_parse(const char *text, struct kiln__npy *npy, struct kiln
 
 /* ---- writing ---- */
 
-static const struct kiln__npy_type *type_of(kiln_type type)
-{
-    const struct kiln__npy_type *row = types;
-    while (row->type != (type == KILN_BF16 ? KILN_F32 : type))
-        row++;
-    return row;
-}
-
 void kiln__npy_print(kiln_type type, const struct kiln__shape *shape, struct kiln__text *text)
 {
     enum { BEFORE = KILN__NPY_MAGIC_BYTES + 4, ALIGNMENT = 64 };
-    const struct kiln__npy_type *row = type_of(type);
+    const struct kiln__stored *row = kiln__stored_as(type == KILN_BF16 ? KILN_F32 : type);
     struct kiln__text words = {0};
     kiln__text_add(&words, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
                    row->bytes > 1 ? OWN_ORDER : '|', row->kind, row->bytes);

@@ -102,7 +102,7 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     kiln__vector_free(&buffer->readers);
     pthread_mutex_destroy(&buffer->lock);
     pthread_rwlock_destroy(&buffer->order);
-    if (buffer->lent)
+    if (buffer->lent || buffer->wraps)
         clReleaseMemObject(buffer->memory);
     else
         kiln__budget_release(&buffer->stream->runtime->memory, false, buffer->memory,

@@ -22,6 +22,7 @@ struct kiln_buffer {
     struct kiln__stream *stream; /* of the calls that clear and map it, and of small transfers */
     cl_mem memory;               /* NULL if it has no elements */
     bool lent;                   /* by the program, which may use it in the stream's queue */
+    bool wraps;                  /* memory of the host's, which is none of the device's budget */
     atomic_bool shown; /* its cl_mem, to the program, which may write it unseen from then on */
     atomic_bool mapped;
     void *mapping;

@@ -72,6 +72,63 @@ kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t ran
     return status;
 }
 
+/* ---- memory of the host's ---- */
+
+struct ending {
+    void (*call)(void *user);
+    void *user;
+};
+
+static void CL_CALLBACK end_wrapping(cl_mem memory, void *user)
+{
+    struct ending *ending = user;
+    (void)memory;
+    ending->call(ending->user);
+    free(ending);
+}
+
+/* Work on host memory starts anywhere an element can; a driver that does not tell when it has ended
+ * has none of it. */
+static cl_mem wrap(const struct kiln__runtime *runtime, void *host, size_t bytes, size_t item,
+                   struct ending *ending)
+{
+    cl_int code;
+    if (runtime->host_mode == KILN__HOST_SEPARATE || !bytes || (uintptr_t)host % item)
+        return NULL;
+    cl_mem memory = clCreateBuffer(runtime->context, CL_MEM_USE_HOST_PTR | CL_MEM_READ_WRITE, bytes,
+                                   host, &code);
+    if (code)
+        return NULL;
+    if (!clSetMemObjectDestructorCallback(memory, end_wrapping, ending))
+        return memory;
+    clReleaseMemObject(memory);
+    return NULL;
+}
+
+kiln_buffer *kiln__buffer_wrap(kiln_context *context, kiln_type type,
+                               const struct kiln__shape *shape, void *host,
+                               void (*ended)(void *user), void *user)
+{
+    kiln_buffer *buffer;
+    struct ending *ending = malloc(sizeof *ending);
+    if (!ending || make("kiln", context, type, shape->rank, shape->dims, &buffer)) {
+        free(ending);
+        return NULL;
+    }
+    *ending = (struct ending){ended, user};
+    buffer->memory = wrap(&context->runtime, host, buffer->bytes, kiln_type_size(type), ending);
+    buffer->wraps = true;
+    if (buffer->memory) {
+        count_in(buffer);
+        return buffer;
+    }
+    free(ending);
+    free(buffer);
+    return NULL;
+}
+
+/* ---- memory of the program's ---- */
+
 static kiln_status check_memory(const kiln_buffer *buffer, cl_mem memory)
 {
     cl_context own = NULL;

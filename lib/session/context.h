@@ -35,6 +35,14 @@ struct kiln_event {
  * cannot be written, on behalf of `call` (words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
 kiln_status kiln__words_check(const char *call, const kiln_context_options *options);
 
+/* A buffer whose memory is the host's, from `host` on, which has what the buffer is to hold. NULL
+ * where the device has memory of its own, or cannot work on that. `ended` is called with `user`,
+ * from whichever thread, once neither buffer nor device use the memory any more; not at all for
+ * NULL. */
+kiln_buffer *kiln__buffer_wrap(kiln_context *context, kiln_type type,
+                               const struct kiln__shape *shape, void *host,
+                               void (*ended)(void *user), void *user);
+
 /* Wait for the latest run of a batch. `call` is for the sentence. Errors: DEVICE_ERROR. */
 kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error);
 

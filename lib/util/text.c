@@ -62,6 +62,13 @@ struct kiln__phrase kiln__phrase(const char *format, ...)
     return phrase;
 }
 
+void kiln__phrase_clean(struct kiln__phrase *phrase)
+{
+    for (char *at = phrase->text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+}
+
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length)
 {
     if (!reserve(text, length))

@@ -25,6 +25,9 @@ struct kiln__phrase {
 };
 struct kiln__phrase kiln__phrase(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Control characters, which a terminal would obey, become '?': for words out of a foreign file. */
+void kiln__phrase_clean(struct kiln__phrase *phrase);
+
 /* Hand the memory over to the caller, who frees it; NULL if the text failed. */
 char *kiln__text_take(struct kiln__text *text);
 

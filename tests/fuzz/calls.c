@@ -222,7 +222,8 @@ static void check_answer(const struct row *row, const struct before *before,
     if (answer->status < 0)
         check(!world.new_context && !world.new_buffer && !world.new_event && !world.new_optimizer &&
                   !world.new_executor && !world.new_future && !world.new_parallel &&
-                  !world.new_model && !world.new_host && !world.text && !world.array.data,
+                  !world.new_model && !world.new_host && !world.text && !world.array.data &&
+                  !world.saved && !world.new_buffers[0],
               "a failure that leaves an object");
 }
 
@@ -249,6 +250,8 @@ static struct before look(const struct row *row, const union value *values)
     }
     world.new_context = NULL;
     world.new_buffer = NULL;
+    memset(world.new_buffers, 0, sizeof world.new_buffers);
+    world.saved = NULL;
     world.new_event = NULL;
     world.new_optimizer = NULL;
     world.new_executor = NULL;

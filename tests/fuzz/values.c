@@ -585,6 +585,33 @@ static const kiln_array *take_array(void)
     return one_in(16) ? NULL : &array;
 }
 
+/* Names of tensors. */
+static const char *const *take_words(void)
+{
+    static const char *arrays[4][SHORTEST];
+    static const char *const words[] = {"a",  "b",  "c", "d", "e", "f",        "g",
+                                        "h",  NULL, "",  "i", "j", "\xff\xff", "__metadata__",
+                                        "%s", "k"};
+    unsigned turn;
+    if (!array_allowed(&turn))
+        return NULL;
+    uint8_t first = byte();
+    for (unsigned i = 0; i < SHORTEST; i++)
+        arrays[turn][i] = words[(first + i) % COUNT(words)];
+    return arrays[turn];
+}
+
+static kiln_buffer **take_new_buffers(void)
+{
+    unsigned turn;
+    return array_allowed(&turn) ? world.new_buffers : NULL;
+}
+
+static kiln_saved **take_saved_out(void)
+{
+    return one_in(16) ? NULL : &world.saved;
+}
+
 static kiln_array *take_array_out(void)
 {
     return one_in(16) ? NULL : &world.array;

@@ -256,6 +256,9 @@ void world_settle(void)
     kiln_parallel_release(world.new_parallel);
     kiln_free(world.new_model);
     kiln_free(world.array.data);
+    kiln_free(world.saved);
+    for (unsigned i = 0; i < SHORTEST; i++)
+        kiln_buffer_release(world.new_buffers[i]);
     kiln_free(world.text);
     settle_host();
 }

@@ -41,7 +41,8 @@ struct world {
 
     /* Where the call that is under way leaves what it makes. */
     kiln_context *new_context;
-    kiln_buffer *new_buffer;
+    kiln_buffer *new_buffer, *new_buffers[SHORTEST]; /* the latter are released after the call */
+    kiln_saved *saved;                               /* freed after it */
     kiln_event *new_event;
     kiln_optimizer *new_optimizer;
     kiln_executor *new_executor;
