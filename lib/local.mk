@@ -240,6 +240,7 @@ record_sources = \
 	lib/record/operations.c \
 	lib/record/operations.h \
 	lib/record/optimizer.c \
+	lib/record/pad.c \
 	lib/record/place.c \
 	lib/record/product.c \
 	lib/record/quantize.c \

@@ -69,6 +69,7 @@ criterion_tests = \
 	tests/test_ops_scatter \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
+	tests/test_pad \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
@@ -141,6 +142,7 @@ device_tests = \
 	tests/test_ops_scatter \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
+	tests/test_pad \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \

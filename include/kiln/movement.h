@@ -53,6 +53,20 @@ KILN_API kiln_tensor kiln_place(kiln_batch *batch, kiln_tensor x, kiln_tensor pa
 KILN_API kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low,
                               const size_t *high, double value);
 
+/** What kiln_pad_by() puts beside the elements a b c d, as numpy's pad() calls it. */
+typedef enum kiln_padding {
+    KILN_PAD_EDGE,      /**< a a | a b c d | d d, the nearest one */
+    KILN_PAD_REFLECT,   /**< c b | a b c d | c b, mirrored at the outermost one */
+    KILN_PAD_SYMMETRIC, /**< b a | a b c d | d c, mirrored with the outermost one */
+    KILN_PAD_WRAP       /**< c d | a b c d | a b, from the other end */
+} kiln_padding;
+
+/** x with `low[i]` elements before and `high[i]` behind it in dimension i, taken from x. What is
+ *  wider than x goes on mirroring or repeating, up to 16 times. A dimension without elements cannot
+ *  be padded. */
+KILN_API kiln_tensor kiln_pad_by(kiln_batch *batch, kiln_tensor x, const size_t *low,
+                                 const size_t *high, kiln_padding padding);
+
 /** The n tensors, at least one, one after the other along an axis; a negative axis counts from the
  *  end. They are of one type and differ in no other dimension. */
 KILN_API kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, int axis);

@@ -140,6 +140,12 @@ static kiln_status take_status(void)
     return (kiln_status)ONE_OF(numbers);
 }
 
+static kiln_padding take_padding(void)
+{
+    static const int numbers[] = {0, 1, 2, 3, 4, -1, INT_MAX, INT_MIN};
+    return (kiln_padding)ONE_OF(numbers);
+}
+
 static kiln_device_type take_device_type(void)
 {
     static const int numbers[] = {0, 1, 2, 3, 4, 5, -1, INT_MAX, INT_MIN};
