@@ -232,6 +232,8 @@ record_sources = \
 	lib/record/batch.c \
 	lib/record/batch.h \
 	lib/record/convolution.c \
+	lib/record/convolution.h \
+	lib/record/convolution_transposed.c \
 	lib/record/gather.c \
 	lib/record/interpolation.c \
 	lib/record/loss.c \
@@ -242,9 +244,12 @@ record_sources = \
 	lib/record/optimizer.c \
 	lib/record/pad.c \
 	lib/record/place.c \
+	lib/record/pool.c \
 	lib/record/product.c \
 	lib/record/quantize.c \
 	lib/record/random.c \
+	lib/record/sliding.c \
+	lib/record/sliding.h \
 	lib/record/transfer.c
 
 grad_sources = \

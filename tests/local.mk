@@ -14,6 +14,7 @@ criterion_tests = \
 	tests/test_cache_program \
 	tests/test_cache_store \
 	tests/test_context \
+	tests/test_conv \
 	tests/test_convolution \
 	tests/test_counts \
 	tests/test_device \
@@ -76,6 +77,7 @@ criterion_tests = \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_pool \
+	tests/test_pools \
 	tests/test_precision \
 	tests/test_random \
 	tests/test_reference \
@@ -106,6 +108,7 @@ device_tests = \
 	tests/test_buffers \
 	tests/test_cache_program \
 	tests/test_context \
+	tests/test_conv \
 	tests/test_convolution \
 	tests/test_device \
 	tests/test_events \

@@ -1,228 +1,308 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions as products of windows with weights, pools as reductions of windows. */
-#include <kiln/convolution.h>
+/* Convolutions as products of windows with weights. */
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "record/batch.h"
+#include "record/convolution.h"
 
 static const kiln_tensor none = {0};
 
-enum { N, H, W, C }; /* dimensions of an image */
-#define IMAGE 4
+/* ---- one product ---- */
 
-/* One call, with its options read. */
-struct call {
-    kiln_batch *batch;
-    const char *name;
-    struct kiln__shape image;
-    size_t window[2];
-    kiln_window_options options;
+/* Dimensions of a tensor, put together. */
+struct dims {
+    size_t rank, at[KILN_MAX_RANK + 1];
 };
 
-/* ---- checks ---- */
-
-static bool check_operand(struct call *call, const char *name, kiln_tensor x,
-                          struct kiln__shape *shape)
+static void append(struct dims *dims, size_t n, const size_t *more)
 {
-    const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, name);
-    if (!node)
-        return false;
-    *shape = node->shape;
-    if (shape->rank != IMAGE)
-        kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
-                   "%s: operand %s of shape %s has not 4 dimensions", call->name, name,
-                   kiln__shape_text(shape).text);
-    return !call->batch->error.status;
+    memcpy(dims->at + dims->rank, more, n * sizeof *more);
+    dims->rank += n;
+}
+#define APPEND(dims, ...)                                                                          \
+    append(dims, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (size_t[]){__VA_ARGS__})
+
+static kiln_tensor reshape(const struct kiln__sliding *call, kiln_tensor x, const struct dims *dims)
+{
+    return call->batch->error.status ? none : kiln_reshape(call->batch, x, dims->rank, dims->at);
 }
 
-static bool read_options(struct call *call, const kiln_window_options *options, bool pools)
+static size_t taps_of(const struct kiln__sliding *call)
 {
-    call->options = (kiln_window_options)KILN_WINDOW_OPTIONS_INIT;
-    if (options && options->size != sizeof *options) {
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: options were not made by KILN_WINDOW_OPTIONS_INIT", call->name);
-        return false;
+    size_t taps = 1;
+    for (uint32_t i = 0; i < call->n; i++)
+        taps *= call->window[i];
+    return taps;
+}
+
+static size_t channels_in(const struct kiln__sliding *call)
+{
+    return call->image.dims[call->n + 1];
+}
+
+/* The n dimensions within a window, from number 1 + n on. */
+static void window_axes(const struct kiln__sliding *call, int *axes)
+{
+    for (uint32_t i = 0; i < call->n; i++)
+        axes[i] = (int)(1 + call->n + i);
+}
+
+/* Groups of a single input channel are sums, not worth being products. */
+static kiln_tensor convolve_channels(const struct kiln__sliding *call, kiln_tensor windows,
+                                     kiln_tensor w, size_t out)
+{
+    const struct kiln__shape shape = kiln__sliding_shape(call, windows);
+    size_t channels = channels_in(call), each = out / channels;
+    int axes[KILN__SPATIAL];
+    struct dims of_windows = {0}, of_w = {0}, of_y = {0};
+    append(&of_windows, shape.rank, shape.dims);
+    append(&of_w, call->n, call->window);
+    APPEND(&of_w, channels);
+    append(&of_y, 1 + call->n, shape.dims);
+    APPEND(&of_y, out);
+    if (each > 1) {
+        APPEND(&of_windows, 1);
+        APPEND(&of_w, each);
     }
-    if (options)
-        call->options = *options;
-    for (int i = 0; i < 2; i++) {
-        if (!call->options.stride[i])
-            call->options.stride[i] = pools ? call->window[i] : 1;
-        if (!call->options.dilation[i])
-            call->options.dilation[i] = 1;
-    }
-    if (!call->options.groups)
-        call->options.groups = 1;
-    if (pools && call->options.groups > 1)
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT, "%s: %zu groups; a pool has none",
-                   call->name, call->options.groups);
-    return !call->batch->error.status;
+    window_axes(call, axes);
+    windows = reshape(call, windows, &of_windows);
+    w = reshape(call, w, &of_w);
+    if (call->batch->error.status)
+        return none;
+    kiln_tensor y = kiln_sum(call->batch, kiln_mul(call->batch, windows, w), call->n, axes, 0);
+    return each > 1 ? reshape(call, y, &of_y) : y;
 }
 
-/* Whether the padding leaves room for sums of extents. */
-static bool check_padding(struct call *call)
-{
-    for (int i = 0; i < 2; i++) {
-        size_t before = call->options.before[i], after = call->options.after[i];
-        if (before <= SIZE_MAX / 4 && after <= SIZE_MAX / 4 &&
-            call->image.dims[H + i] <= SIZE_MAX / 4)
-            continue;
-        kiln__fail(&call->batch->error, KILN_TOO_LARGE,
-                   "%s: shape %s is padded to too many elements, by %zu before and %zu after",
-                   call->name, kiln__shape_text(&call->image).text, before, after);
-        return false;
-    }
-    return true;
-}
-
-/* Whether a window fits the padded image. Nothing overflows. */
-static bool check_windows(struct call *call)
-{
-    for (int i = 0; i < 2; i++) {
-        size_t size = call->window[i], extent = call->image.dims[H + i];
-        extent += call->options.before[i] + call->options.after[i];
-        if (size && extent && size - 1 <= (extent - 1) / call->options.dilation[i])
-            continue;
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: no window of %zu by %zu, its elements %zu and %zu apart, fits %s padded by "
-                   "%zu, %zu before and %zu, %zu after",
-                   call->name, call->window[0], call->window[1], call->options.dilation[0],
-                   call->options.dilation[1], kiln__shape_text(&call->image).text,
-                   call->options.before[0], call->options.before[1], call->options.after[0],
-                   call->options.after[1]);
-        return false;
-    }
-    return true;
-}
-
-static bool check_channels(struct call *call, const struct kiln__shape *w)
-{
-    size_t groups = call->options.groups, channels = call->image.dims[C];
-    if (channels % groups == 0 && channels / groups == w->dims[2] && w->dims[3] % groups == 0)
-        return true;
-    kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
-               "%s: x of shape %s and w of shape %s do not fit in %zu groups: w's dimension 2 must "
-               "be x's channels divided by the groups, and they must divide w's dimension 3",
-               call->name, kiln__shape_text(&call->image).text, kiln__shape_text(w).text, groups);
-    return false;
-}
-
-/* ---- windows ---- */
-
-/* [N,OH,OW,KH,KW,C] */
-static kiln_tensor windows_of(const struct call *call, kiln_tensor x, double padding)
-{
-    const kiln_window_options *options = &call->options;
-    size_t low[IMAGE] = {0, options->before[0], options->before[1], 0};
-    size_t high[IMAGE] = {0, options->after[0], options->after[1], 0};
-    if (low[H] || low[W] || high[H] || high[W])
-        x = kiln_pad(call->batch, x, low, high, padding);
-    x = kiln_windows(call->batch, x, H, 2, call->window, options->stride, options->dilation);
-    kiln__error_within(&call->batch->error, call->name);
-    return x;
-}
-
-static size_t dim_of(const struct call *call, kiln_tensor x, uint32_t d)
-{
-    return call->batch->graph.nodes.items[kiln__tensor_index(x)].shape.dims[d];
-}
-
-/* ---- convolution ---- */
-
-/* A group of a single channel each way is a sum, not worth being a product. */
-static kiln_tensor convolve_channels(const struct call *call, kiln_tensor windows, kiln_tensor w)
-{
-    size_t dims[] = {call->window[0], call->window[1], call->image.dims[C]};
-    w = kiln_reshape(call->batch, w, 3, dims);
-    return kiln_sum(call->batch, kiln_mul(call->batch, windows, w), 2, (int[]){3, 4}, 0);
-}
-
-/* The windows as rows of [..., KH*KW*C]. The leading dimensions stay, so that what follows has the
+/* The windows as rows of [..., taps * C]. The leading dimensions stay, so that what follows has the
  * product's own shape and runs in its kernel. */
-static kiln_tensor convolve_whole(const struct call *call, kiln_tensor windows, kiln_tensor w)
+static kiln_tensor convolve_whole(const struct kiln__sliding *call, kiln_tensor windows,
+                                  kiln_tensor w, size_t out)
 {
-    size_t depth = call->window[0] * call->window[1] * call->image.dims[C];
-    size_t dims[] = {call->image.dims[N], dim_of(call, windows, 1), dim_of(call, windows, 2),
-                     depth};
-    windows = kiln_reshape(call->batch, windows, 4, dims);
-    w = kiln_reshape(call->batch, w, 2, (size_t[]){depth, dim_of(call, w, 3)});
-    return kiln_matmul(call->batch, windows, w);
+    const struct kiln__shape shape = kiln__sliding_shape(call, windows);
+    size_t depth = taps_of(call) * channels_in(call);
+    struct dims rows = {0};
+    append(&rows, 1 + call->n, shape.dims);
+    APPEND(&rows, depth);
+    windows = reshape(call, windows, &rows);
+    w = reshape(call, w, &(struct dims){2, {depth, out}});
+    return call->batch->error.status ? none : kiln_matmul(call->batch, windows, w);
+}
+
+/* Dimension `from` of `rank` moved to the front; or the first one moved to place `to`. */
+static kiln_tensor move_first(const struct kiln__sliding *call, kiln_tensor x, size_t rank,
+                              size_t from)
+{
+    size_t order[KILN_MAX_RANK] = {from};
+    for (size_t d = 1; d < rank; d++)
+        order[d] = d <= from ? d - 1 : d;
+    return call->batch->error.status ? none : kiln_transpose(call->batch, x, order);
+}
+
+static kiln_tensor move_from_first(const struct kiln__sliding *call, kiln_tensor x, size_t rank,
+                                   size_t to)
+{
+    size_t order[KILN_MAX_RANK] = {0};
+    for (size_t d = 0; d < rank; d++)
+        order[d] = d < to ? d + 1 : d == to ? 0 : d;
+    return call->batch->error.status ? none : kiln_transpose(call->batch, x, order);
 }
 
 /* A batch of products, one for each group. */
-static kiln_tensor convolve_groups(const struct call *call, kiln_tensor windows, kiln_tensor w)
+static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor windows,
+                                   kiln_tensor w, size_t out)
+{
+    const struct kiln__shape shape = kiln__sliding_shape(call, windows);
+    const uint32_t n = call->n;
+    size_t groups = call->groups, in = channels_in(call) / groups, each = out / groups;
+    size_t rows = 1, depth = taps_of(call) * in;
+    struct dims split = {0}, weights = {0}, y_dims = {0}, whole = {0};
+    for (uint32_t d = 0; d <= n; d++)
+        rows *= shape.dims[d];
+    append(&split, 1 + 2 * n, shape.dims);
+    APPEND(&split, groups, in);
+    windows = move_first(call, reshape(call, windows, &split), split.rank, 1 + 2 * n);
+    windows = reshape(call, windows, &(struct dims){3, {groups, rows, depth}});
+    append(&weights, n, call->window);
+    APPEND(&weights, in, groups, each);
+    w = move_first(call, reshape(call, w, &weights), weights.rank, n + 1);
+    w = reshape(call, w, &(struct dims){3, {groups, depth, each}});
+    if (call->batch->error.status)
+        return none;
+    kiln_tensor y = kiln_matmul(call->batch, windows, w);
+    APPEND(&y_dims, groups);
+    append(&y_dims, 1 + n, shape.dims);
+    APPEND(&y_dims, each);
+    y = move_from_first(call, reshape(call, y, &y_dims), y_dims.rank, 1 + n);
+    append(&whole, 1 + n, shape.dims);
+    APPEND(&whole, out);
+    return reshape(call, y, &whole);
+}
+
+/* ---- groups beyond what a tensor has dimensions for ---- */
+
+/* Elements `from` to `from` + `count` of the last dimension. */
+static kiln_tensor take_channels(const struct kiln__sliding *call, kiln_tensor x, size_t from,
+                                 size_t count)
+{
+    const struct kiln__shape shape = kiln__sliding_shape(call, x);
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < shape.rank; d++)
+        stop[d] = (int64_t)shape.dims[d];
+    start[shape.rank - 1] = (int64_t)from;
+    stop[shape.rank - 1] = (int64_t)(from + count);
+    return kiln_slice(call->batch, x, start, stop, NULL);
+}
+
+/* Each group by itself. */
+static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w,
+                                  size_t out)
 {
     kiln_batch *batch = call->batch;
-    size_t groups = call->options.groups, kh = call->window[0], kw = call->window[1];
-    size_t n = call->image.dims[N], oh = dim_of(call, windows, 1), ow = dim_of(call, windows, 2);
-    size_t in = call->image.dims[C] / groups, out = dim_of(call, w, 3) / groups;
-    windows = kiln_reshape(batch, windows, 7, (size_t[]){n, oh, ow, kh, kw, groups, in});
-    windows = kiln_transpose(batch, windows, (size_t[]){5, 0, 1, 2, 3, 4, 6});
-    windows = kiln_reshape(batch, windows, 3, (size_t[]){groups, n * oh * ow, kh * kw * in});
-    w = kiln_reshape(batch, w, 5, (size_t[]){kh, kw, in, groups, out});
-    w = kiln_transpose(batch, w, (size_t[]){3, 0, 1, 2, 4});
-    w = kiln_reshape(batch, w, 3, (size_t[]){groups, kh * kw * in, out});
-    kiln_tensor y = kiln_matmul(batch, windows, w);
-    y = kiln_reshape(batch, y, 5, (size_t[]){groups, n, oh, ow, out});
-    y = kiln_transpose(batch, y, (size_t[]){1, 2, 3, 0, 4});
-    return kiln_reshape(batch, y, 4, (size_t[]){n, oh, ow, groups * out});
+    size_t groups = call->groups, in = channels_in(call) / groups, each = out / groups;
+    struct kiln__sliding one = *call;
+    one.groups = 1;
+    one.image.dims[call->n + 1] = in;
+    kiln_tensor *parts = calloc(groups, sizeof *parts);
+    if (!parts)
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call->name);
+    for (size_t g = 0; parts && g < groups && !batch->error.status; g++)
+        parts[g] = kiln__convolve(&one, take_channels(call, x, g * in, in),
+                                  take_channels(call, w, g * each, each));
+    kiln_tensor y = batch->error.status ? none : kiln_concat(batch, groups, parts, -1);
+    free(parts);
+    return y;
+}
+
+kiln_tensor kiln__convolve(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w)
+{
+    if (call->batch->error.status)
+        return none;
+    size_t groups = call->groups, out = kiln__sliding_shape(call, w).dims[call->n + 1];
+    bool by_channel = groups > 1 && channels_in(call) == groups;
+    bool has_room = 2 * call->n + 3 <= KILN_MAX_RANK;
+    if (groups > 1 && !has_room && !(by_channel && out == groups))
+        return convolve_apart(call, x, w, out);
+    kiln_tensor windows = kiln__sliding_windows(call, x, 0);
+    if (call->batch->error.status)
+        return none;
+    return by_channel   ? convolve_channels(call, windows, w, out)
+           : groups > 1 ? convolve_groups(call, windows, w, out)
+                        : convolve_whole(call, windows, w, out);
+}
+
+/* ---- weights ---- */
+
+/* From [O, C/groups, window ...] to [window ..., C/groups, O]. */
+static kiln_tensor weights_channels_last(const struct kiln__sliding *call, kiln_tensor w)
+{
+    size_t order[KILN_MAX_RANK];
+    const uint32_t n = call->n;
+    if (call->layout == KILN_CHANNELS_LAST)
+        return w;
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = 2 + i;
+    order[n] = 1;
+    order[n + 1] = 0;
+    return kiln_transpose(call->batch, w, order);
+}
+
+/* The weights' shape as if they had channels last. */
+static bool read_weights(struct kiln__sliding *call, kiln_tensor w, struct kiln__shape *shape)
+{
+    const struct kiln__node *node = kiln__batch_floating(call->batch, w, call->name, "w");
+    if (!node)
+        return false;
+    *shape = node->shape;
+    if (shape->rank != call->n + 2)
+        kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: operand w of shape %s has not %u dimensions, as x has", call->name,
+                   kiln__shape_text(shape).text, call->n + 2);
+    if (call->layout == KILN_CHANNELS_FIRST && !call->batch->error.status) {
+        for (uint32_t i = 0; i < call->n; i++)
+            shape->dims[i] = node->shape.dims[2 + i];
+        shape->dims[call->n] = node->shape.dims[1];
+        shape->dims[call->n + 1] = node->shape.dims[0];
+    }
+    memcpy(call->window, shape->dims, call->n * sizeof *call->window);
+    return !call->batch->error.status;
+}
+
+/* The input channels of w: those of one group, or of a transposed convolution all. */
+static bool check_channels(struct kiln__sliding *call, const struct kiln__shape *w, bool transposed)
+{
+    size_t groups = call->groups, channels = channels_in(call);
+    size_t in = w->dims[call->n + transposed], out = w->dims[call->n + !transposed];
+    bool fits = transposed ? channels == in : channels / groups == in && out % groups == 0;
+    if (channels % groups == 0 && fits)
+        return true;
+    kiln__fail(&call->batch->error, KILN_SHAPE_MISMATCH,
+               "%s: x with %zu channels and w, which takes %zu and gives %zu, do not fit in %zu "
+               "groups",
+               call->name, channels, in, out, groups);
+    return false;
+}
+
+bool kiln__convolution_begin(struct kiln__sliding *call, const kiln_conv_options *options,
+                             uint32_t n, bool transposed, kiln_tensor *x, kiln_tensor *w)
+{
+    static const kiln_conv_options usual = KILN_CONV_OPTIONS_INIT;
+    struct kiln__shape weights;
+    if (!kiln__batch_floating(call->batch, *x, call->name, "x"))
+        return false;
+    if (options && options->size != sizeof *options) {
+        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: options were not made by KILN_%s_OPTIONS_INIT", call->name,
+                   n ? "WINDOW" : "CONV");
+        return false;
+    }
+    options = options ? options : &usual;
+    call->layout = options->layout;
+    call->groups = options->groups ? options->groups : 1;
+    if (!kiln__sliding_begin(call, x, n) || !read_weights(call, *w, &weights))
+        return false;
+    const struct kiln__sliding_given given = {options->stride, options->dilation, options->before,
+                                              options->after};
+    kiln__sliding_read(call, &given, NULL);
+    if (!check_channels(call, &weights, transposed))
+        return false;
+    *w = weights_channels_last(call, *w);
+    return !call->batch->error.status;
+}
+
+/* ---- the calls ---- */
+
+static kiln_tensor convolve(struct kiln__sliding *call, const kiln_conv_options *options,
+                            uint32_t n, kiln_tensor x, kiln_tensor w)
+{
+    if (!kiln__convolution_begin(call, options, n, false, &x, &w) || !kiln__sliding_check(call))
+        return none;
+    return kiln__sliding_result(call, kiln__convolve(call, x, w));
+}
+
+kiln_tensor kiln_conv(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
+                      const kiln_conv_options *options)
+{
+    struct kiln__sliding call = {.batch = batch, .name = __func__};
+    return convolve(&call, options, 0, x, w);
 }
 
 kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
                         const kiln_window_options *options)
 {
-    struct call call = {.batch = batch, .name = __func__};
-    struct kiln__shape weights;
-    if (!check_operand(&call, "x", x, &call.image) || !check_operand(&call, "w", w, &weights))
-        return none;
-    memcpy(call.window, weights.dims, sizeof call.window);
-    if (!read_options(&call, options, false) || !check_channels(&call, &weights) ||
-        !check_padding(&call) || !check_windows(&call))
-        return none;
-    kiln_tensor windows = windows_of(&call, x, 0);
-    if (batch->error.status)
-        return none;
-    size_t groups = call.options.groups;
-    if (groups > 1 && weights.dims[2] == 1 && weights.dims[3] == groups)
-        return convolve_channels(&call, windows, w);
-    return groups > 1 ? convolve_groups(&call, windows, w) : convolve_whole(&call, windows, w);
-}
-
-/* ---- pools ---- */
-
-static kiln_tensor pool_windows(struct call *call, kiln_tensor x, const size_t *window,
-                                const kiln_window_options *options, double padding)
-{
-    if (!check_operand(call, "x", x, &call->image))
-        return none;
-    if (!window) {
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT, "%s: window is NULL", call->name);
-        return none;
+    struct kiln__sliding call = {.batch = batch, .name = __func__};
+    kiln_conv_options general = KILN_CONV_OPTIONS_INIT;
+    if (options) {
+        general.size = options->size == sizeof *options ? sizeof general : 0;
+        general.groups = options->groups;
+        memcpy(general.stride, options->stride, sizeof options->stride);
+        memcpy(general.dilation, options->dilation, sizeof options->dilation);
+        memcpy(general.before, options->before, sizeof options->before);
+        memcpy(general.after, options->after, sizeof options->after);
     }
-    memcpy(call->window, window, sizeof call->window);
-    if (!read_options(call, options, true) || !check_padding(call) || !check_windows(call))
-        return none;
-    return windows_of(call, x, padding);
-}
-
-kiln_tensor kiln_max_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
-                            const kiln_window_options *options)
-{
-    struct call call = {.batch = batch, .name = __func__};
-    kiln_tensor windows = pool_windows(&call, x, window, options, -INFINITY);
-    return windows.id ? kiln_max(batch, windows, 2, (int[]){3, 4}, 0) : none;
-}
-
-kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
-                            const kiln_window_options *options)
-{
-    struct call call = {.batch = batch, .name = __func__};
-    kiln_tensor windows = pool_windows(&call, x, window, options, 0);
-    return windows.id ? kiln_mean(batch, windows, 2, (int[]){3, 4}, 0) : none;
+    return convolve(&call, &general, 2, x, w);
 }

@@ -679,6 +679,46 @@ static const kiln_window_options *take_window_options(void)
     return &options;
 }
 
+static kiln_layout take_layout(void)
+{
+    return (kiln_layout)(one_in(8) ? 2 : byte() % 2);
+}
+
+static void take_triples(unsigned count, size_t *const *triples)
+{
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned k = 0; k < 3; k++)
+            triples[i][k] = one_in(4) ? take_size() : byte() % 2;
+}
+
+static const kiln_conv_options *take_conv_options(void)
+{
+    static kiln_conv_options options;
+    size_t *const triples[] = {options.stride, options.dilation, options.before, options.after,
+                               options.output_padding};
+    if (one_in(3))
+        return NULL;
+    options.size = take_struct_size(sizeof options);
+    options.layout = take_layout();
+    options.groups = take_index();
+    take_triples(COUNT(triples), triples);
+    return &options;
+}
+
+static const kiln_pool_options *take_pool_options(void)
+{
+    static kiln_pool_options options;
+    size_t *const triples[] = {options.stride, options.dilation, options.before, options.after};
+    if (one_in(3))
+        return NULL;
+    options.size = take_struct_size(sizeof options);
+    options.layout = take_layout();
+    options.ceil = take_flag();
+    options.count_padding = take_flag();
+    take_triples(COUNT(triples), triples);
+    return &options;
+}
+
 static const kiln_optimizer_options *take_optimizer_options(void)
 {
     static kiln_optimizer_options options;
