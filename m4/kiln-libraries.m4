@@ -18,6 +18,7 @@ AC_DEFUN([KILN_LIBRARIES], [
   KILN_CLBLAST
   KILN_MICROHTTPD
   KILN_UTF8PROC
+  KILN_ONNX
 
   dnl Only `make check` and `make bench` need these.
   PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
@@ -77,4 +78,28 @@ AC_DEFUN([KILN_UTF8PROC], [
       [AC_MSG_ERROR([no libutf8proc; on Debian and Ubuntu: apt-get install libutf8proc-dev])])
     with_utf8proc=$kiln_utf8proc])
   AM_CONDITIONAL([UTF8PROC], [test "$with_utf8proc" = yes])
+])
+
+# What libkiln-onnx reads files with: protobuf-c, and the schema that libonnx-dev has.
+AC_DEFUN([KILN_ONNX], [
+  AC_ARG_WITH([onnx],
+    [AS_HELP_STRING([--with-onnx], [build libkiln-onnx, which runs ONNX files: yes, no, or auto where
+      its packages are installed (the default)])],
+    [], [with_onnx=auto])
+  AC_ARG_VAR([ONNX_PROTO], [the schema of ONNX files, onnx.proto])
+  AC_PATH_PROG([PROTOC_C], [protoc-c])
+  AS_IF([test "$with_onnx" != no], [
+    PKG_CHECK_MODULES([PROTOBUF_C], [libprotobuf-c >= 1.3], [kiln_onnx=yes], [kiln_onnx=no])
+    for kiln_file in /usr/include /usr/local/include; do
+      for kiln_name in onnx.proto onnx-ml.proto; do
+        AS_IF([test -z "$ONNX_PROTO" && test -r "$kiln_file/onnx/$kiln_name"],
+          [ONNX_PROTO=$kiln_file/onnx/$kiln_name])
+      done
+    done
+    AS_IF([test -z "$PROTOC_C" || test -z "$ONNX_PROTO"], [kiln_onnx=no])
+    AS_IF([test "$kiln_onnx$with_onnx" = noyes],
+      [AC_MSG_ERROR([libkiln-onnx needs protobuf-c, its compiler and the schema; on Debian and
+        Ubuntu: apt-get install libprotobuf-c-dev protobuf-c-compiler libonnx-dev])])
+    with_onnx=$kiln_onnx])
+  AM_CONDITIONAL([ONNX], [test "$with_onnx" = yes])
 ])

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared library exports exactly what the public headers declare.
-# check-exports.sh [LIBRARY]: else .libs/libkiln.so of this build; $srcdir is the source tree.
+# The shared libraries export exactly what the public headers declare.
+# check-exports.sh [LIBRARY]: else .libs/libkiln.so of this build, and libkiln-onnx.so, if there is
+# one beside it; $srcdir is the source tree.
 set -u
 library=${1:-.libs/libkiln.so}
 if [ ! -f "$library" ]; then
@@ -11,9 +12,16 @@ fi
 folder=$(mktemp -d) || exit 99
 trap 'rm -rf "$folder"' EXIT
 
-${NM:-nm} -D --defined-only "$library" | awk '{ print $NF }' | sort -u >"$folder/exported"
+for file in "$library" "${library%.so}-onnx.so"; do
+  [ ! -f "$file" ] || ${NM:-nm} -D --defined-only "$file"
+done | awk '{ print $NF }' | sort -u >"$folder/exported"
 # A declaration may go on over lines: every name( from KILN_API to the semicolon, the first one.
-cat "${srcdir:-.}"/include/kiln/*.h include/kiln/*.h 2>/dev/null |
+for header in "${srcdir:-.}"/include/kiln/*.h include/kiln/*.h; do
+  case $header in
+    */onnx.h) [ ! -f "${library%.so}-onnx.so" ] || cat "$header" ;;
+    *) [ ! -f "$header" ] || cat "$header" ;;
+  esac
+done |
   awk '
     /^[ \t]*#/ { next }
     /^KILN_API/ { text = ""; inside = 1 }

@@ -10,12 +10,12 @@ listed() {
   grep -qE "(^|[[:space:]])$(printf %s "$1" | sed 's/[.]/[.]/g')([[:space:]]|\$)" Makefile.am ./*/*.mk
 }
 
-missing=$(find lib kernels include tests tools examples bench doc -type f ! -name '.*' \
+missing=$(find lib onnx kernels include tests tools examples bench doc -type f ! -name '.*' \
   ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -path '*/.*' 2>/dev/null |
   while read -r file; do
     case $file in
       lib/kernels.c | include/kiln/elementwise.h | include/kiln/reductions.h | \
-        include/kiln/typemap.h) ;; # made by make
+        include/kiln/typemap.h | onnx/onnx.pb-c.[ch] | onnx/onnx.proto) ;; # made by make
       include/kiln/version.h* | doc/Doxyfile*) ;; # made by configure
       *.mk) grep -q "^include $file" Makefile.am || echo "$file" ;;
       # A program's only source is named by the program.

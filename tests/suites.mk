@@ -76,7 +76,7 @@ fuzz: all
 
 # ---- checks of the text ----
 
-c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] tools/*.[ch] tests/*.c tests/*/*.[ch] \
+c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*.c tests/*/*.[ch] \
 	tests/support/plain/*/*.h examples/*.c bench/*.[ch] 2>/dev/null`
 
 # Other versions of clang-format lay out some lines differently.

@@ -82,6 +82,22 @@ Test(error, without_a_place_is_the_threads_last)
     cr_assert_str_eq(kiln_last_error(), "second");
 }
 
+Test(error, of_a_library_on_top_stands_until_the_next_one)
+{
+    char sentence[5000];
+    memset(sentence, 'x', sizeof sentence - 1);
+    sentence[sizeof sentence - 1] = 0;
+    cr_assert_eq(kiln__fail(NULL, KILN_IO_ERROR, "first"), KILN_IO_ERROR);
+    cr_assert_eq(kiln_error_set(KILN_UNSUPPORTED, sentence), KILN_UNSUPPORTED);
+    cr_assert_eq(strlen(kiln_last_error()), 4095u);
+    cr_assert_eq(kiln_error_set(KILN_UNSUPPORTED, kiln_last_error()), KILN_UNSUPPORTED);
+    cr_assert_eq(strlen(kiln_last_error()), 4095u);
+    kiln__fail(NULL, KILN_IO_ERROR, "second");
+    cr_assert_str_eq(kiln_last_error(), "second");
+    kiln_error_set(KILN_IO_ERROR, NULL);
+    cr_assert_str_eq(kiln_last_error(), "");
+}
+
 Test(error, long_sentences_are_cut)
 {
     struct kiln__error error = {0};

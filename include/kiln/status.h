@@ -54,6 +54,11 @@ KILN_API const char *kiln_status_text(kiln_status status);
  *  Errors: none. */
 KILN_API const char *kiln_last_error(void);
 
+/** For libraries on top of kiln: make `sentence` this thread's kiln_last_error(), at most 4095
+ *  bytes of it, and return `status`. NULL is an empty sentence. It may be kiln_last_error() itself.
+ *  Owner: the sentence is copied. Threads: any. Errors: none. */
+KILN_API kiln_status kiln_error_set(kiln_status status, const char *sentence);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,9 @@
 
 static _Thread_local struct kiln__error last;
 
+/* The sentence of kiln_error_set(), if that was called after the last failure of kiln's own. */
+static _Thread_local char foreign[4096];
+
 kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
 {
     if (error && error->status)
@@ -18,6 +21,7 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     last.status = status;
     vsnprintf(last.text, sizeof last.text, format, arguments);
     va_end(arguments);
+    *foreign = 0;
     KILN__LOG(KILN__LOG_ERROR, "%s", last.text);
     if (error)
         *error = last;
@@ -34,11 +38,22 @@ void kiln__error_within(struct kiln__error *error, const char *call)
     int written = snprintf(error->text, sizeof error->text, "%s: ", call);
     snprintf(error->text + written, sizeof error->text - (size_t)written, "%s", inner);
     last = *error;
+    *foreign = 0;
 }
 
 const char *kiln_last_error(void)
 {
-    return last.text;
+    return *foreign ? foreign : last.text;
+}
+
+kiln_status kiln_error_set(kiln_status status, const char *sentence)
+{
+    char copy[sizeof foreign];
+    snprintf(copy, sizeof copy, "%s", sentence ? sentence : "");
+    memcpy(foreign, copy, sizeof foreign);
+    *last.text = 0;
+    KILN__LOG(KILN__LOG_ERROR, "%s", foreign);
+    return status;
 }
 
 const char *kiln_status_name(kiln_status status)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnx/host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx/types.h"
+
+bool kiln__onnx_count(size_t rank, const size_t *dims, size_t *count)
+{
+    size_t n = 1;
+    bool empty = false;
+    for (size_t i = 0; i < rank; i++) {
+        empty = empty || dims[i] == 0;
+        if (dims[i] && n > PTRDIFF_MAX / sizeof(union kiln__onnx_cell) / dims[i])
+            return false;
+        n *= dims[i] ? dims[i] : 1;
+    }
+    *count = empty ? 0 : n;
+    return true;
+}
+
+struct kiln__onnx_host *kiln__onnx_host_new(struct kiln__onnx_host **list, int type, size_t rank,
+                                            const size_t *dims)
+{
+    size_t count;
+    if (!kiln__onnx_count(rank, dims, &count))
+        return NULL;
+    struct kiln__onnx_host *host = calloc(1, sizeof *host + count * sizeof *host->cells);
+    if (!host)
+        return NULL;
+    host->type = type;
+    host->floats = kiln__onnx_type_floats(type);
+    host->rank = rank;
+    if (rank)
+        memcpy(host->dims, dims, rank * sizeof *dims);
+    host->count = count;
+    host->next = *list;
+    *list = host;
+    return host;
+}
+
+void kiln__onnx_host_free(struct kiln__onnx_host *list)
+{
+    while (list) {
+        struct kiln__onnx_host *next = list->next;
+        free(list);
+        list = next;
+    }
+}
+
+uint16_t kiln__onnx_half(double number)
+{
+    if (isnan(number))
+        return 0x7e00;
+    uint16_t sign = signbit(number) ? 0x8000 : 0;
+    double size = fabs(number);
+    if (size >= 65520)
+        return sign | 0x7c00;
+    /* Below the smallest normal number steps are as wide as there. */
+    int exponent = size < 0x1p-14 ? -14 : ilogb(size);
+    double steps = nearbyint(ldexp(size, 10 - exponent));
+    if (size < 0x1p-14)
+        return sign | (uint16_t)steps;
+    return (uint16_t)(sign | (uint16_t)(((exponent + 14) << 10) + (int)steps));
+}
+
+double kiln__onnx_from_half(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, digits = bits & 1023;
+    double size = exponent == 31  ? (digits ? NAN : INFINITY)
+                  : exponent == 0 ? ldexp(digits, -24)
+                                  : ldexp(digits + 1024, exponent - 25);
+    return bits & 0x8000 ? -size : size;
+}
+
+uint16_t kiln__onnx_bfloat(double number)
+{
+    float narrow = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if (isnan(narrow))
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static double from_bfloat(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float number;
+    memcpy(&number, &wide, sizeof number);
+    return number;
+}
+
+static double round_float(const struct kiln__onnx_type *type, double number)
+{
+    switch (type->type) {
+    case KILN_F16: return kiln__onnx_from_half(kiln__onnx_half(number));
+    case KILN_BF16: return from_bfloat(kiln__onnx_bfloat(number));
+    default: return (double)(float)number;
+    }
+}
+
+union kiln__onnx_cell kiln__onnx_host_round(int number, union kiln__onnx_cell cell)
+{
+    const struct kiln__onnx_type *type = kiln__onnx_type(number);
+    if (kiln__onnx_type_floats(number))
+        cell.f = round_float(type, cell.f);
+    else if (type->type == KILN_BOOL)
+        cell.i = cell.i != 0;
+    else if (type->bytes < 8) {
+        unsigned unused = 64 - 8 * (unsigned)type->bytes;
+        uint64_t shifted = (uint64_t)cell.i << unused;
+        cell.i = type->storage == KILN__ONNX_SIGNED ? (int64_t)shifted >> unused
+                                                    : (int64_t)(shifted >> unused);
+    }
+    return cell;
+}
+
+bool kiln__onnx_host_uniform(const struct kiln__onnx_host *host, double *number)
+{
+    if (host->count == 0)
+        return false;
+    for (size_t i = 1; i < host->count; i++)
+        if (host->cells[i].i != host->cells[0].i)
+            return false;
+    *number = host->floats ? host->cells[0].f : (double)host->cells[0].i;
+    return true;
+}
+
+int64_t kiln__onnx_integer(double number)
+{
+    if (isnan(number))
+        return 0;
+    return number >= 0x1p63 ? INT64_MAX : number < -0x1p63 ? INT64_MIN : (int64_t)number;
+}
+
+kiln_status kiln__onnx_host_store(const struct kiln__onnx_host *host, kiln_type type, void *bytes)
+{
+    for (size_t i = 0; i < host->count; i++) {
+        double f = host->floats ? host->cells[i].f : (double)host->cells[i].i;
+        int64_t n = host->floats ? kiln__onnx_integer(f) : host->cells[i].i;
+        switch (type) {
+        case KILN_F32: ((float *)bytes)[i] = (float)f; break;
+        case KILN_F16: ((uint16_t *)bytes)[i] = kiln__onnx_half(f); break;
+        case KILN_BF16: ((uint16_t *)bytes)[i] = kiln__onnx_bfloat(f); break;
+        case KILN_I64:
+        case KILN_I32:
+            if (n < INT32_MIN || n > INT32_MAX)
+                return KILN_INVALID_ARGUMENT;
+            if (type == KILN_I32)
+                ((int32_t *)bytes)[i] = (int32_t)n;
+            else
+                ((int64_t *)bytes)[i] = n;
+            break;
+        case KILN_I8: ((int8_t *)bytes)[i] = (int8_t)n; break;
+        case KILN_U8: ((uint8_t *)bytes)[i] = (uint8_t)n; break;
+        case KILN_BOOL: ((uint8_t *)bytes)[i] = n != 0; break;
+        }
+    }
+    return KILN_OK;
+}
+
+void kiln__onnx_host_load(struct kiln__onnx_host *host, kiln_type type, const void *bytes)
+{
+    for (size_t i = 0; i < host->count; i++) {
+        double f = 0;
+        int64_t n = 0;
+        bool floats = false;
+        switch (type) {
+        case KILN_F32: f = ((const float *)bytes)[i], floats = true; break;
+        case KILN_F16: f = kiln__onnx_from_half(((const uint16_t *)bytes)[i]), floats = true; break;
+        case KILN_BF16: f = from_bfloat(((const uint16_t *)bytes)[i]), floats = true; break;
+        case KILN_I64: n = ((const int64_t *)bytes)[i]; break;
+        case KILN_I32: n = ((const int32_t *)bytes)[i]; break;
+        case KILN_I8: n = ((const int8_t *)bytes)[i]; break;
+        case KILN_U8: n = ((const uint8_t *)bytes)[i]; break;
+        case KILN_BOOL: n = ((const uint8_t *)bytes)[i] != 0; break;
+        }
+        if (host->floats)
+            host->cells[i].f = floats ? f : (double)n;
+        else
+            host->cells[i].i = floats ? kiln__onnx_integer(f) : n;
+    }
+}

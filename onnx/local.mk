@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- libkiln-onnx: models in ONNX files, on kiln's public functions alone ----
+
+onnx_sources = \
+	onnx/error.c \
+	onnx/error.h \
+	onnx/host.c \
+	onnx/host.h \
+	onnx/names.c \
+	onnx/names.h \
+	onnx/tensor.c \
+	onnx/tensor.h \
+	onnx/types.c \
+	onnx/types.h \
+	onnx/wire.c \
+	onnx/wire.h
+
+if ONNX
+kilninclude_HEADERS += include/kiln/onnx.h
+noinst_LTLIBRARIES += libkiln-onnx-internal.la libkiln-onnx-schema.la
+BUILT_SOURCES += onnx/onnx.pb-c.h
+CLEANFILES += onnx/onnx.proto onnx/onnx.pb-c.h onnx/onnx.pb-c.c
+
+# The schema is of the system's package libonnx-dev; what protoc-c makes of it has warnings.
+onnx/onnx.pb-c.h: $(ONNX_PROTO)
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)cp '$(ONNX_PROTO)' onnx/onnx.proto
+	$(AM_V_at)$(PROTOC_C) --c_out=. onnx/onnx.proto
+onnx/onnx.pb-c.c: onnx/onnx.pb-c.h
+
+nodist_libkiln_onnx_schema_la_SOURCES = onnx/onnx.pb-c.c
+libkiln_onnx_schema_la_CPPFLAGS = -I$(top_builddir) $(PROTOBUF_C_CFLAGS)
+libkiln_onnx_schema_la_CFLAGS = -std=gnu11 $(KILN_KIND_CFLAGS) $(KILN_HIDDEN)
+
+libkiln_onnx_internal_la_SOURCES = $(onnx_sources)
+libkiln_onnx_internal_la_CPPFLAGS = $(ONNX_CPPFLAGS)
+libkiln_onnx_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
+libkiln_onnx_internal_la_LIBADD = libkiln-onnx-schema.la $(PROTOBUF_C_LIBS)
+ONNX_CPPFLAGS = \
+	-I$(top_builddir) \
+	-I$(top_srcdir) \
+	-I$(top_builddir)/include \
+	-I$(top_srcdir)/include \
+	$(KILN_DEFINES) \
+	$(PROTOBUF_C_CFLAGS)
+endif

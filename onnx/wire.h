@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's bytes to messages. */
+#ifndef KILN_ONNX_WIRE_H
+#define KILN_ONNX_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kiln/status.h>
+
+#include "onnx/onnx.pb-c.h"
+
+/* Unpack a model, after a look at how deep its messages lie in each other: unpacking goes as deep
+ * on the stack. `name` is what the sentence calls it. Owner: the caller, until
+ * onnx__model_proto__free_unpacked(). */
+kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t length,
+                              Onnx__ModelProto **model);
+
+#endif
