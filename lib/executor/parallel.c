@@ -34,7 +34,7 @@ struct member {
     double share; /* of 1 */
     kiln_batch *derive, *update;
     kiln_buffer **gradients; /* own ones, then averages */
-    float **read;            /* own ones in host memory; NULL where there is one context */
+    float **read;            /* the same in host memory; NULL where there is one context */
     pthread_t thread;
     struct kiln__error error; /* of the last step */
 };
@@ -45,7 +45,6 @@ struct kiln_parallel {
     size_t count;
     struct member *members;
     size_t *elements; /* of each gradient */
-    float **averages; /* in host memory */
     pthread_barrier_t meeting;
     bool can_meet;
     atomic_bool failed; /* somebody did, in this step, before the update */
@@ -68,18 +67,18 @@ static void fail(struct member *member, kiln_status status, const char *doing)
              member->number, doing, kiln_last_error());
 }
 
-/* The sum over the contexts in their order, whoever makes it. */
-static void average_some(const kiln_parallel *parallel, size_t gradient, size_t first, size_t end)
+/* The sum over the contexts in their order, whoever makes it; in place of each context's own. */
+static void average_some(const kiln_parallel *parallel, size_t gradient, size_t first, size_t count)
 {
-    float *to = parallel->averages[gradient];
-    for (size_t i = first; i < end; i++)
-        to[i] = 0;
+    float sums[PIECE] = {0};
     for (size_t m = 0; m < parallel->count; m++) {
-        const float *from = parallel->members[m].read[gradient];
+        const float *from = parallel->members[m].read[gradient] + first;
         float share = (float)parallel->members[m].share;
-        for (size_t i = first; i < end; i++)
-            to[i] += share * from[i];
+        for (size_t i = 0; i < count; i++)
+            sums[i] += share * from[i];
     }
+    for (size_t m = 0; m < parallel->count; m++)
+        memcpy(parallel->members[m].read[gradient] + first, sums, count * sizeof *sums);
 }
 
 /* The member's part, in pieces that stay in the caches. */
@@ -90,7 +89,7 @@ static void average(const struct member *member, size_t gradient)
     size_t first = each * member->number;
     size_t end = member->number + 1 == parallel->count ? all : first + each;
     for (size_t i = first; i < end; i += PIECE)
-        average_some(parallel, gradient, i, end - i < PIECE ? end : i + PIECE);
+        average_some(parallel, gradient, i, end - i < PIECE ? end - i : PIECE);
 }
 
 /* Until all are here; whether nobody has failed so far. */
@@ -116,7 +115,7 @@ static void exchange(struct member *member, size_t gradient)
     if (meet(member))
         average(member, gradient);
     if (meet(member))
-        fail(member, kiln_buffer_write(buffer, 0, parallel->averages[gradient], bytes),
+        fail(member, kiln_buffer_write(buffer, 0, member->read[gradient], bytes),
              "writing an average");
 }
 
@@ -292,13 +291,12 @@ static kiln_status record(struct member *member)
     return status;
 }
 
-/* Host memory for a gradient of each context, and for the average. */
+/* Host memory for the gradients of each context. */
 static bool reserve(kiln_parallel *parallel)
 {
     for (size_t i = 0; i < parallel->training.gradient_count && parallel->count > 1; i++) {
         size_t bytes = parallel->elements[i] * sizeof(float) + 1;
-        parallel->averages[i] = malloc(bytes);
-        bool done = parallel->averages[i] != NULL;
+        bool done = true;
         for (size_t m = 0; m < parallel->count && done; m++) {
             struct member *member = &parallel->members[m];
             void *own = NULL;
@@ -315,9 +313,8 @@ static bool allocate(kiln_parallel *parallel, size_t n)
 {
     size_t gradients = parallel->training.gradient_count;
     parallel->elements = calloc(gradients, sizeof *parallel->elements);
-    parallel->averages = calloc(gradients, sizeof *parallel->averages);
     parallel->members = calloc(n, sizeof *parallel->members);
-    if (!parallel->elements || !parallel->averages || !parallel->members)
+    if (!parallel->elements || !parallel->members)
         return false;
     parallel->count = n;
     for (size_t i = 0; i < n; i++) {
@@ -424,14 +421,11 @@ void kiln_parallel_release(kiln_parallel *parallel)
         pthread_join(parallel->members[i].thread, NULL);
     for (size_t i = 0; i < parallel->count; i++)
         close_member(&parallel->members[i], parallel->training.gradient_count);
-    for (size_t i = 0; i < parallel->training.gradient_count && parallel->averages; i++)
-        free(parallel->averages[i]);
     if (parallel->can_meet)
         pthread_barrier_destroy(&parallel->meeting);
     pthread_cond_destroy(&parallel->changed);
     pthread_mutex_destroy(&parallel->lock);
     free(parallel->elements);
-    free(parallel->averages);
     free(parallel->members);
     free(parallel);
 }
