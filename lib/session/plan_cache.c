@@ -214,6 +214,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     struct kiln__text key = {0};
     kiln_status status = KILN_OK;
     *lease = (struct kiln__lease){.checked = checked};
+    *again = false;
     make_key(graph, &key);
     if (key.failed)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
