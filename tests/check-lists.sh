@@ -10,8 +10,8 @@ listed() {
   grep -qE "(^|[[:space:]])$(printf %s "$1" | sed 's/[.]/[.]/g')([[:space:]]|\$)" Makefile.am ./*/*.mk
 }
 
-missing=$(find lib onnx kernels include tests tools examples bench doc -type f ! -name '.*' \
-  ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -path '*/.*' 2>/dev/null |
+missing=$(find lib onnx kernels include tests tools examples bench doc python -type f ! -name '.*' \
+  ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -name '*.pyc' ! -path '*/.*' 2>/dev/null |
   while read -r file; do
     case $file in
       lib/kernels.c | include/kiln/elementwise.h | include/kiln/reductions.h | \

@@ -287,6 +287,7 @@ script_tests = \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
 	tests/test_examples.sh \
+	tests/test_python.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh \
 	tests/test_tune_tool.sh

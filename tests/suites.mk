@@ -113,7 +113,7 @@ check-docs: doc/Doxyfile $(BUILT_SOURCES)
 
 check-shell:
 	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run tests/run-on tests/run-test \
-	    tests/run-suites tests/sub-build tests/check-faults \
+	    tests/run-suites tests/sub-build tests/check-faults tests/check-python \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.

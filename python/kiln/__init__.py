@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kiln for Python: tensors on OpenCL devices that are recorded, fused and run together.
+
+    import kiln, numpy as np
+    x = kiln.tensor(np.array([-1, 2, -3, 4], np.float32))
+    y = kiln.relu(x) * 2 + [10, 20, 30, 40]       # recorded: nothing has run yet
+    print(y.numpy())                              # one kernel
+
+kiln.Context(), kiln.batch(), kiln.Buffer, kiln.function(), kiln.grad() and kiln.optim are the rest of
+it; doc/python.md tells how they go together. Errors of the library are kiln.Error.
+
+$KILN_LIBRARY names the shared library, if the usual search does not find the right one.
+"""
+from ._library import Error, library_version
+from ._table import VERSION as __version__
+from ._types import BY_NAME as _types, DType
+from ._context import Context, default_context, devices, set_default_context
+from ._tensor import Array, Tensor, evaluate, tensor
+from ._buffer import Buffer
+from ._batch import Batch, batch
+from ._function import Function, function
+from ._gradient import grad, value_and_grad
+from ._tree import tree_map
+from ._operations import *  # noqa: F401,F403
+from ._functions import *  # noqa: F401,F403
+from . import _functions, _operations, optim
+
+f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
+f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
+
+__all__ = sorted({
+    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Function', 'Tensor', 'batch', 'bf16',
+    'bool_', 'default_context', 'devices', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64',
+    'i8', 'library_version', 'optim', 'set_default_context', 'tensor', 'tree_map', 'u8',
+    'value_and_grad', *_operations.__all__, *_functions.__all__})

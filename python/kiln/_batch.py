@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: several results, and buffers that are written, in one run."""
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import numpy as np
+
+from . import _tape
+from ._context import Context, default_context, values_of
+from ._library import check, lib, struct, take_text
+from ._tensor import Tensor, as_tensor, new_array, settle
+
+
+class Batch:
+    """What is recorded inside a `with kiln.batch(context) as b:` runs once, at the end of the block:
+    the buffers that were written there get their content, and b.read(x) brings x back, so that
+    x.numpy() costs nothing more. After the block b.run() runs the same again, with what uploaded
+    arrays and buffers hold then.
+
+    A batch belongs to one thread at a time. An error in the block leaves everything undone.
+    """
+
+    def __init__(self, context: Optional[Context] = None) -> None:
+        self.context = context or default_context()
+        self._tape = _tape.Tape(self.context)
+
+    def __enter__(self) -> Batch:
+        _tape.thread.tapes.append(self._tape)
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        _tape.thread.tapes.remove(self._tape)
+        if kind is None and (self._tape.reads or self._tape.exports or self._tape.effects):
+            self.run()
+
+    def read(self, x: Any, out: Optional[np.ndarray] = None) -> Tensor:
+        """Ask for x: its value is there after the block. `out`, a row-major array of its type and
+        shape, is where it goes, in each run."""
+        tensor = as_tensor(x, self.context)
+        if out is not None:
+            good = out.shape == tensor.shape and out.dtype == tensor.dtype.raw
+            if not (good and out.flags.c_contiguous and out.flags.writeable):
+                raise ValueError(f'out has to be a row-major array of {tensor.dtype.raw} and shape '
+                                 f'{list(tensor.shape)} that can be written')
+            # A tensor of its own: the same result may be wanted in several places.
+            tensor = _again(tensor)
+            self._tape.reads[tensor] = out
+        elif tensor not in self._tape.reads:
+            self._tape.reads[tensor] = new_array(tensor)
+        self._tape.handle(tensor)
+        return tensor
+
+    def run(self) -> None:
+        """Run it (again)."""
+        self._tape.run()
+        for tensor, array in self._tape.reads.items():
+            settle(tensor, array)
+
+    def cost(self) -> SimpleNamespace:
+        """What a run costs: launches, uploads, downloads, peak_bytes and so on."""
+        self._tape.finish_recording()
+        cost = struct('kiln_batch_cost')()
+        check(lib.kiln_batch_get_cost(self._tape.batch, ctypes.byref(cost)))
+        return values_of(cost)
+
+    def explain(self) -> str:
+        """The graph, what was fused and why not, the memory plan and the kernels' text."""
+        self._tape.finish_recording()
+        text = ctypes.c_void_p()
+        check(lib.kiln_batch_explain(self._tape.batch, ctypes.byref(text)))
+        return take_text(text)
+
+    def prepare(self, threads: int = 0) -> None:
+        """Compile what the run needs, on so many threads (0: as many as there are cores)."""
+        self._tape.finish_recording()
+        check(lib.kiln_batch_prepare(self._tape.batch, threads))
+
+
+def _again(tensor: Tensor) -> Tensor:
+    """Another tensor of the same value."""
+    other = Tensor(tensor._context, tensor._expression, tensor._output, tensor._value)
+    other.dtype, other.shape, other._version = tensor.dtype, tensor.shape, tensor._version
+    return other
+
+
+def batch(context: Optional[Context] = None) -> Batch:
+    """A batch, for `with kiln.batch(context) as b:`."""
+    return Batch(context)

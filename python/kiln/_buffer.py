@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory that outlives batches: weights, tables, state."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Any, Iterator, Optional
+
+import numpy as np
+
+from . import _tape
+from ._context import Context, default_context
+from ._library import MAX_RANK, Owned, check, lib, sizes
+from ._operators import Operators
+from ._record import dims_of
+from ._tensor import Array, Shape, Tensor, as_array, as_tensor, of_array
+from ._types import BY_VALUE, DType, Type, as_dtype, from_raw
+
+
+class Buffer(Operators):
+    """Memory of the device with a type and a shape, which can be written: weights, say.
+
+    `kiln.Buffer(value)` makes one with this content. Everything that takes a tensor takes a buffer,
+    and means the content at that moment: a tensor that was made of it before it is written, and
+    asked for later, is an error that says so. `buffer[...] = value` replaces the content, and
+    `buffer[2:5] = value` a part of it; an update of the buffer by what is computed from it, such as
+    `w[...] = w - 0.1 * g`, happens in place. In a `with kiln.batch()` or a kiln.function it is
+    written when the batch runs, and lines that follow mean the new content.
+
+    Any thread may use it.
+    """
+
+    __slots__ = ('_context', '_owned', '_version', '_imported', 'dtype', 'shape', '__weakref__')
+
+    def __init__(self, value: Array, dtype: Optional[Type] = None,
+                 context: Optional[Context] = None) -> None:
+        context = context or getattr(value, '_context', None) or default_context()
+        source = as_tensor(value, context)
+        kind = source.dtype if dtype is None else as_dtype(dtype)
+        self._allocate(context, kind, list(source.shape))
+        self[...] = source
+
+    def _allocate(self, context: Context, dtype: DType, dims: list[int]) -> None:
+        pointer = ctypes.c_void_p()
+        check(lib.kiln_buffer_create(context._pointer, dtype.value, len(dims), sizes(dims),
+                                     ctypes.byref(pointer)))
+        self._adopt(context, pointer.value, lib.kiln_buffer_release)
+
+    def _adopt(self, context: Context, pointer: Any, release: Any) -> None:
+        """Take over a buffer of C."""
+        self._context = context
+        self._owned = Owned(pointer, release)
+        self._version = 0
+        self._imported: Optional[Tensor] = None
+        kind, rank, dims = ctypes.c_int(), ctypes.c_size_t(), (ctypes.c_size_t * MAX_RANK)()
+        check(lib.kiln_buffer_shape(pointer, ctypes.byref(kind), ctypes.byref(rank), dims))
+        self.dtype = BY_VALUE[kind.value]
+        self.shape = tuple(dims[:rank.value])
+
+    @classmethod
+    def empty(cls, shape: Shape, dtype: Type = 'f32', context: Optional[Context] = None) -> Buffer:
+        """A buffer whose content is undefined."""
+        made = cls.__new__(cls)
+        made._allocate(context or default_context(), as_dtype(dtype), dims_of(shape))
+        return made
+
+    @classmethod
+    def zeros(cls, shape: Shape, dtype: Type = 'f32', context: Optional[Context] = None) -> Buffer:
+        """A buffer of zeros."""
+        made = cls.empty(shape, dtype, context)
+        made._write(np.zeros(made.shape, made.dtype.raw))
+        return made
+
+    @property
+    def _pointer(self) -> Any:
+        return self._owned.pointer
+
+    @property
+    def context(self) -> Context:
+        """The context whose device it lies on."""
+        return self._context
+
+    # ---- as a tensor ----
+
+    def _tensor(self) -> Tensor:
+        tape = _tape.explicit_tape(self._context)
+        if tape is not None and self in tape.exports:
+            return tape.exports[self]
+        if self._imported is None or self._imported._version != self._version:
+            made = Tensor(self._context, value=self)
+            made.dtype, made.shape, made._version = self.dtype, self.shape, self._version
+            self._imported = made
+        return self._imported
+
+    def tensor(self) -> Tensor:
+        """The content of this moment as a tensor; nothing is copied."""
+        return self._tensor()
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the content as an array of numpy's."""
+        _tape.refuse_while_tracing('a buffer is read')
+        return from_raw(self._read(), self.dtype)
+
+    def _read(self) -> np.ndarray:
+        array = np.empty(self.shape, self.dtype.raw)
+        if array.nbytes:
+            check(lib.kiln_buffer_read(self._pointer, 0, array.ctypes.data, array.nbytes))
+        return array
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        array = self.numpy()
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    # ---- writing ----
+
+    def __setitem__(self, key: Any, value: Array) -> None:
+        from . import _functions
+        if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
+            content = self._whole(value)
+        else:
+            content = _functions.replaced(self._tensor(), key, value)
+        tape = _tape.explicit_tape(self._context)
+        if tape is not None:
+            tape.handle(content)
+            tape.exports[self] = content
+        elif isinstance(content._value, np.ndarray) and content.dtype == self.dtype:
+            self._write(content._value)
+        else:
+            _tape.refuse_while_tracing('a buffer is written')
+            _tape.run_now(self._context, lambda tape: tape.exports.update({self: content}))
+
+    def _whole(self, value: Array) -> Tensor:
+        """A value in the buffer's type and shape."""
+        if not isinstance(value, Operators):
+            array = np.asarray(as_array(value))
+            if array.dtype != self.dtype.raw and array.dtype.kind in 'fiub' and array.dtype.itemsize == 8:
+                array = array.astype(self.dtype.raw) if self.dtype.name in ('f32', 'i32') else array
+            value = of_array(np.broadcast_to(array, self.shape), self._context)
+        content = value._tensor()
+        if content.dtype != self.dtype:
+            content = content.astype(self.dtype)
+        return content if content.shape == self.shape else content.broadcast_to(self.shape)
+
+    def _write(self, array: np.ndarray) -> None:
+        self._version += 1
+        if array.nbytes:
+            check(lib.kiln_buffer_write(self._pointer, 0, array.ctypes.data, array.nbytes))
+
+    @contextlib.contextmanager
+    def mapped(self) -> Iterator[np.ndarray]:
+        """The content in the host's memory, to read and write in place, as an array that is valid
+        inside the `with`. No batch may use the buffer meanwhile."""
+        data = ctypes.c_void_p()
+        check(lib.kiln_buffer_map(self._pointer, ctypes.byref(data)))
+        try:
+            memory = (ctypes.c_char * self.nbytes).from_address(data.value or 0)
+            yield np.frombuffer(memory, self.dtype.raw).reshape(self.shape)
+        finally:
+            self._version += 1
+            check(lib.kiln_buffer_unmap(self._pointer))
+
+    def __repr__(self) -> str:
+        return f'<kiln.Buffer {list(self.shape)} {self.dtype.name} on {self._context.device.name}>'

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices and contexts."""
+from __future__ import annotations
+
+import ctypes
+import threading
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import numpy as np
+
+from ._library import (CONSTANTS, STRUCTS, Error, Owned, check, initialised, lib, optional_text,
+                       struct)
+from ._types import BY_VALUE, DType, Type, as_dtype
+
+_WORDS = {
+    'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
+    'host_memory': {None: 0, 'shared': 1, 'separate': 2},
+    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3},
+}
+
+
+def values_of(structure: Any) -> SimpleNamespace:
+    """The fields of a structure of C, with texts as str and flags as bool."""
+    fields = {}
+    for kind, field, length in STRUCTS[type(structure).__name__]:
+        value = getattr(structure, field)
+        if isinstance(value, bytes):
+            value = value.decode(errors='replace')
+        elif kind == 'int':
+            value = bool(value)
+        elif kind in STRUCTS:
+            value = values_of(value)
+        elif length:
+            value = list(value)
+        fields[field] = value
+    return SimpleNamespace(**fields)
+
+
+def devices() -> list[SimpleNamespace]:
+    """What each OpenCL device of this machine says of itself, in the order of their numbers."""
+    count = ctypes.c_size_t()
+    check(lib.kiln_device_count(ctypes.byref(count)))
+    return [_describe(index) for index in range(count.value)]
+
+
+def _describe(index: int) -> SimpleNamespace:
+    info = struct('kiln_device_info')()
+    check(lib.kiln_device_describe(index, ctypes.byref(info)))
+    return _device(info)
+
+
+def _device(info: Any) -> SimpleNamespace:
+    described = values_of(info)
+    described.type = lib.kiln_device_type_name(info.type).decode()
+    return described
+
+
+class Context:
+    """One device with its queue, its cache of kernels and its memory.
+
+    `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
+    $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
+    `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
+    "alone" or "never".
+
+    Any thread may use it. In a child of fork() that was started after it was made, every call says
+    FORKED: make contexts in the child, or start processes by "spawn" (multiprocessing).
+    """
+
+    def __init__(self, device: Optional[object] = None, *, cache_dir: Optional[str] = None,
+                 cache_limit: int = 0, cache: Optional[str] = None,
+                 host_memory: Optional[str] = None, matmul: Optional[str] = None,
+                 profile: bool = False, trace: Optional[str] = None, validate: float = 0.0,
+                 memory_limit: int = 0, compile: Optional[str] = None) -> None:
+        options = initialised('KILN_CONTEXT_OPTIONS_INIT')
+        options.device = optional_text(None if device is None else str(device))
+        options.cache_dir = optional_text(cache_dir)
+        options.cache_limit = cache_limit
+        options.matmul = optional_text(matmul)
+        options.profile = bool(profile)
+        options.trace = optional_text(trace)
+        options.validate = validate
+        options.memory_limit = memory_limit
+        for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile)):
+            if word not in _WORDS[field]:
+                known = ', '.join(repr(w) for w in _WORDS[field])
+                raise ValueError(f'{field} is one of {known}, not {word!r}')
+            setattr(options, field, _WORDS[field][word])
+        pointer = ctypes.c_void_p()
+        check(lib.kiln_context_create(ctypes.byref(options), ctypes.byref(pointer)))
+        self._owned = Owned(pointer.value, lib.kiln_context_release)
+        self.device = self._describe_device()
+
+    def _describe_device(self) -> SimpleNamespace:
+        info = struct('kiln_device_info')()
+        check(lib.kiln_context_device(self._pointer, ctypes.byref(info)))
+        return _device(info)
+
+    @property
+    def _pointer(self) -> Any:
+        pointer = self._owned.pointer
+        if pointer is None:
+            raise Error('WRONG_STATE', 'the context is closed')
+        return pointer
+
+    @property
+    def stats(self) -> SimpleNamespace:
+        """What the context has done so far: uploads, upload_bytes, launches, kernels_compiled and
+        so on, as kiln_context_stats has them."""
+        stats = struct('kiln_context_stats')()
+        check(lib.kiln_context_get_stats(self._pointer, ctypes.byref(stats)))
+        return values_of(stats)
+
+    def finish(self) -> None:
+        """Wait until everything submitted so far has completed."""
+        check(lib.kiln_context_finish(self._pointer))
+
+    def sync_cache(self) -> None:
+        """Wait until the kernels compiled so far are in the disk cache."""
+        check(lib.kiln_context_sync_cache(self._pointer))
+
+    def trim(self) -> None:
+        """Give idle memory back to the device."""
+        check(lib.kiln_context_trim(self._pointer))
+
+    def best_precision(self) -> DType:
+        """Which type pays on this device as storage of what matrix products read; measured once."""
+        value = ctypes.c_int()
+        check(lib.kiln_context_best_precision(self._pointer, ctypes.byref(value)))
+        return BY_VALUE[value.value]
+
+    def host_array(self, shape: Any, dtype: Type = 'f32') -> np.ndarray:
+        """A numpy array in memory that the device reads and writes at full speed (pinned, where it
+        has memory of its own): for what is uploaded again and again. Its content is undefined."""
+        raw = as_dtype(dtype).raw
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        memory = ctypes.c_void_p()
+        check(lib.kiln_host_alloc(self._pointer, count * raw.itemsize, ctypes.byref(memory)))
+        holder = (ctypes.c_char * max(count * raw.itemsize, 1)).from_address(memory.value or 0)
+        context = self._pointer
+        # The array refers to `holder`, and that to the context.
+        lib.kiln_context_retain(context)
+
+        def release(address: Any) -> None:
+            lib.kiln_host_free(context, address)
+            lib.kiln_context_release(context)
+        holder._owned = Owned(memory.value, release)
+        return np.frombuffer(holder, raw, count).reshape(shape)
+
+    def close(self) -> None:
+        """Release the context; buffers and batches that there are still hold it. What else is made
+        of it says WRONG_STATE from now on."""
+        self._owned.close()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        closed = ', closed' if self._owned.pointer is None else ''
+        return f'<kiln.Context on {self.device.name}{closed}>'
+
+
+_default: Optional[Context] = None
+_default_lock = threading.Lock()
+
+
+def default_context() -> Context:
+    """The context of everything that names none: made when it is first wanted, on the best
+    device, or on the one that $KILN_DEVICE names."""
+    global _default
+    with _default_lock:
+        if _default is None or _default._owned.pointer is None:
+            _default = Context()
+        return _default
+
+
+def set_default_context(context: Optional[Context]) -> None:
+    """Let this be the context of everything that names none; None: a new one when it is wanted."""
+    global _default
+    with _default_lock:
+        _default = context
+
+
+assert CONSTANTS['KILN_COMPILE_NEVER'] == _WORDS['compile']['never']

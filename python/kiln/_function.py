@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that are recorded once and run often."""
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from . import _tape
+from ._buffer import Buffer
+from ._context import Context, default_context
+from ._library import check, lib
+from ._record import find_context
+from ._tensor import Tensor, as_array, new_array, of_array
+from ._tree import leaves_of, rebuilt
+from ._types import storable
+
+_SHAPES = 32  # most recordings that a function keeps
+
+
+class _Recording:
+    """A batch of a function's operations for arguments of some shapes."""
+
+    def __init__(self, function: Callable[..., Any], context: Context, arguments: Any,
+                 inputs: list[np.ndarray]) -> None:
+        self.tape = _tape.Tape(context)
+        places = [of_array(array, context) for array in inputs]
+        filled = iter(places)
+        leaves = [next(filled) if _varies(leaf) else leaf for leaf in leaves_of(arguments)]
+        positional, named = rebuilt(arguments, iter(leaves))
+        _tape.thread.tapes.append(self.tape)
+        _tape.thread.tracing += 1
+        try:
+            self.result = function(*positional, **named)
+            self.outputs = [leaf for leaf in leaves_of(self.result) if isinstance(leaf, Tensor)]
+            self.tape.reads = {t: new_array(t) for t in self.outputs}
+            self.tape.finish_recording()
+            self.inputs = [self.tape.handle(place) for place in places]
+            self.reads = [(t, self.tape.handle(t)) for t in self.tape.reads]
+        finally:
+            _tape.thread.tracing -= 1
+            _tape.thread.tapes.remove(self.tape)
+        for place in places:
+            place._value = None
+
+    def run(self, inputs: list[np.ndarray]) -> Any:
+        """The results for these arrays, which are borrowed until then."""
+        batch = self.tape.batch
+        for handle, array in zip(self.inputs, inputs):
+            check(lib.kiln_rebind_upload(batch, handle, array.ctypes.data))
+        results = {}
+        for tensor, handle in self.reads:
+            array = new_array(tensor)
+            check(lib.kiln_rebind_read(batch, handle, array.ctypes.data))
+            results[tensor] = of_array(array, self.tape.context, tensor.dtype)
+        self.tape.run()
+        leaves = [results[leaf] if isinstance(leaf, Tensor) else leaf
+                  for leaf in leaves_of(self.result)]
+        return rebuilt(self.result, iter(leaves))
+
+
+def _varies(leaf: Any) -> bool:
+    """Whether an argument's content may be another in each call."""
+    return isinstance(leaf, (np.ndarray, np.generic, Tensor)) or (
+        not isinstance(leaf, (Buffer, bool, int, float, complex, str, bytes)) and (
+            hasattr(leaf, '__array__') or hasattr(leaf, '__array_interface__') or
+            hasattr(leaf, '__dlpack__')))
+
+
+def _structure(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return ('dict',) + tuple((key, _structure(value)) for key, value in tree.items())
+    if isinstance(tree, (list, tuple)):
+        return (type(tree),) + tuple(_structure(value) for value in tree)
+    return None if tree is None else 0
+
+
+class Function:
+    """See kiln.function()."""
+
+    def __init__(self, function: Callable[..., Any], context: Optional[Context] = None) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._context = context
+        self._recordings: OrderedDict[Any, list[_Recording]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    @property
+    def recordings(self) -> int:
+        """For how many kinds of arguments batches are kept."""
+        return len(self._recordings)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if _tape.thread.tracing or _tape.thread.tapes:
+            return self._function(*arguments, **named)  # part of what is being recorded
+        tree = (arguments, named)
+        leaves = leaves_of(tree)
+        context = self._context or find_context(leaves) or default_context()
+        inputs = [_content(leaf) for leaf in leaves if _varies(leaf)]
+        key = self._key(tree, leaves, inputs, context)
+        recording = self._take(key) or _Recording(self._function, context, tree, inputs)
+        result = recording.run(inputs)
+        self._give_back(key, recording)
+        return result
+
+    def _key(self, tree: Any, leaves: list, inputs: list, context: Context) -> Any:
+        kinds = iter(inputs)
+        described: list[Any] = [id(context), _structure(tree)]
+        for leaf in leaves:
+            if _varies(leaf):
+                array = next(kinds)
+                described.append((array.dtype, array.shape))
+            elif isinstance(leaf, Buffer):
+                described.append(leaf)
+            else:
+                described.append((type(leaf), leaf))
+        return tuple(described)
+
+    def _take(self, key: Any) -> Optional[_Recording]:
+        """A recording that no other thread runs."""
+        with self._lock:
+            idle = self._recordings.get(key)
+            if not idle:
+                return None
+            self._recordings.move_to_end(key)
+            return idle.pop()
+
+    def _give_back(self, key: Any, recording: _Recording) -> None:
+        with self._lock:
+            self._recordings.setdefault(key, []).append(recording)
+            self._recordings.move_to_end(key)
+            while len(self._recordings) > _SHAPES:
+                self._recordings.popitem(last=False)
+
+
+def _content(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, Tensor):
+        return leaf._host()
+    return storable(as_array(leaf))
+
+
+def function(function: Optional[Callable[..., Any]] = None, *,
+             context: Optional[Context] = None) -> Any:
+    """Record a function once for each kind of arguments, and run it often: `@kiln.function`, or
+    `f = kiln.function(g)`.
+
+    Arrays and tensors among the arguments vary from call to call: each call reads theirs, which are
+    not copied where they are row-major and of a type of kiln's. Everything else (numbers, texts,
+    buffers, and what the function reads from elsewhere) is as it was when the function was recorded;
+    another number is another recording. A number that varies is a numpy one: np.float32(rate).
+
+    The function's own lines run when it is recorded: what it prints is printed once, and no value
+    can be asked for. It may write buffers and step optimisers; each call does that.
+    The results are tensors that are computed already. Threads may call it at once: each gets a
+    recording of its own.
+    """
+    if function is None:
+        return functools.partial(Function, context=context)
+    return Function(function, context)

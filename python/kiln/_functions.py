@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions whose parameters take more than the generated ones do: numpy's manners on top of them."""
+from __future__ import annotations
+
+import builtins
+import ctypes
+import math
+import operator
+from typing import Any, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _operations as _o
+from . import _tensor
+from ._context import default_context
+from ._library import Handle, lib, longs, sizes
+from ._record import dims_of, axes_of, find_context, options_of, record
+from ._tape import Expression
+from ._types import BY_NAME, Type, as_dtype
+
+# ---- operands ----
+
+
+def _operand(x: Any) -> Any:
+    """The tensor that an operand is."""
+    return _tensor.as_tensor(x, find_context([x]) or default_context())
+
+
+def _of(x: Any, function: str, *arguments: Any) -> Any:
+    """A function of one tensor, with arguments of C."""
+    call = getattr(lib, 'kiln_' + function)
+    return _tensor.make(x._context, Expression((x,), lambda b, h: call(b, h[0], *arguments)))
+
+
+def _several(context: Any, operands: Sequence[Any], enter: Any, count: int) -> list:
+    """The tensors of an expression that has several."""
+    expression = Expression(tuple(operands), enter)
+    return [_tensor.make(context, expression, i) for i in range(count)]
+
+
+def _axis(axis: int, ndim: int) -> int:
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise IndexError(f'axis {number} of a tensor of {ndim} dimensions')
+    return number % ndim
+
+
+# ---- shape ----
+
+def astype(x: _tensor.Array, dtype: Type) -> _tensor.Tensor:
+    """The elements of x as another type: kiln.cast(), and x itself where it is of that type."""
+    x, wanted = _operand(x), as_dtype(dtype)
+    return x if x.dtype.value == wanted.value else _of(x, 'cast', wanted.value)
+
+
+def reshape(x: _tensor.Array, shape: _tensor.Shape) -> _tensor.Tensor:
+    """The same elements in row-major order under another shape; one dimension may be -1: what is
+    left."""
+    x = _operand(x)
+    dims = [operator.index(shape)] if hasattr(shape, '__index__') else [int(d) for d in shape]
+    if dims.count(-1) == 1:
+        known = math.prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = x.size // known if known else 0
+    dims = dims_of(dims)
+    return x if tuple(dims) == x.shape else _of(x, 'reshape', len(dims), sizes(dims))
+
+
+def transpose(x: _tensor.Array, axes: Optional[Sequence[int]] = None) -> _tensor.Tensor:
+    """Dimensions in another order: dimension i of the result is dimension axes[i] of x. None: in
+    the opposite order, as numpy has it."""
+    x = _operand(x)
+    order = list(range(x.ndim))[::-1] if axes is None else [_axis(a, x.ndim) for a in axes]
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f'axes {list(axes or ())} are no order of {x.ndim} dimensions')
+    return x if order == list(range(x.ndim)) else _of(x, 'transpose', sizes(order))
+
+
+def swapaxes(x: _tensor.Array, first: int, second: int) -> _tensor.Tensor:
+    """x with two dimensions swapped."""
+    x = _operand(x)
+    order = list(range(x.ndim))
+    first, second = _axis(first, x.ndim), _axis(second, x.ndim)
+    order[first], order[second] = second, first
+    return transpose(x, order)
+
+
+def expand_dims(x: _tensor.Array, axis: _tensor.Axis) -> _tensor.Tensor:
+    """x with a further dimension of 1, or several, where `axis` says for the result."""
+    x = _operand(x)
+    axes = [axis] if hasattr(axis, '__index__') else list(axis or ())
+    rank = x.ndim + len(axes)
+    places = {_axis(a, rank) for a in axes}
+    dims = iter(x.shape)
+    return reshape(x, [1 if i in places else next(dims) for i in range(rank)])
+
+
+def squeeze(x: _tensor.Array, axis: _tensor.Axis = None) -> _tensor.Tensor:
+    """x without its dimensions of 1, or without these of them."""
+    x = _operand(x)
+    axes = [i for i, dim in enumerate(x.shape) if dim == 1] if axis is None else \
+        [_axis(a, x.ndim) for a in ([axis] if hasattr(axis, '__index__') else axis)]
+    if any(x.shape[a] != 1 for a in axes):
+        raise ValueError(f'only dimensions of 1 can be dropped, of shape {list(x.shape)}')
+    return reshape(x, [dim for i, dim in enumerate(x.shape) if i not in axes])
+
+
+def broadcast_to(x: _tensor.Array, shape: _tensor.Shape) -> _tensor.Tensor:
+    """x repeated to a larger shape by numpy's rule: aligned at the last dimension, 1 repeats."""
+    x = _operand(x)
+    dims = dims_of(shape)
+    return x if tuple(dims) == x.shape else _of(x, 'broadcast', len(dims), sizes(dims))
+
+
+def pad(x: _tensor.Array, width: Any, value: float = 0.0) -> _tensor.Tensor:
+    """x with elements of this value around it: `width` is a number for all sides, a pair (before,
+    behind) for all dimensions, or a pair for each."""
+    x = _operand(x)
+    widths = np.broadcast_to(np.asarray(width, np.int64), (x.ndim, 2)).tolist()
+    if any(side < 0 for pair in widths for side in pair):
+        raise ValueError(f'a width below 0: {width}')
+    low, high = ([pair[i] for pair in widths] for i in (0, 1))
+    return _of(x, 'pad', sizes(low), sizes(high), float(value))
+
+
+def windows(x: _tensor.Array, axis: int, size: Sequence[int], step: Optional[Sequence[int]] = None,
+            dilation: Optional[Sequence[int]] = None) -> _tensor.Tensor:
+    """Windows of these sizes that slide over the dimensions of x from `axis` on, in place of these:
+    first how many there are along each, then their sizes. No element is copied."""
+    x = _operand(x)
+    size = dims_of(size)
+    count = len(size)
+    lists = [None if v is None else sizes(dims_of(v)) for v in (step, dilation)]
+    if any(v is not None and len(v) != count for v in lists):
+        raise ValueError(f'step and dilation have {count} numbers, as size has')
+    return _of(x, 'windows', _axis(axis, x.ndim), count, sizes(size), *lists)
+
+
+def split(x: _tensor.Array, parts: Union[int, Sequence[int]], axis: int = 0) -> list:
+    """x cut along an axis into so many equal parts, or into parts of these sizes. No element is
+    copied."""
+    x = _operand(x)
+    count = parts if isinstance(parts, int) else len(parts)
+    lengths = None if isinstance(parts, int) else sizes(dims_of(parts))
+
+    def enter(batch: Any, handles: list) -> list:
+        out = (Handle * builtins.max(count, 1))()
+        lib.kiln_split(batch, handles[0], axis, count, lengths, out)
+        return [Handle(out[i].id) for i in range(count)]
+    return _several(x._context, [x], enter, count)
+
+
+def concatenate(parts: Sequence[_tensor.Array], axis: int = 0) -> _tensor.Tensor:
+    """The tensors one after the other along an axis: kiln.concat()."""
+    return _o.concat(parts, axis)
+
+
+# ---- indexing ----
+
+def _normal_key(key: Any, ndim: int) -> list:
+    """The key with an entry for each dimension, and None where one is new."""
+    key = list(key) if isinstance(key, tuple) else [key]
+    given = builtins.sum(0 if k is None or k is Ellipsis else
+                         (k.ndim if _is_mask(k) else 1) for k in key)
+    if given > ndim:
+        raise IndexError(f'{given} indices for a tensor of {ndim} dimensions')
+    places = [i for i, k in enumerate(key) if k is Ellipsis]
+    if len(places) > 1:
+        raise IndexError('an index has at most one ...')
+    place = places[0] if places else len(key)
+    return key[:place] + [slice(None)] * (ndim - given) + key[place + 1:]
+
+
+def _is_mask(k: Any) -> bool:
+    return isinstance(k, np.ndarray) and k.dtype == np.bool_
+
+
+def _as_entry(k: Any) -> list:
+    """The entries that one of the key stands for."""
+    if k is None or k is Ellipsis or isinstance(k, (slice, _tensor.Operators)):
+        return [k]
+    if hasattr(k, '__index__') and not isinstance(k, np.ndarray):
+        return [operator.index(k)]
+    array = np.asarray(k)
+    if array.dtype == np.bool_:
+        return list(np.nonzero(array))
+    return [array.astype(np.int64) if array.size == 0 else array]
+
+
+def _bounds(k: Any, length: int) -> tuple[int, int, int]:
+    """start, stop, step of an entry, within the dimension."""
+    if isinstance(k, slice):
+        start, stop, step = k.indices(length)
+        if len(range(start, stop, step)) == 0:
+            return 0, 0, 1
+        return start, stop, step
+    if not -length <= k < length:
+        raise IndexError(f'index {k} along a dimension of {length}')
+    return k % length, k % length + 1, 1
+
+
+def _wrapped(indices: Any, length: int, context: Any) -> Any:
+    """Indices that count from the end made ones from the start; those of numpy's arrays are
+    checked."""
+    if isinstance(indices, np.ndarray):
+        if indices.dtype.kind not in 'iu':
+            raise IndexError(f'elements are picked by integers, not by {indices.dtype}')
+        if indices.size and not (-length <= indices.min() and indices.max() < length):
+            raise IndexError(f'an index beyond a dimension of {length}')
+        return _tensor.as_tensor(np.where(indices < 0, indices + length, indices).astype(np.int32),
+                                 context)
+    if indices.dtype == BY_NAME['bool']:
+        raise IndexError('a mask that is a tensor cannot pick: how many it picks is not known; '
+                         'use kiln.where(), or a mask of numpy\'s')
+    if indices.dtype.is_floating:
+        raise IndexError('elements are picked by integers')
+    tensor = indices._tensor()
+    return _o.where(tensor < 0, tensor + length, tensor)
+
+
+def _is_array(k: Any) -> bool:
+    return isinstance(k, (np.ndarray, _tensor.Operators))
+
+
+def _basic(x: Any, entries: list) -> Any:
+    """The part that integers and slices name; where an array stands, all."""
+    bounds = [_bounds(slice(None) if _is_array(k) else k, dim) for k, dim in zip(entries, x.shape)]
+    if any(b != (0, dim, 1) for b, dim in zip(bounds, x.shape)):
+        x = _of(x, 'slice', *(longs(column) for column in zip(*bounds)))
+    return x
+
+
+def index(x: _tensor.Array, key: Any) -> _tensor.Tensor:
+    """x[key] as numpy has it: integers, slices (which are clipped), ..., None, arrays of integers,
+    and masks of numpy's."""
+    x = _operand(x)
+    entries = []
+    given = key if isinstance(key, tuple) else (key,)
+    given = tuple(np.asarray(k) if isinstance(k, list) else k for k in given)
+    for k in _normal_key(given, x.ndim):
+        entries += _as_entry(k)
+    plain = [k for k in entries if k is not None]
+    arrays = [i for i, k in enumerate(plain) if _is_array(k)]
+    if arrays and arrays != list(range(arrays[0], arrays[-1] + 1)):
+        raise IndexError('arrays among the indices have to stand side by side')
+    x = _basic(x, plain)
+    # What the result's dimensions are: an integer's is dropped, None's is new.
+    dims, axis, at = [], None, 0
+    for k in entries:
+        if k is None:
+            dims.append(1)
+            continue
+        if _is_array(k):
+            axis = len(dims) if axis is None else axis
+            dims.append(x.shape[at])
+        elif isinstance(k, slice):
+            dims.append(x.shape[at])
+        at += 1
+    x = reshape(x, dims)
+    return _pick(x, [plain[i] for i in arrays], axis) if arrays else x
+
+
+def _pick(x: Any, indices: list, axis: int) -> Any:
+    """Elements that arrays of indices name together, along dimensions from `axis` on."""
+    lengths = x.shape[axis:axis + len(indices)]
+    picked = [_wrapped(k, n, x._context) for k, n in zip(indices, lengths)]
+    if len(picked) == 1:
+        return _o.gather(x, picked[0], axis)
+    flat = picked[0].astype('i32') * 1
+    for k, n in zip(picked[1:], lengths[1:]):
+        flat = flat * n + k
+    merged = x.shape[:axis] + (math.prod(lengths),) + x.shape[axis + len(indices):]
+    return _o.gather(reshape(x, merged), flat, axis)
+
+
+def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor:
+    """x with the elements that the key names (integers, slices, ...) replaced by a value, which
+    broadcasts to their shape. x itself stays as it is."""
+    x = _operand(x)
+    entries = _normal_key(key, x.ndim)
+    if any(k is None or not (isinstance(k, slice) or hasattr(k, '__index__')) for k in entries) or \
+            any(isinstance(k, _tensor.Operators) for k in entries):
+        raise IndexError('parts are replaced by integers, slices and ...; see kiln.where() and '
+                         'kiln.scatter_add() for others')
+    bounds = [_bounds(k if isinstance(k, slice) else operator.index(k), n)
+              for k, n in zip(entries, x.shape)]
+    counts = [len(range(*b)) for b in bounds]
+    value = _tensor.as_tensor(value, x._context).astype(x.dtype)
+    shown = [n for n, k in zip(counts, entries) if isinstance(k, slice)]
+    part = reshape(broadcast_to(value, shown), counts)
+    if 0 in counts:
+        return x
+    start, step = longs([b[0] for b in bounds]), longs([b[2] for b in bounds])
+    return _tensor.make(x._context, Expression(
+        (x, part), lambda b, h: lib.kiln_place(b, h[0], h[1], start, step)))
+
+
+def place(x: _tensor.Array, part: _tensor.Array, start: Sequence[int],
+          step: Optional[Sequence[int]] = None) -> _tensor.Tensor:
+    """x with some of its elements replaced by those of `part`, of x's type and rank: in dimension i
+    the elements start[i], start[i] + step[i], ... as many as part has there."""
+    x = _operand(x)
+    steps = [1] * x.ndim if step is None else list(step)
+    if len(start) != x.ndim or len(steps) != x.ndim:
+        raise ValueError(f'start and step have {x.ndim} numbers, one for each dimension')
+    part = _tensor.as_tensor(part, x._context)
+    begin, by = longs(list(start)), longs(steps)
+    return _tensor.make(x._context, Expression(
+        (x, part), lambda b, h: lib.kiln_place(b, h[0], h[1], begin, by)))
+
+
+# ---- arithmetic in Python's manner ----
+
+def _whole(*operands: Any) -> bool:
+    """Whether all operands are of integer types, masks among them."""
+    def one(x: Any) -> bool:
+        if isinstance(x, _tensor.Operators):
+            return not x.dtype.is_floating
+        return np.asarray(x).dtype.kind in 'iub'
+    return all(one(x) for x in operands)
+
+
+def true_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
+    """a / b as Python has it: f32 also of integers. (kiln.div() divides integers towards zero.)"""
+    if _whole(a, b):
+        a = a if isinstance(a, (bool, int)) else astype(a, 'f32')
+        b = b if isinstance(b, (bool, int)) else astype(b, 'f32')
+    return _o.div(a, b)
+
+
+def floor_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
+    """a // b as Python has it: towards minus infinity. Integers by 0 are 0."""
+    if not _whole(a, b):
+        return _o.floor(_o.div(a, b))
+    quotient = _o.div(a, b)
+    if quotient.dtype == BY_NAME['u8']:
+        return quotient
+    below = _o.logical_and(_o.not_equal(_o.mul(quotient, b), a),
+                           _o.not_equal(_o.less(a, 0), _o.less(b, 0)))
+    return _o.sub(quotient, astype(below, 'i32'))
+
+
+def remainder(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
+    """a % b as Python has it: of b's sign."""
+    return _o.sub(a, _o.mul(floor_divide(a, b), b))
+
+
+def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
+    """a ** b; small whole exponents are products."""
+    if isinstance(b, (int, float)) and not isinstance(b, bool):
+        if b == 0.5:
+            return _o.sqrt(a)
+        if b == -1:
+            return _o.reciprocal(a)
+        if b == 2:
+            return _o.square(a)
+        if isinstance(b, int) and 1 <= b <= 16:
+            return _product(_operand(a), b)
+    return _o.pow(a, b)
+
+
+def _product(a: Any, exponent: int) -> Any:
+    """a to a whole power, by squares."""
+    result = None
+    while exponent:
+        if exponent % 2:
+            result = a if result is None else _o.mul(result, a)
+        exponent //= 2
+        a = _o.square(a) if exponent else a
+    return result
+
+
+def bits(what: str, a: Any, b: Any) -> Any:
+    """& | ^: of masks the logical ones, of integers bit by bit."""
+    if not _whole(a, b):
+        raise TypeError(f'bit by bit {what} of floating types')
+    if all(_is_truth(x) for x in (a, b)):
+        return getattr(_o, 'logical_' + what)(a, b)
+    for name in ('bitwise_' + what, 'bit_' + what):
+        if hasattr(_o, name):
+            return getattr(_o, name)(a, b)
+    raise TypeError(f'{what} of integers; this kiln has it of masks only')
+
+
+def _is_truth(x: Any) -> bool:
+    if isinstance(x, _tensor.Operators):
+        return x.dtype == BY_NAME['bool']
+    return np.asarray(x).dtype == np.bool_
+
+
+def invert(a: Any) -> Any:
+    """~a: of masks the logical one, of integers -a - 1."""
+    if not _whole(a):
+        raise TypeError('bit by bit not of floating types')
+    return _o.logical_not(a) if _is_truth(a) else _o.sub(_o.neg(astype(a, 'i32')), 1)
+
+
+# ---- pools, quantisation, clipping ----
+
+def _pool(name: str, x: Any, window: Any, options: dict) -> Any:
+    size = [window, window] if hasattr(window, '__index__') else dims_of(window)
+    if len(size) != 2:
+        raise ValueError(f'a window has two sizes, not {len(size)}')
+    chosen = options_of('kiln_window_options', options)
+    return _of(_operand(x), name, sizes(size), ctypes.byref(chosen))
+
+
+def max_pool2d(x: _tensor.Array, window: Union[int, Sequence[int]], *,
+               stride: Union[int, Sequence[int]] = 0, dilation: Union[int, Sequence[int]] = 0,
+               before: Union[int, Sequence[int]] = 0,
+               after: Union[int, Sequence[int]] = 0) -> _tensor.Tensor:
+    """The largest element of each window of each channel of images [N,H,W,C]; a stride of 0 is the
+    window's own size."""
+    return _pool('max_pool2d', x, window, {
+        'stride': stride, 'dilation': dilation, 'before': before, 'after': after})
+
+
+def avg_pool2d(x: _tensor.Array, window: Union[int, Sequence[int]], *,
+               stride: Union[int, Sequence[int]] = 0, dilation: Union[int, Sequence[int]] = 0,
+               before: Union[int, Sequence[int]] = 0,
+               after: Union[int, Sequence[int]] = 0) -> _tensor.Tensor:
+    """The mean of each window, as kiln.max_pool2d() has them; padding is zeros and counts."""
+    return _pool('avg_pool2d', x, window, {
+        'stride': stride, 'dilation': dilation, 'before': before, 'after': after})
+
+
+def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
+    """(q, scale): x in i8, and the scale of each slice over the dimensions `axis`; q times scale is
+    near x."""
+    x = _operand(x)
+    count, axes = axes_of(axis)
+
+    def enter(batch: Any, handles: list) -> list:
+        scale = Handle()
+        q = lib.kiln_quantize(batch, handles[0], count, axes, ctypes.byref(scale))
+        return [q, scale]
+    return tuple(_several(x._context, [x], enter, 2))
+
+
+def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple:
+    """(clipped gradients, norm): gradients scaled down so that their common norm is at most
+    max_norm, and the norm before."""
+    operands = [_operand(g) for g in gradients]
+    count = len(operands)
+
+    def enter(batch: Any, handles: list) -> list:
+        out = (Handle * builtins.max(count, 1))()
+        norm = lib.kiln_clip_by_norm(batch, count, (Handle * builtins.max(count, 1))(*handles),
+                                     max_norm, out)
+        return [Handle(out[i].id) for i in range(count)] + [norm]
+    *clipped, norm = _several(operands[0]._context, operands, enter, count + 1)
+    return clipped, norm
+
+
+def zeros(shape: _tensor.Shape, dtype: Type = 'f32', *, context: Any = None) -> _tensor.Tensor:
+    """Zeros of a shape; no memory is filled where they are only read."""
+    return _o.fill(dtype, shape, 0.0, context=context)
+
+
+def ones(shape: _tensor.Shape, dtype: Type = 'f32', *, context: Any = None) -> _tensor.Tensor:
+    """Ones of a shape; no memory is filled where they are only read."""
+    return _o.fill(dtype, shape, 1.0, context=context)
+
+
+def full(shape: _tensor.Shape, value: float, dtype: Type = 'f32', *,
+         context: Any = None) -> _tensor.Tensor:
+    """A value of a shape; no memory is filled where it is only read."""
+    return _o.fill(dtype, shape, float(value), context=context)
+
+
+def arange(start: float, stop: Optional[float] = None, step: float = 1,
+           dtype: Optional[Type] = None, *, context: Any = None) -> _tensor.Tensor:
+    """start, start + step, ... before stop, as numpy's arange(); of integers i32, else f32."""
+    if stop is None:
+        start, stop = 0, start
+    if dtype is None:
+        dtype = 'i32' if all(isinstance(v, int) for v in (start, stop, step)) else 'f32'
+    return record('arange', [('type', dtype), ('number', float(start)), ('number', float(stop)),
+                             ('number', float(step)), ('context', context)])
+
+
+__all__ = [
+    'arange', 'astype', 'avg_pool2d', 'broadcast_to', 'clip_by_norm', 'concatenate', 'expand_dims',
+    'floor_divide', 'full', 'max_pool2d', 'ones', 'pad', 'place', 'power', 'quantize', 'remainder',
+    'replaced', 'reshape', 'split', 'squeeze', 'swapaxes', 'transpose', 'true_divide', 'windows',
+    'zeros',
+]

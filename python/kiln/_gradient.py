@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of functions."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Sequence, Union
+
+from . import _tape
+from ._context import default_context
+from ._library import Handle, lib
+from ._record import find_context
+from ._tape import Expression, Tape, is_tensor
+from ._tensor import Tensor, as_tensor, learn_shape
+from ._tree import leaves_of, rebuilt
+
+
+class _Gradient(Expression):
+    """The gradients of a loss by some tensors. It holds the loss's expression itself: the tensors on
+    the way may get their values, and lose theirs, before the gradients are wanted."""
+
+    __slots__ = ('between',)
+
+    def __init__(self, loss: Tensor, inputs: Sequence[Tensor]) -> None:
+        super().__init__((loss, *inputs), self._record_gradients)
+        self.between = _between(loss, inputs)
+
+    def _record_gradients(self, batch: Any, handles: list) -> list:
+        count = len(handles) - 1
+        out = (Handle * max(count, 1))()
+        lib.kiln_grad(batch, handles[0], (Handle * max(count, 1))(*handles[1:]), count, out)
+        return [Handle(out[i].id) for i in range(count)]
+
+    def enter(self, tape: Tape) -> list:
+        loss, *inputs = self.operands
+        handles = {x: tape.handle(x) for x in inputs}
+        self._enter_between(tape, loss, handles)
+        return self.record(tape.batch, [handles[x] for x in self.operands])
+
+    def _enter_between(self, tape: Tape, loss: Tensor, handles: dict) -> None:
+        """Record everything between the inputs and the loss upon the inputs' own handles."""
+        outputs: dict[Any, list] = {}
+        stack = [loss]
+        while stack:
+            top = stack[-1]
+            expression = self.between.get(top)
+            if top in handles:
+                stack.pop()
+            elif expression is None:
+                handles[top] = tape.handle(top)
+            else:
+                missing = [o for o in expression.operands if is_tensor(o) and o not in handles]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                if top._output is None or expression not in outputs:
+                    made = expression.record(tape.batch, [
+                        handles[o] if is_tensor(o) else tape.operand(o) for o in expression.operands])
+                    outputs[expression] = made
+                made = outputs[expression]
+                handles[top] = made if top._output is None else made[top._output]
+
+
+def _between(loss: Tensor, inputs: Sequence[Tensor]) -> dict[Tensor, Expression]:
+    """The expressions that lead from the inputs to the loss."""
+    ends = set(map(id, inputs))
+    found: dict[Tensor, Expression] = {}
+    stack = [loss]
+    while stack:
+        top = stack.pop()
+        if id(top) in ends or top in found or top._expression is None:
+            continue
+        found[top] = top._expression
+        stack.extend(o for o in top._expression.operands if is_tensor(o))
+    return found
+
+
+def gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradient of a loss by each of some tensors that it was computed from just now."""
+    if not inputs:
+        return []
+    context = loss._context
+    expression = _Gradient(loss, inputs)
+    tape = _tape.current_tape(context)
+    # All of it was recorded in this batch a moment ago.
+    handles = expression.record(tape.batch, [tape.handle(x) for x in expression.operands])
+    if not all(handle.id for handle in handles):
+        tape.fail()
+    tape.outputs[expression] = handles
+    made = []
+    for i, handle in enumerate(handles):
+        tensor = Tensor(context, expression, i)
+        tape.handles[tensor] = handle
+        learn_shape(tensor, tape.batch, handle)
+        made.append(tensor)
+    return made
+
+
+def value_and_grad(function: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0,
+                   has_aux: bool = False) -> Callable[..., Any]:
+    """A function that computes what `function` does, one number, and its gradient by the argument
+    number `argnums`, or by several: (value, gradient).
+
+    Such an argument is a tensor, a buffer, an array, or a list, tuple or dict of them, and the
+    gradient has its structure. Inside, the function gets tensors in their place. With `has_aux` it
+    gives (value, something else), and the result is ((value, something else), gradient).
+
+    No value can be asked for while the function is derived; what it computes otherwise may be.
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @functools.wraps(function)
+    def derived(*arguments: Any, **named: Any) -> Any:
+        by = [arguments[n] for n in numbers]
+        leaves = leaves_of(by)
+        context = find_context(leaves) or find_context(leaves_of(arguments)) or default_context()
+        # One of the caller's tensors given twice is two inputs, each with its own gradient.
+        inputs = [_input(leaf, context) for leaf in leaves]
+        replaced = rebuilt(by, iter(inputs))
+        given = list(arguments)
+        for n, value in zip(numbers, replaced):
+            given[n] = value
+        _tape.thread.tracing += 1
+        try:
+            result = function(*given, **named)
+            loss = as_tensor(result[0] if has_aux else result, context)
+            made = gradients(loss, inputs)
+        finally:
+            _tape.thread.tracing -= 1
+        gradient = rebuilt(by, iter(made))
+        gradient = gradient[0] if isinstance(argnums, int) else tuple(gradient)
+        return ((loss, result[1]) if has_aux else loss), gradient
+    return derived
+
+
+def _input(leaf: Any, context: Any) -> Tensor:
+    """A tensor of its own for an argument, of the same value."""
+    source = as_tensor(leaf, context)
+    if not source.dtype.is_floating:
+        raise TypeError(f'a gradient by a tensor of {source.dtype.name}: only floating types have one')
+    made = Tensor(context, Expression((source,), lambda b, h: lib.kiln_cast(b, h[0], 1)))
+    tape = _tape.current_tape(context)
+    learn_shape(made, tape.batch, tape.handle(made))
+    return made
+
+
+def grad(function: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0) -> Callable[..., Any]:
+    """A function that computes the gradient of `function`, which gives one number, by the argument
+    number `argnums`, or by several. See kiln.value_and_grad()."""
+    both = value_and_grad(function, argnums)
+
+    @functools.wraps(function)
+    def derived(*arguments: Any, **named: Any) -> Any:
+        return both(*arguments, **named)[1]
+    return derived

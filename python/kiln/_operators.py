@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators and methods, of tensors and of buffers alike."""
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Iterator, Optional
+
+if TYPE_CHECKING:
+    from ._tensor import Axis, Shape, Tensor
+    from ._types import DType, Type
+
+
+class Operators:
+    """What tensors and buffers can do."""
+
+    __slots__ = ()
+    # numpy's arrays leave the operators to us.
+    __array_ufunc__ = None
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def _tensor(self) -> Tensor:
+        raise NotImplementedError
+
+    # ---- shape ----
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> Tensor:
+        """Its dimensions in the opposite order."""
+        return _f.transpose(self)
+
+    @property
+    def mT(self) -> Tensor:
+        """Its last two dimensions swapped."""
+        return _f.swapaxes(self, -1, -2)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError('a tensor without dimensions has no length')
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        from ._tensor import iterate
+        return iterate(self._tensor())
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return _f.index(self, key)
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements under another shape; one dimension may be -1: what is left."""
+        return _f.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Dimensions in another order; without axes in the opposite one."""
+        return _f.transpose(self, axes[0] if len(axes) == 1 else axes or None)
+
+    def swapaxes(self, first: int, second: int) -> Tensor:
+        """Two dimensions swapped."""
+        return _f.swapaxes(self, first, second)
+
+    def flatten(self) -> Tensor:
+        """All elements along one dimension."""
+        return _f.reshape(self, (-1,))
+
+    ravel = flatten
+
+    def squeeze(self, axis: Axis = None) -> Tensor:
+        """Without its dimensions of 1, or these of them."""
+        return _f.squeeze(self, axis)
+
+    def broadcast_to(self, shape: Shape) -> Tensor:
+        """Repeated to a larger shape by numpy's rule."""
+        return _f.broadcast_to(self, shape)
+
+    def astype(self, dtype: Type) -> Tensor:
+        """Its elements as another type: kiln.cast()."""
+        return _f.astype(self, dtype)
+
+    # ---- reductions ----
+
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The sum over these dimensions; None: all."""
+        return _o.sum(self, axis, keepdims)
+
+    def prod(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The product over these dimensions; None: all."""
+        return _o.product(self, axis, keepdims)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The mean over these dimensions; None: all."""
+        return _o.mean(self, axis, keepdims)
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The largest element over these dimensions; None: all."""
+        return _o.max(self, axis, keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """The smallest element over these dimensions; None: all."""
+        return _o.min(self, axis, keepdims)
+
+    def argmax(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Where the largest element is, over these dimensions; None: all."""
+        return _o.argmax(self, axis, keepdims)
+
+    def argmin(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Where the smallest element is, over these dimensions; None: all."""
+        return _o.argmin(self, axis, keepdims)
+
+    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+        """The variance over these dimensions; None: all."""
+        return _o.variance(self, axis, float(ddof), keepdims)
+
+    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+        """The standard deviation over these dimensions; None: all."""
+        return _o.sqrt(_o.variance(self, axis, float(ddof), keepdims))
+
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Whether an element is not 0, over these dimensions; None: all."""
+        return _o.max(_o.not_equal(self, 0), axis, keepdims).astype('bool')
+
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Whether no element is 0, over these dimensions; None: all."""
+        return _o.min(_o.not_equal(self, 0), axis, keepdims).astype('bool')
+
+    def cumsum(self, axis: int) -> Tensor:
+        """Running sums along a dimension."""
+        return _o.cumsum(self, axis)
+
+    def clip(self, low: Optional[Any] = None, high: Optional[Any] = None) -> Tensor:
+        """At least `low` and at most `high`; None: no such bound."""
+        result = self._tensor()
+        if low is not None:
+            result = _o.maximum(result, low)
+        return result if high is None else _o.minimum(result, high)
+
+    def dot(self, other: Any) -> Tensor:
+        """As @."""
+        return _o.matmul(self, other)
+
+    # ---- operators ----
+
+    def __add__(self, other: Any) -> Tensor:
+        return _o.add(self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _o.add(other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _o.sub(self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _o.sub(other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _o.mul(self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _o.mul(other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _f.true_divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _f.true_divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _f.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _f.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _f.remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _f.remainder(other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _f.power(self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _f.power(other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _o.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _o.matmul(other, self)
+
+    def __neg__(self) -> Tensor:
+        return _o.neg(self)
+
+    def __pos__(self) -> Tensor:
+        return self._tensor()
+
+    def __abs__(self) -> Tensor:
+        return _o.abs(self)
+
+    def __invert__(self) -> Tensor:
+        return _f.invert(self)
+
+    def __and__(self, other: Any) -> Tensor:
+        return _f.bits('and', self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Tensor:
+        return _f.bits('or', self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _f.bits('xor', self, other)
+
+    __rxor__ = __xor__
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _o.less(self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _o.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _o.greater(self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _o.greater_equal(self, other)
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _o.equal(self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _o.not_equal(self, other)
+
+    # By identity: == answers a tensor.
+    __hash__ = object.__hash__
+
+    def __round__(self, digits: int = 0) -> Tensor:
+        if not digits:
+            return _o.round(self)
+        return _o.round(self * 10.0 ** digits) / 10.0 ** digits
+
+    def __floor__(self) -> Tensor:
+        return _o.floor(self)
+
+    def __ceil__(self) -> Tensor:
+        return _o.ceil(self)
+
+    def __trunc__(self) -> Tensor:
+        return _o.trunc(self)
+
+
+# Behind the class: these modules need it.
+from . import _operations as _o  # noqa: E402
+from . import _functions as _f  # noqa: E402

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the generated functions call: operands of all kinds become tensors of one type, and the
+library's function is recorded."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, Optional, Sequence
+
+from . import _tensor
+from ._context import Context, default_context
+from ._library import Error, Handle, ints, lib, sizes, struct
+from ._tape import Expression, Scalar
+from ._types import BY_NAME, DType, as_dtype, promoted
+
+_F32, _I32, _U8, _BOOL = (BY_NAME[name] for name in ('f32', 'i32', 'u8', 'bool'))
+
+
+def find_context(operands: Sequence[Any]) -> Optional[Context]:
+    """The context that tensors and buffers among the operands belong to."""
+    found = None
+    for operand in operands:
+        context = getattr(operand, '_context', None)
+        if context is None or not isinstance(context, Context):
+            continue
+        if found is not None and context is not found:
+            raise Error('INVALID_ARGUMENT', f'operands of two contexts, {found!r} and {context!r}; '
+                        'what is in none goes to the default one, unless context= says otherwise')
+        found = context
+    return found
+
+
+def take(operand: Any, context: Context) -> Any:
+    """A tensor, or the number itself."""
+    if isinstance(operand, (bool, int, float)):
+        return operand
+    return _tensor.as_tensor(operand, context)
+
+
+def scalar_type(value: Any, dtype: Optional[DType]) -> DType:
+    """The type for a number beside tensors that are computed in `dtype`; None: there are none."""
+    if isinstance(value, bool):
+        return dtype or _U8
+    if isinstance(value, int):
+        return dtype or _I32
+    return _F32
+
+
+def _common(values: Sequence[Any], kinds: str) -> DType:
+    """The type in which the operands of a row meet."""
+    if kinds.startswith('FLOATING'):
+        return _F32
+    dtypes = [v.dtype for v in values if isinstance(v, _tensor.Tensor)]
+    dtype = promoted(dtypes) if dtypes else None
+    all_masks = dtypes and all(d == _BOOL for d in dtypes)
+    for value in values:
+        if isinstance(value, _tensor.Tensor):
+            continue
+        wanted = scalar_type(value, None if all_masks else dtype)
+        dtype = wanted if dtype is None else promoted([dtype, wanted])
+    return dtype or _F32
+
+
+def _meet(value: Any, dtype: DType) -> Any:
+    """The operand in this type."""
+    if isinstance(value, _tensor.Tensor):
+        return value if value.dtype.computed is dtype else value.astype(dtype)
+    return Scalar(value, dtype)
+
+
+def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]) -> _tensor.Tensor:
+    """Record a row of the table of elementwise operations."""
+    context = find_context(operands) or default_context()
+    values = [take(operand, context) for operand in operands]
+    if kinds == 'SELECTION':
+        mask, values = values[0], values[1:]
+        dtype = _common(values, kinds)
+        mask = mask if isinstance(mask, _tensor.Tensor) else Scalar(bool(mask), _U8)
+        if isinstance(mask, _tensor.Tensor) and mask.dtype.computed is not _U8:
+            mask = mask.astype(_BOOL)
+        met = [mask] + [_meet(value, dtype) for value in values]
+    else:
+        dtype = _common(values, kinds)
+        met = [_meet(value, dtype) for value in values]
+    function = getattr(lib, 'kiln_' + name)
+    if kinds.endswith('TEST'):
+        # A mask is a bool, as in numpy: u8 would pick rows where it is an index there.
+        cast = lib.kiln_cast
+        def record_test(batch: Any, handles: list) -> Any:
+            return cast(batch, function(batch, *handles, *numbers), _BOOL.value)
+        return _tensor.make(context, Expression(met, record_test))
+    return _tensor.make(context, Expression(met, lambda b, h: function(b, *h, *numbers)))
+
+
+def axes_of(axis: Any) -> tuple[int, Any]:
+    """n_axes and axes of C."""
+    if axis is None:
+        return 0, None
+    axes = (axis,) if isinstance(axis, int) or hasattr(axis, '__index__') else tuple(axis)
+    # No axes at all are something else than NULL, which is all of them.
+    return len(axes), ints(axes) if axes else ints([0])
+
+
+def reduce(name: str, kinds: str, x: Any, axis: Any, keepdims: bool) -> _tensor.Tensor:
+    """Record a row of the table of reductions."""
+    context = find_context([x]) or default_context()
+    x = _tensor.as_tensor(x, context)
+    if kinds.startswith('FLOATING') and not x.dtype.is_floating:
+        x = x.astype(_F32)
+    if isinstance(axis, tuple) and not axis:
+        return x
+    count, axes = axes_of(axis)
+    function = getattr(lib, 'kiln_' + name)
+    return _tensor.make(context, Expression(
+        (x,), lambda b, h: function(b, h[0], count, axes, bool(keepdims))))
+
+
+def dims_of(shape: Any) -> list[int]:
+    dims = [int(shape)] if hasattr(shape, '__index__') else [int(dim) for dim in shape]
+    if any(dim < 0 for dim in dims):
+        raise ValueError(f'a shape has no negative dimensions: {dims}')
+    return dims
+
+
+def options_of(name: str, fields: dict[str, Any]) -> Any:
+    """A structure of options with these fields; zero in the others is their default."""
+    options = struct(name)()
+    for field, value in fields.items():
+        if isinstance(getattr(options, field), ctypes.Array):
+            target = getattr(options, field)
+            values = [value] * len(target) if hasattr(value, '__index__') else list(value)
+            if len(values) != len(target):
+                raise ValueError(f'{field} has {len(target)} numbers, not {len(values)}')
+            for i, number in enumerate(values):
+                target[i] = number
+        else:
+            setattr(options, field, value)
+    options.size = ctypes.sizeof(options)
+    return options
+
+
+def _plain_arguments(kind: str, value: Any) -> list[Any]:
+    """What C takes for a parameter that is no tensor."""
+    if kind == 'axes':
+        return list(axes_of(value))
+    if kind == 'shape':
+        dims = dims_of(value)
+        return [len(dims), sizes(dims)]
+    if kind == 'type':
+        return [as_dtype(value).value]
+    if kind == 'options':
+        return [ctypes.byref(options_of(*value))]
+    return [int(value) if isinstance(value, bool) else value]
+
+
+def record(name: str, items: Sequence[tuple[str, Any]],
+           function: Optional[Callable[..., Any]] = None) -> _tensor.Tensor:
+    """Record a function of the library. Each item is a kind of parameter and its value; numbers
+    among tensors get the type of the first tensor, or f32."""
+    tensors = [v for kind, v in items if kind == 'tensor']
+    for kind, value in items:
+        if kind == 'tensors':
+            tensors.extend(value)
+    given = next((v for kind, v in items if kind == 'context'), None)
+    context = given or find_context(tensors) or default_context()
+    first = next((t for t in tensors if isinstance(t, _tensor.Tensor)), None)
+    dtype = first.dtype.computed if first is not None else _F32
+
+    def one(value: Any) -> Any:
+        value = None if value is None else take(value, context)
+        return Scalar(value, _F32 if isinstance(value, float) else dtype) \
+            if isinstance(value, (bool, int, float)) else value
+
+    # Arguments of C, with None where the next operand's handle belongs, or a count of several.
+    operands: list[Any] = []
+    plan: list[tuple[str, Any]] = []
+    for kind, value in items:
+        if kind == 'tensor':
+            operands.append(one(value))
+            plan.append(('tensor', len(operands) - 1))
+        elif kind == 'tensors':
+            values = [one(v) for v in value]
+            plan.append(('tensors', (len(operands), len(values))))
+            operands.extend(values)
+        elif kind != 'context':
+            plan.extend(('plain', argument) for argument in _plain_arguments(kind, value))
+    call = function or getattr(lib, 'kiln_' + name)
+
+    def enter(batch: Any, handles: list) -> Any:
+        arguments = []
+        for kind, value in plan:
+            if kind == 'plain':
+                arguments.append(value)
+            elif kind == 'tensor':
+                arguments.append(handles[value])
+            else:
+                start, count = value
+                arguments += [count, (Handle * count)(*handles[start:start + count])]
+        return call(batch, *arguments)
+    return _tensor.make(context, Expression(operands, enter))

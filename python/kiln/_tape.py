@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording: expressions, and the batches that they are recorded in.
+
+A tensor is an expression over other tensors. It is recorded in the thread's current batch as soon as
+it is made, so that a mistake is told by the line that makes it, and a shape is known at once. When a
+value is asked for, that batch runs; what is wanted later of an expression that it held, and that
+it did not bring a value of, is recorded again in the next batch. So no batch runs twice by surprise,
+and most things are recorded once.
+"""
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from ._library import EMPTY, Error, Owned, check, lib, sizes, status_name
+from ._types import DType
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
+    from ._context import Context
+    from ._tensor import Tensor
+
+
+class Scalar:
+    """A number among the operands, of the type that the others have."""
+
+    __slots__ = ('value', 'dtype')
+
+    def __init__(self, value: float, dtype: DType) -> None:
+        self.value = value
+        self.dtype = dtype
+
+
+class Expression:
+    """What makes a tensor: `record(batch, handles of the operands)` gives its handle, or those of
+    several tensors, of which each has its number. Operands are tensors, numbers, or None."""
+
+    __slots__ = ('operands', 'record')
+
+    def __init__(self, operands: Sequence[Any], record: Callable[[Any, list], Any]) -> None:
+        self.operands = operands
+        self.record = record
+
+    def enter(self, tape: Tape) -> Any:
+        """Record it; its operands are recorded."""
+        return self.record(tape.batch, [tape.operand(o) for o in self.operands])
+
+
+class Tape:
+    """A batch that is being recorded, and what it is asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.owned = Owned(lib.kiln_batch_create(context._pointer), lib.kiln_batch_release)
+        if not self.owned.pointer:
+            raise Error('OUT_OF_HOST_MEMORY', 'no memory for a batch')
+        self.handles: dict[Tensor, Any] = {}
+        self.outputs: dict[Any, list] = {}
+        self.borrowed: list[Any] = []  # memory that the batch reads and writes
+        self.reads: dict[Tensor, np.ndarray] = {}
+        self.exports: dict[Buffer, Tensor] = {}
+        self.effects: list[Callable[[Tape], None]] = []
+        self.written: set[Buffer] = set()
+        self.complete = False
+
+    @property
+    def batch(self) -> Any:
+        return self.owned.pointer
+
+    # ---- recording ----
+
+    def operand(self, operand: Any) -> Any:
+        if operand is None:
+            return EMPTY
+        if type(operand) is Scalar:
+            handle = lib.kiln_constant(self.batch, operand.dtype.value, operand.value)
+            return handle if handle.id else self.fail()
+        return self.handle(operand)
+
+    def handle(self, tensor: Tensor) -> Any:
+        """The tensor in this batch; recorded there, with what it is made of, if it is not yet."""
+        handles = self.handles
+        if tensor in handles:
+            return handles[tensor]
+        stack = [tensor]
+        while stack:
+            top = stack[-1]
+            if top in handles:
+                stack.pop()
+                continue
+            # In this order: a tensor that gets its value in another thread loses its expression then.
+            expression, value = top._expression, top._value
+            if value is not None:
+                handles[top] = self._enter_value(top, value)
+                continue
+            if expression is None:
+                raise Error('INVALID_HANDLE', 'the tensor is an argument of a kiln.function that '
+                                              'has returned, and has no value')
+            missing = [o for o in expression.operands if o in handles or not is_tensor(o)]
+            if len(missing) != len(expression.operands):
+                stack.extend(o for o in expression.operands if is_tensor(o) and o not in handles)
+                continue
+            self._enter_expression(top, expression)
+        return handles[tensor]
+
+    def _enter_value(self, tensor: Tensor, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            handle = lib.kiln_upload(self.batch, tensor.dtype.value, value.ndim, sizes(value.shape),
+                                     value.ctypes.data)
+        else:
+            if tensor._version != value._version:
+                raise Error('WRONG_STATE', 'a tensor was made of a buffer that has been written '
+                                           'since; ask for its value before that, or make it anew')
+            handle = lib.kiln_import(self.batch, value._pointer)
+        self.borrowed.append(value)
+        return handle if handle.id else self.fail()
+
+    def _enter_expression(self, tensor: Tensor, expression: Expression) -> None:
+        if tensor._output is None:
+            handle = expression.enter(self)
+            if not handle.id:
+                self.fail()
+            self.handles[tensor] = handle
+            return
+        outputs = self.outputs.get(expression)
+        if outputs is None:
+            outputs = expression.enter(self)
+            if not all(output.id for output in outputs):
+                self.fail()
+            self.outputs[expression] = outputs
+        self.handles[tensor] = outputs[tensor._output]
+
+    def fail(self) -> Any:
+        """Raise the batch's error, and begin it again: what is wanted of it is recorded anew."""
+        status = lib.kiln_batch_status(self.batch)
+        text = lib.kiln_batch_error(self.batch).decode(errors='replace')
+        if not status:  # the call itself refused
+            status, text = -1, lib.kiln_last_error().decode(errors='replace')
+        self.renew()
+        raise Error(status_name(status), text)
+
+    def renew(self) -> None:
+        """Begin the batch again, with the same requests."""
+        self.handles.clear()
+        self.outputs.clear()
+        self.borrowed.clear()
+        self.complete = False
+        check(lib.kiln_batch_reset(self.batch))
+
+    def forget_requests(self) -> None:
+        self.reads.clear()
+        self.exports.clear()
+        self.effects.clear()
+        self.written.clear()
+
+    # ---- running ----
+
+    def finish_recording(self) -> None:
+        """Record the requests."""
+        if self.complete:
+            return
+        for tensor, array in self.reads.items():
+            handle = self.handle(tensor)
+            if lib.kiln_read(self.batch, handle, array.ctypes.data, array.nbytes):
+                self.fail()
+        for buffer, tensor in self.exports.items():
+            handle = self.handle(tensor)
+            if lib.kiln_export(self.batch, handle, buffer._pointer):
+                self.fail()
+            self.borrowed.append(buffer)
+        for effect in self.effects:
+            effect(self)
+        self.complete = True
+
+    def run(self) -> None:
+        """Run the batch, with the interpreter's lock given away, and wait for it."""
+        self.finish_recording()
+        status = lib.kiln_batch_execute(self.batch)
+        for buffer in self.exports:
+            buffer._version += 1
+        for buffer in self.written:
+            buffer._version += 1
+        check(status)
+
+
+def is_tensor(operand: Any) -> bool:
+    return operand is not None and type(operand) is not Scalar
+
+
+# ---- the batches of a thread ----
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.tapes: list[Tape] = []  # of `with kiln.batch()` and of functions that are recorded
+        self.usual: Any = weakref.WeakKeyDictionary()  # of each context, for everything else
+        self.tracing = 0  # why no value can be had now
+
+
+thread = _Thread()
+
+
+def usual_tape(context: Context) -> Tape:
+    """The batch of this thread for what is in no `with kiln.batch()`."""
+    tape = thread.usual.get(context)
+    if tape is None:
+        tape = thread.usual[context] = Tape(context)
+    return tape
+
+
+def current_tape(context: Context) -> Tape:
+    tapes = thread.tapes
+    return tapes[-1] if tapes and tapes[-1].context is context else usual_tape(context)
+
+
+def explicit_tape(context: Context) -> Optional[Tape]:
+    """The one of an enclosing `with kiln.batch()` or function, if there is one."""
+    tapes = thread.tapes
+    return tapes[-1] if tapes and tapes[-1].context is context else None
+
+
+def run_now(context: Context, request: Callable[[Tape], None]) -> None:
+    """Run what `request` asks of this thread's usual batch, which is empty afterwards."""
+    tape = usual_tape(context)
+    try:
+        request(tape)
+        tape.run()
+    finally:
+        tape.forget_requests()
+        tape.renew()
+
+
+def refuse_while_tracing(what: str) -> None:
+    if thread.tracing:
+        raise Error('WRONG_STATE', f'{what} while a kiln.function, kiln.grad or an executor records: '
+                                   'there is no value yet')

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors: values that are computed when they are asked for."""
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _tape
+from ._context import Context, default_context
+from ._library import MAX_RANK, Error, check, lib
+from ._operators import Operators
+from ._types import BY_VALUE, DType, Type, as_dtype, from_raw, storable
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
+
+# What functions take: tensors, buffers, numbers, numpy's arrays and what becomes one without a copy.
+Array = Any
+Axis = Union[None, int, Sequence[int]]
+Shape = Union[int, Sequence[int]]
+
+
+class Tensor(Operators):
+    """A value of some shape and type, computed when it is asked for: by `numpy()`, by
+    `kiln.evaluate()`, by print() or float(). Until then it is an expression, recorded and not run.
+
+    It has numpy's operators, slices and the usual methods. It never changes; where numpy would
+    write into an array, make a new tensor (kiln.where, kiln.place, kiln.scatter_add) or keep a
+    kiln.Buffer. Tensors may be made and asked for in any thread.
+    """
+
+    __slots__ = ('_context', '_expression', '_output', '_value', '_version', 'dtype', 'shape',
+                 '__weakref__')
+    dtype: DType
+    shape: tuple[int, ...]
+
+    def __init__(self, context: Context, expression: Any = None, output: Optional[int] = None,
+                 value: Any = None) -> None:
+        self._context = context
+        self._expression = expression
+        self._output = output
+        self._value = value
+        self._version = 0
+
+    def _tensor(self) -> Tensor:
+        return self
+
+    @property
+    def context(self) -> Context:
+        """The context that computes it."""
+        return self._context
+
+    # ---- its value ----
+
+    def numpy(self, copy: bool = False) -> np.ndarray:
+        """The value as an array of numpy's; what it takes is run now. The array is the tensor's own
+        memory and cannot be written; with `copy` it is the caller's. bf16 comes as float32, unless
+        the package ml_dtypes is there."""
+        array = from_raw(self._host(), self.dtype)
+        if copy:
+            return array.copy()
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def _host(self) -> np.ndarray:
+        if self._value is None:
+            evaluate(self)
+        value = self._value
+        return value if isinstance(value, np.ndarray) else value._read()
+
+    def eval(self) -> Tensor:
+        """Compute it now, and leave the value on the device. Returns the tensor."""
+        if self._value is None:
+            _evaluate_on_device([self])
+        return self
+
+    def item(self) -> Any:
+        """The only element, as a number of Python's."""
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """The elements as lists of Python's numbers."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        array = self.numpy(copy=bool(copy))
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return from_raw(self._host(), self.dtype).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the host's memory
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        return self.numpy().__index__()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError('the truth of a tensor of several elements is ambiguous: use .any() or '
+                             '.all()')
+        return bool(self.item())
+
+    def __repr__(self) -> str:
+        kind = f'{list(self.shape)} {self.dtype.name}'
+        if self._value is None:
+            return f'<kiln.Tensor {kind}, not computed>'
+        return f'<kiln.Tensor {kind}\n{self.numpy()}>'
+
+    def __str__(self) -> str:
+        return repr(self) if _tape.thread.tracing else str(self.numpy())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError('a tensor does not change; kiln.where() or kiln.place() makes another, and a '
+                        'kiln.Buffer can be written')
+
+
+def make(context: Context, expression: Any, output: Optional[int] = None) -> Tensor:
+    """A tensor of an expression: recorded at once, so that mistakes are told here."""
+    tensor = Tensor(context, expression, output)
+    tape = _tape.current_tape(context)
+    learn_shape(tensor, tape.batch, tape.handle(tensor))
+    return tensor
+
+
+def learn_shape(tensor: Tensor, batch: Any, handle: Any) -> None:
+    kind, rank, dims = ctypes.c_int(), ctypes.c_size_t(), (ctypes.c_size_t * MAX_RANK)()
+    check(lib.kiln_tensor_shape(batch, handle, ctypes.byref(kind), ctypes.byref(rank), dims))
+    tensor.dtype = BY_VALUE[kind.value]
+    tensor.shape = tuple(dims[:rank.value])
+
+
+def of_array(array: np.ndarray, context: Context, dtype: Optional[DType] = None) -> Tensor:
+    """A tensor over an array's memory."""
+    raw = storable(array)
+    if raw.ndim > MAX_RANK:
+        raise ValueError(f'a tensor has at most {MAX_RANK} dimensions, not {raw.ndim}')
+    made = Tensor(context, value=raw)
+    made.dtype = dtype or as_dtype(raw.dtype)
+    made.shape = raw.shape
+    return made
+
+
+def as_array(value: Any) -> np.ndarray:
+    """What numpy makes of a value, without a copy where it has memory of its own to show."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, '__dlpack__') and not hasattr(value, '__array__'):
+        return np.from_dlpack(value)
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise TypeError(f'a tensor cannot be made of {type(value).__name__}')
+    if array.dtype == np.int64 and not hasattr(value, '__array_interface__') and \
+            isinstance(value, (list, tuple, int)):
+        return array.astype(np.int32) if np.array_equal(array, array.astype(np.int32)) else array
+    return array
+
+
+def as_tensor(value: Any, context: Context) -> Tensor:
+    """The tensor that a value is or becomes."""
+    if isinstance(value, Operators):
+        return value._tensor()
+    return of_array(as_array(value), context)
+
+
+def tensor(value: Array, dtype: Optional[Type] = None, context: Optional[Context] = None) -> Tensor:
+    """A tensor of a numpy array, of lists and numbers, or of whatever shows its memory (the buffer
+    protocol, __array_interface__, DLPack).
+
+    Nothing is copied where the array is row-major and of a type of kiln's: the tensor borrows its
+    memory and holds it, and reads it when it is computed with, so that the array had better not
+    change until then. float64 becomes f32.
+    """
+    if context is None:
+        context = getattr(value, '_context', None) or default_context()
+    made = as_tensor(value, context)
+    return made if dtype is None else made.astype(dtype)
+
+
+# ---- computing ----
+
+def _not_computed(tensors: Sequence[Tensor], context: Context) -> list[Tensor]:
+    return [t for t in tensors if t._value is None and t._context is context]
+
+
+def _contexts(tensors: Sequence[Tensor]) -> list[Context]:
+    return list(dict.fromkeys(t._context for t in tensors if t._value is None))
+
+
+def new_array(t: Tensor) -> np.ndarray:
+    return np.empty(t.shape, t.dtype.raw)
+
+
+def settle(tensor: Tensor, value: Any) -> None:
+    """The tensor has its value now, and is no expression any more."""
+    tensor._value = value
+    tensor._expression = None
+
+
+def evaluate(*tensors: Tensor) -> None:
+    """Compute these tensors, in one run for each context, and bring their values to the host:
+    `numpy()` of each costs nothing more."""
+    for context in _contexts(tensors):
+        _tape.refuse_while_tracing('a value is asked for')
+        arrays = {t: new_array(t) for t in _not_computed(tensors, context)}
+        _tape.run_now(context, lambda tape: tape.reads.update(arrays))
+        for t, array in arrays.items():
+            settle(t, array)
+
+
+def _evaluate_on_device(tensors: Sequence[Tensor]) -> None:
+    from ._buffer import Buffer
+    for context in _contexts(tensors):
+        _tape.refuse_while_tracing('a value is asked for')
+        buffers = {Buffer.empty(t.shape, t.dtype, context=context): t
+                   for t in _not_computed(tensors, context)}
+        _tape.run_now(context, lambda tape: tape.exports.update(buffers))
+        for buffer, t in buffers.items():
+            t._version = buffer._version
+            settle(t, buffer)
+
+
+def iterate(t: Tensor) -> Iterator[Tensor]:
+    if not t.shape:
+        raise TypeError('a tensor without dimensions cannot be iterated over')
+    return (t[i] for i in range(t.shape[0]))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of elements, and how numpy's become them."""
+from __future__ import annotations
+
+from typing import Any, Union
+
+import numpy as np
+
+from ._table import TYPES
+
+try:  # numpy has no bfloat16
+    from ml_dtypes import bfloat16 as _bfloat16
+except ImportError:
+    _bfloat16 = None
+
+_NUMPY = {
+    'f32': np.float32, 'i32': np.int32, 'u8': np.uint8, 'f16': np.float16, 'i64': np.int64,
+    'bool': np.bool_, 'i8': np.int8, 'bf16': _bfloat16 or np.uint16,
+}
+# What operations read a type as, and give.
+_COMPUTED = {'f16': 'f32', 'bf16': 'f32', 'i64': 'i32', 'i8': 'i32', 'bool': 'u8'}
+# Of two types that operations compute in, the one that both are converted to.
+_ORDER = ['u8', 'i32', 'f32']
+
+
+class DType:
+    """The type of a tensor's elements: kiln.f32, kiln.i32, kiln.u8; stored only: kiln.f16,
+    kiln.bf16, kiln.i64, kiln.i8, kiln.bool_. Wherever one is asked for, its name, numpy's type or
+    Python's (float, int, bool) will do."""
+
+    __slots__ = ('name', 'value', 'itemsize', 'raw')
+
+    def __init__(self, name: str, value: int, itemsize: int) -> None:
+        self.name = name
+        self.value = value
+        self.itemsize = itemsize
+        # What its elements are in numpy; of bf16 without ml_dtypes their bits.
+        self.raw = np.dtype(_NUMPY[name])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """numpy's type of what Tensor.numpy() gives."""
+        return np.dtype(np.float32) if self.name == 'bf16' and not _bfloat16 else self.raw
+
+    @property
+    def computed(self) -> DType:
+        """What operations read it as."""
+        return BY_NAME[_COMPUTED.get(self.name, self.name)]
+
+    @property
+    def is_floating(self) -> bool:
+        return self.computed.name == 'f32'
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self.value == as_dtype(other).value  # type: ignore[arg-type]
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.raw) if self.name != 'bf16' else hash(self.name)
+
+    def __repr__(self) -> str:
+        return 'kiln.' + ('bool_' if self.name == 'bool' else self.name)
+
+    def __reduce__(self) -> Any:
+        return as_dtype, (self.name,)
+
+
+Type = Union[DType, str, type, np.dtype]
+
+BY_NAME = {name: DType(name, value, size) for name, value, size, _ in TYPES}
+BY_VALUE = {dtype.value: dtype for dtype in BY_NAME.values()}
+_BY_NUMPY = {dtype.raw: dtype for dtype in BY_NAME.values() if dtype.name != 'bf16' or _bfloat16}
+_BY_PYTHON = {float: 'f32', int: 'i32', bool: 'bool'}
+_ALIASES = {'bfloat16': 'bf16', 'float': 'f32', 'int': 'i32', 'bool_': 'bool'}
+
+# What kiln has not is stored as the next type that it has.
+_NEXT = {
+    np.dtype(np.float64): np.float32, np.dtype(np.longdouble): np.float32,
+    np.dtype(np.int16): np.int32, np.dtype(np.uint16): np.int32,
+    np.dtype(np.uint32): np.int64, np.dtype(np.uint64): np.int64,
+}
+
+
+def as_dtype(value: Type) -> DType:
+    """The type that a name, a type of numpy's or of Python's means."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = _ALIASES.get(value, value)
+        if name in BY_NAME:
+            return BY_NAME[name]
+    if isinstance(value, type) and value in _BY_PYTHON:
+        return BY_NAME[_BY_PYTHON[value]]
+    dtype = np.dtype(value)
+    if dtype not in _BY_NUMPY:
+        raise TypeError(f'kiln has no type for elements of {dtype}; it has ' + ', '.join(BY_NAME))
+    return _BY_NUMPY[dtype]
+
+
+def storable(array: np.ndarray) -> np.ndarray:
+    """The array in a type of kiln's and row-major; itself where it is so already. float64 is
+    rounded to float32; whole numbers of other widths go into the next type that holds them."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder('='))
+    dtype = array.dtype
+    if dtype not in _BY_NUMPY:
+        if dtype not in _NEXT:
+            raise TypeError(f'kiln has no type for elements of {dtype}')
+        if dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+            raise OverflowError('an element of the uint64 array is beyond int64')
+        array = array.astype(_NEXT[dtype])
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def promoted(dtypes: list[DType]) -> DType:
+    """The type that operands of several types are converted to, as numpy would."""
+    return BY_NAME[_ORDER[max(_ORDER.index(dtype.computed.name) for dtype in dtypes)]]
+
+
+def from_raw(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Elements as users see them: of bf16 without ml_dtypes as float32, which holds each."""
+    if dtype.name == 'bf16' and not _bfloat16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array

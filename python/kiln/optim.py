@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimisers: how parameters, which are buffers, follow their gradients."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from . import _tape
+from ._buffer import Buffer
+from ._library import Handle, Owned, check, initialised, lib
+from ._record import find_context
+from ._tensor import as_tensor
+from ._tree import leaves_of
+
+
+class Optimizer:
+    """Parameters with what their method remembers about them, on the device.
+
+    `parameters` is a buffer of a floating type, or a list, tuple or dict of them. `step(gradients)`,
+    with gradients in the same structure, updates them in place: when the batch runs, inside a
+    `with kiln.batch()` or a kiln.function, and at once elsewhere. What else that batch computes sees
+    the parameters before the step.
+    """
+
+    def __init__(self, macro: str, parameters: Any, fields: dict[str, Any]) -> None:
+        self.parameters: list[Buffer] = leaves_of(parameters)
+        if not self.parameters or not all(isinstance(p, Buffer) for p in self.parameters):
+            raise TypeError('an optimiser updates kiln.Buffers')
+        options = initialised(macro)
+        for field, value in fields.items():
+            setattr(options, field, value)
+        self._context = find_context(self.parameters)
+        pointers = (ctypes.c_void_p * len(self.parameters))(*[p._pointer for p in self.parameters])
+        made = ctypes.c_void_p()
+        assert self._context is not None
+        check(lib.kiln_optimizer_create(self._context._pointer, ctypes.byref(options),
+                                        len(self.parameters), pointers, ctypes.byref(made)))
+        self._owned = Owned(made.value, lib.kiln_optimizer_release)
+        self._rate = options.learning_rate
+
+    def step(self, gradients: Any) -> None:
+        """Update the parameters by these gradients."""
+        given = [as_tensor(g, self._context) for g in leaves_of(gradients)]
+        if len(given) != len(self.parameters):
+            raise ValueError(f'{len(given)} gradients for {len(self.parameters)} parameters')
+
+        def effect(tape: _tape.Tape) -> None:
+            handles = [tape.handle(g) for g in given]
+            if lib.kiln_optimizer_step(tape.batch, self._owned.pointer,
+                                       (Handle * len(handles))(*handles)):
+                tape.fail()
+            tape.borrowed.append(self)
+
+        def request(tape: _tape.Tape) -> None:
+            tape.effects.append(effect)
+            tape.written.update(self.parameters)
+        tape = _tape.explicit_tape(self._context)
+        if tape is not None:
+            request(tape)
+        else:
+            _tape.refuse_while_tracing('an optimiser steps')
+            _tape.run_now(self._context, request)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate; another one costs nothing, also in functions recorded before."""
+        return self._rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        check(lib.kiln_optimizer_set_learning_rate(self._owned.pointer, rate))
+        self._rate = rate
+
+    @property
+    def state(self) -> list[Buffer]:
+        """The optimiser's own buffers, to save training and go on later: write copies of them, and
+        of the parameters, back."""
+        count = ctypes.c_size_t()
+        array = lib.kiln_optimizer_state(self._owned.pointer, ctypes.byref(count))
+        pointers = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
+        buffers = []
+        for i in range(count.value):
+            lib.kiln_buffer_retain(pointers[i])
+            made = Buffer.__new__(Buffer)
+            made._adopt(self._context, pointers[i], lib.kiln_buffer_release)
+            buffers.append(made)
+        return buffers
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum (Nesterov's too) and weight decay."""
+
+    def __init__(self, parameters: Any, learning_rate: float = 0.01, momentum: float = 0.0,
+                 nesterov: bool = False, weight_decay: float = 0.0) -> None:
+        super().__init__('KILN_SGD_INIT', parameters, {
+            'learning_rate': learning_rate, 'momentum': momentum, 'nesterov': bool(nesterov),
+            'weight_decay': weight_decay})
+
+
+class Adam(Optimizer):
+    """Adam (D. Kingma and J. Ba, ICLR 2015)."""
+
+    def __init__(self, parameters: Any, learning_rate: float = 0.001, beta1: float = 0.9,
+                 beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.0) -> None:
+        super().__init__('KILN_ADAM_INIT', parameters, {
+            'learning_rate': learning_rate, 'beta1': beta1, 'beta2': beta2, 'epsilon': epsilon,
+            'weight_decay': weight_decay})
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, ICLR 2019)."""
+
+    def __init__(self, parameters: Any, learning_rate: float = 0.001, beta1: float = 0.9,
+                 beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.01) -> None:
+        super().__init__('KILN_ADAMW_INIT', parameters, {
+            'learning_rate': learning_rate, 'beta1': beta1, 'beta2': beta2, 'epsilon': epsilon,
+            'weight_decay': weight_decay})

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- the package for Python: pip install ./python ----
+
+python_modules = \
+	python/kiln/__init__.py \
+	python/kiln/_batch.py \
+	python/kiln/_buffer.py \
+	python/kiln/_context.py \
+	python/kiln/_function.py \
+	python/kiln/_functions.py \
+	python/kiln/_gradient.py \
+	python/kiln/_library.py \
+	python/kiln/_operators.py \
+	python/kiln/_record.py \
+	python/kiln/_tape.py \
+	python/kiln/_tensor.py \
+	python/kiln/_tree.py \
+	python/kiln/_types.py \
+	python/kiln/optim.py \
+	python/kiln/py.typed
+python_tests = \
+	python/tests/tap.py \
+	python/tests/test_exit.py \
+	python/tests/test_running.py \
+	python/tests/test_table.py \
+	python/tests/test_tensors.py
+EXTRA_DIST += \
+	$(python_modules) \
+	$(python_tests) \
+	python/backend.py \
+	python/generate.py \
+	python/pyproject.toml \
+	tests/check-python
+
+# As users have it: installed by pip into an environment of its own.
+check-python: all
+	@srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
+	    cat python.log; ! grep -q '^not ok' python.log
+CLEANFILES += python.log
+.PHONY: check-python

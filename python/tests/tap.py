@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the tests of this folder, or of the modules that are named, and speak TAP."""
+import os
+import sys
+import unittest
+
+
+class Tap(unittest.TestResult):
+    """One line for each test; what a failure says as comments."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def say(self, test, word, comment=''):
+        self.number += 1
+        name = test.id() if not test.shortDescription() else \
+            f'{type(test).__module__}: {test.shortDescription()}'
+        print(f'{word} {self.number} - {name}{comment}', flush=True)
+
+    def addSuccess(self, test):
+        self.say(test, 'ok')
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.say(test, 'ok', f' # SKIP {reason}')
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.fail_with(test, self.failures[-1][1])
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.fail_with(test, self.errors[-1][1])
+
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        if error is not None:
+            text = (self.failures + self.errors)[-1][1]
+            print('# ' + str(subtest) + '\n# ' + text.replace('\n', '\n# '), flush=True)
+
+    def fail_with(self, test, text):
+        self.say(test, 'not ok')
+        print('# ' + text.replace('\n', '\n# '), flush=True)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+
+
+def main():
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, folder)
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromNames(sys.argv[1:]) if sys.argv[1:] else \
+        loader.discover(folder)
+    result = Tap()
+    suite.run(result)
+    print(f'1..{result.number}')
+    sys.exit(not result.wasSuccessful())
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interpreters that end, children of fork(), libraries that are missing."""
+import os
+import subprocess
+import sys
+import unittest
+
+
+class Exit(unittest.TestCase):
+    maxDiff = None
+
+    def run_program(self, text, **environment):
+        done = subprocess.run([sys.executable, '-c', text], capture_output=True, text=True,
+                              env={**os.environ, **environment}, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_any_order(self):
+        """objects that live at the end are released in whatever order"""
+        status, out, errors = self.run_program('''
+import sys, kiln, numpy as np
+context = kiln.Context()
+w = kiln.Buffer(np.ones(4, np.float32), context=context)
+optimizer = kiln.optim.Adam([w])
+f = kiln.function(lambda x: x + w, context=context)
+lazy = w + 1
+with kiln.batch(context) as b:
+    y = b.read(w + 1)
+sys.kept = [f(np.ones(4, np.float32)), optimizer, y]
+context.close()
+print(sys.kept[0].numpy())
+try:
+    kiln.Buffer(np.ones(3, np.float32), context=context)
+except kiln.Error as error:
+    print(error)
+''')
+        self.assertEqual((errors, status), ('', 0))
+        self.assertIn('[2. 2. 2. 2.]', out)
+        self.assertIn('the context is closed', out)
+
+    def test_daemon(self):
+        """a thread that runs when the interpreter ends does not spoil it"""
+        status, _, errors = self.run_program('''
+import threading, kiln, numpy as np
+f = kiln.function(lambda x: x + 1)
+x = np.ones(4, np.float32)
+f(x)
+def work():
+    while True:
+        f(x)
+threading.Thread(target=work, daemon=True).start()
+''')
+        self.assertEqual((errors, status), ('', 0))
+
+    def test_fork(self):
+        """a child of fork() is told, and ends well"""
+        status, out, errors = self.run_program('''
+import os, kiln, numpy as np
+w = kiln.Buffer(np.ones(4, np.float32))
+child = os.fork()
+if not child:
+    try:
+        (w + 1).numpy()
+    except kiln.Error as error:
+        print(error.status, flush=True)
+    raise SystemExit
+print(os.waitpid(child, 0)[1], (w + 1).numpy())
+''')
+        self.assertEqual((errors, status), ('', 0))
+        self.assertIn('FORKED', out)
+        self.assertIn('0 [2. 2. 2. 2.]', out)
+
+    def test_no_library(self):
+        """a library that is not there is named"""
+        status, _, errors = self.run_program('import kiln', KILN_LIBRARY='/nonexistent/libkiln.so')
+        self.assertEqual(status, 1)
+        self.assertIn('$KILN_LIBRARY names it', errors)
+        self.assertIn('/nonexistent/libkiln.so', errors)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches, buffers, functions, gradients, optimisers; errors; what is copied; threads."""
+import threading
+import unittest
+
+import numpy as np
+
+import kiln
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+class Running(unittest.TestCase):
+    def test_errors(self):
+        """an error is told by the line that makes it, in the library's words, and nothing else is
+        spoilt"""
+        a = kiln.tensor(A) + 1
+        with self.assertRaisesRegex(kiln.Error, r'^kiln_add: shapes \[3,4\] and \[5\] do not broad') \
+                as caught:
+            a + np.zeros(5, np.float32)
+        self.assertEqual(caught.exception.status, 'SHAPE_MISMATCH')
+        np.testing.assert_array_equal((a * 1).numpy(), A + 1)
+        with self.assertRaisesRegex(kiln.Error, 'nonesuch'):
+            kiln.Context('nonesuch')
+        with self.assertRaisesRegex(ValueError, "'on'"):
+            kiln.Context(cache='sometimes')
+
+    def test_again(self):
+        """what was recorded in a batch that ran without it is recorded again"""
+        a = kiln.tensor(A)
+        b = a * 2
+        c = b + 1
+        d = a + 5
+        np.testing.assert_array_equal(d.numpy(), A + 5)
+        np.testing.assert_array_equal(c.numpy(), A * 2 + 1)
+        np.testing.assert_array_equal(b.numpy(), A * 2)
+        with self.assertRaises(ValueError):
+            c.numpy()[0] = 1
+        c.numpy(copy=True)[0] = 1
+
+    def test_deep(self):
+        """an expression of thousands of operations is recorded again without recursion"""
+        a = kiln.tensor(np.ones(3, np.float32))
+        b = a
+        for _ in range(3000):
+            b = b + 1
+        other = kiln.tensor(A).sum()
+        other.numpy()
+        self.assertEqual(kiln._tape.current_tape(b.context).handle(b).id != 0, True)
+
+    def test_batch(self):
+        """a batch runs once at its end, and again with new content"""
+        x = A.copy()
+        w = kiln.Buffer(np.zeros(4, np.float32))
+        out = np.empty((3, 4), np.float32)
+        with kiln.batch() as b:
+            t = kiln.tensor(x)
+            total = b.read((t + w).sum(axis=0))
+            b.read(t + 0, out=out)
+            w[...] = w + t[0]
+            twice = b.read(w * 2)  # w as it is written above
+        np.testing.assert_array_equal(total.numpy(), A.sum(0))
+        np.testing.assert_array_equal(twice.numpy(), A[0] * 2)
+        np.testing.assert_array_equal(out, A)
+        x += 1
+        b.run()
+        np.testing.assert_array_equal(w.numpy(), A[0] * 2 + 1)
+        self.assertGreater(b.cost().launches, 0)
+        self.assertIn('sum', b.explain())
+        with self.assertRaises(ZeroDivisionError):
+            with kiln.batch():
+                w[...] = w + 1
+                1 / 0
+        np.testing.assert_array_equal(w.numpy(), A[0] * 2 + 1)
+
+    def test_buffers(self):
+        """buffers are written whole and in parts, and what was made of them before says so"""
+        w = kiln.Buffer(A)
+        before = w + 1
+        late = w.tensor()
+        w[1] = -1
+        w[:, ::3] = np.float32([7, 8])
+        wanted = A.copy()
+        wanted[1] = -1
+        wanted[:, ::3] = [7, 8]
+        np.testing.assert_array_equal(w.numpy(), wanted)
+        with self.assertRaisesRegex(kiln.Error, 'written since'):
+            before.numpy()
+        with self.assertRaisesRegex(kiln.Error, 'written since'):
+            late + 1
+        with w.mapped() as array:
+            array[...] = 2
+        np.testing.assert_array_equal(np.asarray(w + A), A + 2)
+        i = kiln.Buffer.zeros((2,), 'i32')
+        i[...] = [1, 2]
+        self.assertEqual(i.numpy().tolist(), [1, 2])
+        kept = (kiln.tensor(A) + w).eval()
+        np.testing.assert_array_equal(kept.numpy(), A + 2)
+
+    def test_functions(self):
+        """functions are recorded for each kind of arguments, and run without planning"""
+        calls = []
+
+        @kiln.function
+        def f(x, factor, names):
+            calls.append(x.shape)
+            return {'y': x * factor, 'z': (x.sum(), names['bias'] + 1)}
+        for k in range(3):
+            y = f(A + k, 2, {'bias': np.ones(3, np.float32) * k})
+            np.testing.assert_array_equal(y['y'].numpy(), (A + k) * 2)
+            self.assertEqual(y['z'][0].item(), (A + k).sum())
+            self.assertEqual(y['z'][1].numpy().tolist(), [k + 1] * 3)
+        before = kiln.default_context().stats
+        f(kiln.tensor(A) , 2, {'bias': np.ones(3, np.float32)})
+        after = kiln.default_context().stats
+        self.assertEqual(calls, [(3, 4)])
+        self.assertEqual(after.plans_made + after.plans_reused,
+                         before.plans_made + before.plans_reused)
+        f(A[:2], 2, {'bias': np.ones(3, np.float32)})
+        f(A, 3, {'bias': np.ones(3, np.float32)})
+        self.assertEqual(f.recordings, 3)
+        with self.assertRaisesRegex(kiln.Error, 'a value is asked for'):
+            kiln.function(lambda x: float(x.sum()))(A)
+        leaked = []
+        kiln.function(lambda x: leaked.append(x) or x + 1)(A)
+        with self.assertRaisesRegex(kiln.Error, 'has returned'):
+            leaked[0] + 1
+
+    def test_gradients(self):
+        """gradients agree with finite differences, of nested arguments and of gradients"""
+        def loss(p, x):
+            return kiln.sum(kiln.tanh(x @ p['w'] + p['b']) ** 2)
+        rng = np.random.default_rng(5)
+        p = {'w': rng.normal(size=(4, 2)).astype(np.float32) / 4, 'b': np.ones(2, np.float32) / 2}
+        x = rng.normal(size=(3, 4)).astype(np.float32)
+        value, gradient = kiln.value_and_grad(loss)(p, x)
+        # The value alone first: the gradient is recorded again, through what has lost its expression.
+        reference = np.sum(np.tanh(x @ p['w'] + p['b']) ** 2)
+        np.testing.assert_allclose(value.item(), reference, 1e-5)
+        for name in p:
+            wanted = np.empty_like(p[name])
+            for at in np.ndindex(*p[name].shape):
+                ends = []
+                for step in (1e-4, -1e-4):
+                    moved = {k: v.astype(np.float64) for k, v in p.items()}
+                    moved[name][at] += step
+                    ends.append(np.sum(np.tanh(x @ moved['w'] + moved['b']) ** 2))
+                wanted[at] = (ends[0] - ends[1]) / 2e-4
+            np.testing.assert_allclose(gradient[name].numpy(), wanted, 1e-3, 1e-4)
+        second = kiln.grad(lambda t: kiln.grad(lambda u: kiln.sum(u ** 3))(t).sum())
+        made = second(np.float32([1, 2]))
+        other = kiln.tensor(A) + 1
+        other.numpy()
+        np.testing.assert_allclose(made.numpy(), [6, 12], 1e-5)
+        with self.assertRaisesRegex(TypeError, 'only floating'):
+            kiln.grad(kiln.sum)(np.int32([1]))
+        with self.assertRaisesRegex(kiln.Error, 'a single element'):
+            kiln.grad(lambda t: t * 2)(A)
+
+    def test_optimisers(self):
+        """an optimiser follows its method, by itself and inside of a function"""
+        w = [kiln.Buffer(np.float32([1, 2])), kiln.Buffer(np.float32([[3]]))]
+        optimizer = kiln.optim.SGD(w, learning_rate=0.5, momentum=0.5)
+
+        @kiln.function
+        def step(x):
+            value, gradients = kiln.value_and_grad(
+                lambda p: (p[0] * x).sum() + p[1].sum())(w)
+            optimizer.step(gradients)
+            return value
+        x = np.float32([1, -1])
+        self.assertEqual(step(x).item(), 2)
+        np.testing.assert_allclose(w[0].numpy(), [0.5, 2.5])
+        optimizer.learning_rate = 1
+        self.assertEqual(step(x).item(), 0.5 - 2.5 + 2.5)
+        np.testing.assert_allclose(w[0].numpy(), [0.5 - 1.5, 2.5 + 1.5])
+        optimizer.step([kiln.zeros(2), kiln.ones((1, 1))])
+        np.testing.assert_allclose(w[0].numpy(), [-1 - 0.75, 4 + 0.75])
+        self.assertEqual(len(optimizer.state), 3)
+        self.assertEqual(step.recordings, 1)
+
+    def test_nothing_is_copied(self):
+        """where memory is shared arrays are used in place, both ways"""
+        context = kiln.default_context()
+        if not context.device.shares_host_memory:
+            self.skipTest('the device has memory of its own')
+        f = kiln.function(lambda x: x + 1)
+        big = np.zeros((256, 1024), np.float32)
+        f(big)
+        before = context.stats
+        result = f(big)
+        lazy = (kiln.tensor(big) + 1).numpy()
+        after = context.stats
+        self.assertEqual(after.upload_bytes - before.upload_bytes, 0)
+        self.assertEqual(after.download_bytes - before.download_bytes, 0)
+        self.assertTrue(np.shares_memory(result.numpy(), result.numpy()))
+        self.assertEqual(lazy[0, 0], 1)
+        self.assertTrue(np.shares_memory(kiln.tensor(big).numpy(), big))
+
+    def test_threads(self):
+        """threads share contexts, functions and tensors"""
+        f = kiln.function(lambda x, y: x * 2 + y)
+        shared = kiln.tensor(A) + 3
+        failures = []
+
+        def work(number):
+            try:
+                for k in range(5):
+                    got = f(A + number, np.float32([k] * 4)).numpy()
+                    np.testing.assert_array_equal(got, (A + number) * 2 + k)
+                np.testing.assert_array_equal((shared + number).numpy(), A + 3 + number)
+            except Exception as error:
+                failures.append(error)
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generated functions are those of the headers, and each records."""
+import os
+import re
+import unittest
+
+import kiln
+from kiln import _operations, _table
+from kiln._library import Library, lib
+
+
+def header(name):
+    folder = os.environ.get('KILN_HEADERS')
+    if not folder:
+        raise unittest.SkipTest('$KILN_HEADERS does not say where the made headers are')
+    with open(os.path.join(folder, name), encoding='utf-8') as file:
+        return file.read()
+
+
+def prototypes(text):
+    """{name: [kinds of parameters]} of a header, read in another way than the package is made."""
+    found = {}
+    for name, parameters in re.findall(r'kiln_tensor (kiln_\w+)\(([^)]*)\);', text):
+        kinds = [re.sub(r'\w+$', '', ' '.join(p.split())).strip() for p in parameters.split(',')]
+        found[name] = kinds
+    return found
+
+
+class Table(unittest.TestCase):
+    def check_header(self, name):
+        found = prototypes(header(name))
+        self.assertGreater(len(found), 5)
+        for function, kinds in found.items():
+            self.assertEqual(_table.FUNCTIONS[function], ('kiln_tensor', kinds), function)
+            self.assertTrue(callable(getattr(kiln, function[len('kiln_'):])))
+
+    def test_rows(self):
+        """each row of the elementwise header is a function, with the same parameters"""
+        self.check_header('elementwise.h')
+
+    def test_reductions(self):
+        """each row of the reductions' header is a function, with the same parameters"""
+        self.check_header('reductions.h')
+
+    def test_types(self):
+        """the types are those of the header"""
+        rows = re.findall(r'X\((\w+), (\d+), (\d+), (\w+)\)', header('typemap.h'))
+        self.assertEqual([(n.lower(), int(v), int(b), c) for n, v, b, c in rows], _table.TYPES)
+
+    def test_sentences(self):
+        """help() reads the sentences of the tables"""
+        self.assertIn('The larger of a and 0; NaN stays NaN.', kiln.relu.__doc__)
+        self.assertIn('The arithmetic mean', kiln.mean.__doc__)
+        self.assertIn('without computing the softmax', kiln.log_softmax.__doc__)
+
+    def test_documented(self):
+        """everything public has words"""
+        for name in kiln.__all__:
+            value = getattr(kiln, name)
+            if callable(value) and name != 'Array':
+                self.assertTrue(value.__doc__, name)
+                for inner, method in vars(value).items() if isinstance(value, type) else ():
+                    if not inner.startswith('_') and callable(method):
+                        self.assertTrue(method.__doc__, f'{name}.{inner}')
+
+    def test_library_has_all(self):
+        """the library has every function that the headers declare"""
+        missing = [name for name in _table.FUNCTIONS if not hasattr(lib._cdll, name)]
+        self.assertEqual(missing, [])
+
+    def test_older_library(self):
+        """a library without a function says so when it is called"""
+        class Old:
+            pass
+        with self.assertRaisesRegex(kiln.Error, 'older than this package'):
+            Library(Old(), 'libold.so', _table.FUNCTIONS).kiln_add
+
+    def test_each_row_records(self):
+        """each row records, with operands of its types, and has numpy's shape"""
+        floats = kiln.zeros((2, 1)), kiln.zeros((3,)), kiln.zeros((2, 3))
+        words = tuple(x.astype('i32') for x in floats)
+        with open(_operations.__file__, encoding='utf-8') as file:
+            names = re.findall(r"return row\('(\w+)'", file.read())
+        self.assertGreater(len(names), 50)
+        for name in names:
+            function = getattr(kiln, name)
+            code = function.__code__
+            parameters = code.co_varnames[:code.co_argcount]
+            tensors = [n for n in parameters if n in 'abc']
+            numbers = [1.0] * (len(parameters) - len(tensors))
+            try:
+                result = function(*floats[:len(tensors)], *numbers)
+            except kiln.Error as error:
+                self.assertEqual(error.status, 'TYPE_MISMATCH', name)
+                result = function(*words[:len(tensors)], *numbers)
+            self.assertEqual(result.shape, [(2, 1), (2, 3), (2, 3)][len(tensors) - 1], name)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators, functions and slices against numpy."""
+import unittest
+
+import numpy as np
+
+import kiln
+
+random = np.random.default_rng(11)
+A = random.normal(size=(3, 4)).astype(np.float32)
+B = random.uniform(0.5, 2, size=(3, 4)).astype(np.float32)
+I = random.integers(-9, 10, size=(3, 4)).astype(np.int32)
+J = random.integers(1, 5, size=(3, 4)).astype(np.int32)
+M = A > 0
+CUBE = random.normal(size=(4, 3, 5)).astype(np.float32)
+
+
+class Tensors(unittest.TestCase):
+    def check_all(self, cases, tolerance=2e-6):
+        """Compare many results with numpy's, all of one run."""
+        kiln.evaluate(*(got for _, got, _ in cases))
+        for name, got, wanted in cases:
+            with self.subTest(name):
+                wanted = np.asarray(wanted)
+                self.assertEqual(got.shape, wanted.shape)
+                if wanted.dtype.kind == 'f':
+                    np.testing.assert_allclose(got.numpy(), wanted, tolerance, tolerance)
+                else:
+                    np.testing.assert_array_equal(got.numpy(), wanted)
+
+    def test_operators(self):
+        """operators of floating tensors, numbers and arrays"""
+        a, b = kiln.tensor(A), kiln.tensor(B)
+        self.check_all([(text, eval(text, {'a': a, 'b': b, 'A': A, 'B': B, 'kiln': kiln}),
+                         eval(text, {'a': A, 'b': B, 'A': A, 'B': B})) for text in (
+            'a + b', 'a - b', 'a * b', 'a / b', 'a // b', 'a % b', 'b ** a', 'a ** 3', 'a ** 2',
+            '2 - a', '1 / b', 'a + 1', '2.5 * a', '3 // b', '2 ** a', 'B + a', 'A * b', 'A[0] - b',
+            'abs(a)', '-a', '+a', 'a < b', 'a <= 0', 'a > b', 'a >= 0.5', 'a == a', 'a != b',
+            '(a > 0) & (b > 1)', '(a > 0) | (b > 1)', '(a > 0) ^ (b > 1)', '~(a > 0)',
+            'a.clip(-0.5, 0.5)')])
+
+    def test_integers(self):
+        """operators of integers have Python's manners"""
+        i, j = kiln.tensor(I), kiln.tensor(J)
+        self.check_all([(text, eval(text, {'i': i, 'j': j}), eval(text, {'i': I, 'j': J}))
+                        for text in ('i + j', 'i * 3', 'i // j', 'i % j', 'i // -3', 'i % -3',
+                                     'i ** 3', '~i', '-i', 'i > j')])
+        self.assertEqual((i + 1).dtype, 'i32')
+        self.check_all([('i / j', i / j, I / J), ('i + 0.5', i + 0.5, I + 0.5),
+                        ('mask * f32', kiln.tensor(M) * kiln.tensor(A), M * A),
+                        ('exp of integers', kiln.exp(j), np.exp(J))])
+
+    def test_reductions(self):
+        """reductions over one axis, several, all"""
+        a = kiln.tensor(CUBE)
+        self.check_all([(text, eval(text, {'a': a}), eval(text, {'a': CUBE})) for text in (
+            'a.sum()', 'a.sum(1)', 'a.mean(axis=-1, keepdims=True)', 'a.max(axis=(0, 1))',
+            'a.argmax(axis=2)', 'a.std(axis=0)', 'a.var(axis=2, ddof=1)',
+            '(a > 0).any(axis=0)', '(a > 0).sum(axis=0)')], 1e-5)
+
+    def test_slices(self):
+        """slices as numpy has them: clipped, backwards, with ..., None and arrays"""
+        a = kiln.tensor(CUBE)
+        keys = [np.s_[1], np.s_[-1, 2], np.s_[::-1], np.s_[1:99, :, -2:], np.s_[..., 0],
+                np.s_[3:0:-2, ..., ::2], np.s_[:, None, 1], np.s_[-9:2], np.s_[2, ..., None],
+                np.s_[[0, -1, 2]], np.s_[:, [2, 0]], np.s_[[0, 1], [2, -1]], np.s_[2:1],
+                np.s_[CUBE[:, 0, 0] > 0], np.s_[1, [[0, 2], [1, 1]], 1:3]]
+        self.check_all([(str(key), a[key], CUBE[key]) for key in keys])
+        with self.assertRaises(IndexError):
+            a[4]
+        with self.assertRaises(IndexError):
+            a[0, 0, 0, 0]
+        with self.assertRaises(IndexError):
+            a[[0, 4]]
+        with self.assertRaisesRegex(TypeError, 'does not change'):
+            a[0] = 1
+
+    def test_movement(self):
+        """shapes: reshape, transpose, squeeze, concat, pad, split and their like"""
+        a = kiln.tensor(CUBE)
+        parts = kiln.split(a, [1, 2], axis=1)
+        self.check_all([
+            ('reshape', a.reshape(2, -1), CUBE.reshape(2, -1)), ('T', a.T, CUBE.T),
+            ('transpose', a.transpose(1, 2, 0), CUBE.transpose(1, 2, 0)),
+            ('swapaxes', a.swapaxes(0, -1), CUBE.swapaxes(0, -1)),
+            ('flatten', a.flatten(), CUBE.ravel()),
+            ('squeeze', a[:, :1].squeeze(1), CUBE[:, 0]),
+            ('expand_dims', kiln.expand_dims(a, (0, -1)), CUBE[None, ..., None]),
+            ('concat', kiln.concat([a, a], 1), np.concatenate([CUBE, CUBE], 1)),
+            ('stack', kiln.stack([a, a], -1), np.stack([CUBE, CUBE], -1)),
+            ('pad', kiln.pad(a, ((1, 0), (0, 2), (0, 0)), 3), np.pad(
+                CUBE, ((1, 0), (0, 2), (0, 0)), constant_values=3)),
+            ('split', parts[1], CUBE[:, 1:]), ('first of split', parts[0], CUBE[:, :1]),
+            ('broadcast', kiln.broadcast_to(a[0], (2, 3, 5)), np.broadcast_to(CUBE[0], (2, 3, 5))),
+            ('arange', kiln.arange(2, 9, 3), np.arange(2, 9, 3)),
+            ('one row after another', list(a)[2], CUBE[2])])
+
+    def test_networks(self):
+        """products, softmax, attention, convolution"""
+        q = kiln.tensor(CUBE)
+        scores = CUBE @ CUBE.transpose(0, 2, 1) / np.sqrt(5)
+        weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        image, kernel = kiln.ones((1, 4, 4, 2)), kiln.ones((3, 3, 2, 1))
+        self.check_all([
+            ('softmax', kiln.softmax(q @ q.mT / 5 ** 0.5), weights),
+            ('attention', kiln.attention(q, q, q), weights @ CUBE),
+            ('conv2d', kiln.conv2d(image, kernel, before=1, after=1)[0, :, :, 0],
+             [[8, 12, 12, 8], [12, 18, 18, 12], [12, 18, 18, 12], [8, 12, 12, 8]]),
+            ('max_pool2d', kiln.max_pool2d(image, 2).sum(), 8)], 1e-5)
+
+    def test_types(self):
+        """types: conversions in, out and between"""
+        a = kiln.tensor(A.astype(np.float64))
+        self.assertEqual(a.dtype, kiln.f32)
+        self.assertEqual(a.dtype, np.float32)
+        self.assertEqual(kiln.tensor([1, 2]).dtype, 'i32')
+        self.assertEqual(kiln.tensor([True]).dtype, bool)
+        self.assertEqual(kiln.tensor(np.uint16([7])).dtype, 'i32')
+        self.assertEqual(kiln.tensor(np.int64([7])).dtype, 'i64')
+        narrow = a.astype('bf16')
+        half = a.astype(np.float16)
+        kiln.evaluate(narrow, half)
+        np.testing.assert_allclose(np.asarray(narrow, np.float32), A, 1 / 256)
+        np.testing.assert_array_equal(half.numpy(), A.astype(np.float16))
+        np.testing.assert_array_equal((half + 0).numpy(), A.astype(np.float16).astype(np.float32))
+        # Its value is brought in again as it is stored.
+        np.testing.assert_array_equal((narrow * 1).numpy(), np.asarray(narrow, np.float32))
+        with self.assertRaises(TypeError):
+            kiln.tensor(np.zeros(3, complex))
+
+    def test_foreign_arrays(self):
+        """buffers, arrays that are not row-major, DLPack"""
+        class Shown:
+            def __dlpack__(self, **options):
+                return A.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return A.__dlpack_device__()
+        self.check_all([
+            ('bytearray', kiln.tensor(memoryview(bytearray(b'abc'))), [97, 98, 99]),
+            ('columns', kiln.tensor(A.T), A.T), ('every other', kiln.tensor(A[:, ::2]), A[:, ::2]),
+            ('big-endian', kiln.tensor(A.astype('>f4')), A),
+            ('DLPack', kiln.tensor(Shown()), A)])
+        np.testing.assert_array_equal(np.from_dlpack(kiln.tensor(A) * 2), A * 2)
+
+    def test_numbers(self):
+        """tensors of one element are numbers"""
+        one = kiln.tensor(A).sum() * 0 + 3
+        self.assertEqual((float(one), int(one), one.item()), (3.0, 3, 3.0))
+        self.assertTrue(one > 2)
+        with self.assertRaises(ValueError):
+            bool(kiln.tensor(A))
+        self.assertIn('not computed', repr(kiln.tensor(A) + 1))
+        self.assertIn('3.', str(one))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The package for Python, beside numpy: its tests speak TAP themselves. $PYTHON is the interpreter, else
+# one that has numpy is looked for.
+source=${srcdir:-.}
+library=$PWD/.libs/libkiln.so.0
+
+skip() {
+    echo "1..0 # SKIP $*"
+    exit 0
+}
+
+for python in ${PYTHON-} python3 /usr/bin/python3; do
+    "$python" -c 'import sys, numpy; sys.exit(sys.version_info < (3, 9))' 2>/dev/null && break
+    python=
+done
+[ -n "$python" ] || skip "no Python from 3.9 on with numpy"
+[ -f "$library" ] || skip "no shared library"
+if ${NM:-nm} -D "$library" 2>/dev/null | grep -qE '__(asan|tsan|ubsan)_'; then
+    skip "the interpreter cannot load a library with sanitizers"
+fi
+
+folder=$(mktemp -d) || exit 99
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/kiln"
+cp "$source"/python/kiln/*.py "$folder/kiln" &&
+    "$python" -B "$source/python/generate.py" "$source" "$folder/kiln" || exit 99
+export KILN_LIBRARY="$library" KILN_HEADERS="$PWD/include/kiln" PYTHONPATH="$folder"
+export PYTHONDONTWRITEBYTECODE=1
+"$python" "$source/python/tests/tap.py" "$@"
