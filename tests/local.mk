@@ -290,7 +290,8 @@ script_tests = \
 	tests/test_python.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh \
-	tests/test_tune_tool.sh
+	tests/test_tune_tool.sh \
+	tests/test_tutorial.sh
 
 check_PROGRAMS = $(criterion_tests) $(campaigns)
 check_LTLIBRARIES = libtest-support.la
