@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions for generated kernels: elementary ones, accurate to a few ulp, of which only sin and cos
- * branch, and random words.
+/* Functions for generated kernels: elementary ones, accurate to a few ulp, of which only sin, cos
+ * and tan branch, and random words.
  *
  * This text is put before a kernel once for each type that the kernel computes with:
  *     #define KILN_LANES 16      or 4 or 8: defines kiln_exp_vec(float16) and so on
- *     ... this text, math_special.cl, math_random.cl, math_end.cl ...
+ *     ... this text, math_special.cl, math_inverse.cl, math_random.cl, math_end.cl ...
  *     #undef KILN_LANES
  *     #define KILN_LANES 1       defines kiln_exp_float(float) and so on
- *     ... the four again ...
+ *     ... the five again ...
  * Both give the same bits for the same input: conditions are values for `?:`, which picks lane by
  * lane, and every multiplication that is to fuse with an addition is written FMA().
  *
  * KILN_NEED_<NAME>  one for each function that the kernel calls: the others cost compile time
  * KILN_NATIVE_MATH  where the device's own functions are as good: those are called instead
- * KILN_NO_FMA       where fma() is software (no CL_FP_FMA): two roundings; sin, cos, pow native
+ * KILN_NO_FMA       where fma() is software (no CL_FP_FMA): two roundings; sin, cos, tan, pow
+ *                   native
  *
  * "Fit" below: a minimax polynomial of our own, weighted by the relative error of the whole
  * function (Remez' exchange; Lawson's reweighting for log and pow), its coefficients rounded to
@@ -73,11 +74,23 @@ NATIVE(tanh)
 NATIVE(erf)
 NATIVE(erfc)
 NATIVE(acos)
+NATIVE(asin)
+NATIVE(atan)
+NATIVE(sinh)
+NATIVE(cosh)
+NATIVE(asinh)
+NATIVE(acosh)
+NATIVE(atanh)
+static inline F FN(atan2)(F y, F x)
+{
+    return atan2(y, x);
+}
 #endif
 #if defined(KILN_NATIVE_MATH) || defined(KILN_NO_FMA)
 #define KILN_NATIVE_LONG
 NATIVE(sin)
 NATIVE(cos)
+NATIVE(tan)
 static inline F FN(pow)(F x, F y)
 {
     return pow(x, y);
@@ -155,7 +168,8 @@ static inline F FN(exp2)(F x)
 }
 #endif
 
-#if (defined(KILN_NEED_EXPM1) || defined(KILN_NEED_TANH)) && !defined(KILN_NATIVE_MATH)
+#if (defined(KILN_NEED_EXPM1) || defined(KILN_NEED_TANH) || defined(KILN_NEED_SINH)) &&             \
+    !defined(KILN_NATIVE_MATH)
 /* (exp(x) - 1) / 2, for x from -18 to 89; the half keeps 2^128 out of it. A fit of degree 6 whose
  * weight is relative to exp(r) - 1, 0.24 ulp. */
 static inline F FN(half_expm1)(F x)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error function, gelu, trigonometry and pow: follows math.cl, whose head says how. */
+/* The error function, gelu, sine, cosine, tangent and pow: follows math.cl, whose head says how. */
 
 /* ---- the error function and gelu ---- */
 
@@ -139,9 +139,10 @@ static inline F FN(gelu_tanh)(F x)
 }
 #endif
 
-/* ---- sine and cosine, arc cosine ---- */
+/* ---- sine, cosine and tangent ---- */
 
-#if (defined(KILN_NEED_SIN) || defined(KILN_NEED_COS)) && !defined(KILN_NATIVE_LONG)
+#if (defined(KILN_NEED_SIN) || defined(KILN_NEED_COS) || defined(KILN_NEED_TAN)) &&                 \
+    !defined(KILN_NATIVE_LONG)
 #ifndef KILN_TWO_OVER_PI
 #define KILN_TWO_OVER_PI
 /* The digits of 2/pi, with a word of zeros in front. */
@@ -197,16 +198,22 @@ static inline F FN(reduce_angle)(F x, I *quadrant)
     return a < INFINITY ? r : x - x;
 }
 
-/* sin(r + quadrant * pi/2), |r| <= pi/4: fits of degree 7 and 8, 0.07 and 0.01 ulp. */
-static inline F FN(sin_quadrant)(F r, I quadrant)
+/* sin(r) and cos(r), |r| <= pi/4: fits of degree 7 and 8, 0.07 and 0.01 ulp. */
+static inline F FN(sin_near)(F r, F *cosine)
 {
     F s = r * r;
     F p = FMA(C(-0.000195178975f), s, C(0.00833218731f));
     p = FMA(p, s, C(-0.166666552f));
-    F sine = r * FMA(p, s, C(1.0f)); /* in this form -0 stays -0 */
     F c = FMA(C(2.44323273e-05f), s, C(-0.00138873095f));
     c = FMA(c, s, C(0.0416666456f));
-    F cosine = FMA(s * s, c, FMA(C(-0.5f), s, C(1.0f)));
+    *cosine = FMA(s * s, c, FMA(C(-0.5f), s, C(1.0f)));
+    return r * FMA(p, s, C(1.0f)); /* in this form -0 stays -0 */
+}
+
+/* sin(r + quadrant * pi/2) */
+static inline F FN(sin_quadrant)(F r, I quadrant)
+{
+    F cosine, sine = FN(sin_near)(r, &cosine);
     F y = (quadrant & 1) != 0 ? cosine : sine;
     return AS_F(AS_I(y) ^ ((quadrant & 2) << 30));
 }
@@ -230,23 +237,14 @@ static inline F FN(cos)(F x)
 }
 #endif
 
-#if defined(KILN_NEED_ACOS) && !defined(KILN_NATIVE_MATH)
-/* pi/2 - asin(x) in the middle, 2 asin(sqrt((1 - |x|) / 2)) at the right end, pi less that at the
- * left one; asin(r) = r + r^3 P(r^2) to 1/2, a fit of degree 11, 0.08 ulp. */
-static inline F FN(acos)(F x)
+#if defined(KILN_NEED_TAN) && !defined(KILN_NATIVE_LONG)
+static inline F FN(tan)(F x)
 {
-    F a = fabs(x);
-    I end = a > 0.5f;
-    F s = end != 0 ? FMA(C(-0.5f), a, C(0.5f)) : a * a;
-    F r = end != 0 ? sqrt(s) : a;
-    F p = FMA(C(0.042157013f), s, C(0.0241855029f));
-    p = FMA(p, s, C(0.0454690196f));
-    p = FMA(p, s, C(0.0749531016f));
-    p = FMA(p, s, C(0.166667521f));
-    p = FMA(r * s, p, r);
-    F right = 2.0f * p, left = 3.14159274f - (right + 8.742278e-8f);
-    F near = 1.57079637f - ((x < 0.0f ? -p : p) + 4.371139e-8f);
-    return end != 0 ? (x < 0.0f ? left : right) : near;
+    I quadrant = (I)(0);
+    F r = FN(reduce_angle)(x, &quadrant);
+    F cosine, sine = FN(sin_near)(r, &cosine);
+    I odd = quadrant & 1;
+    return (odd != 0 ? -cosine : sine) / (odd != 0 ? sine : cosine);
 }
 #endif
 

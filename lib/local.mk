@@ -337,6 +337,7 @@ kernels = \
 	kernels/lanes.cl \
 	kernels/math.cl \
 	kernels/math_end.cl \
+	kernels/math_inverse.cl \
 	kernels/math_random.cl \
 	kernels/math_special.cl \
 	kernels/matmul_cpu_packed.cl \

@@ -47,6 +47,8 @@ Test(errors_calls, every_elementwise_operation_checks_its_batch_and_handles)
     first = x = imagine_vector(batch, 3);                                                          \
     if (kiln__elementwise_rows[KILN__OP_##name].types == KILN__SELECTION)                          \
         first = kiln_isnan(batch, x);                                                              \
+    if (kiln__elementwise_rows[KILN__OP_##name].types == KILN__INTEGER)                            \
+        first = x = kiln_cast(batch, x, KILN_I32);                                                 \
     expect_null_batch(CALL(name, NULL, ARGUMENTS_##arity), #name);                                 \
     cr_expect_neq(CALL(name, batch, ARGUMENTS_##arity).id, 0);                                     \
     first = empty;                                                                                 \

@@ -24,9 +24,11 @@ static void domain_of(unsigned op, double *low, double *high)
         unsigned op;
         double low, high;
     } narrow[] = {
-        {KILN__OP_log, 0.25, 4},   {KILN__OP_log2, 0.25, 4},   {KILN__OP_sqrt, 0.25, 4},
-        {KILN__OP_rsqrt, 0.25, 4}, {KILN__OP_log1p, -0.75, 4}, {KILN__OP_acos, -0.875, 0.875},
-        {KILN__OP_pow, 0.25, 4},
+        {KILN__OP_log, 0.25, 4},   {KILN__OP_log2, 0.25, 4},        {KILN__OP_sqrt, 0.25, 4},
+        {KILN__OP_rsqrt, 0.25, 4}, {KILN__OP_log1p, -0.75, 4},      {KILN__OP_acos, -0.875, 0.875},
+        {KILN__OP_pow, 0.25, 4},   {KILN__OP_asin, -0.875, 0.875},  {KILN__OP_tan, -1.25, 1.25},
+        {KILN__OP_acosh, 1.25, 4}, {KILN__OP_atanh, -0.875, 0.875}, {KILN__OP_fmod, 1, 4},
+        {KILN__OP_mod, 1, 4},      {KILN__OP_atan2, 0.5, 4},
     };
     *low = -4, *high = 4;
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)

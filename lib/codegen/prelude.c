@@ -30,6 +30,40 @@ static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned 
     kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
 }
 
+/* The rest that the quotient towards zero leaves; of a division by 0 it is 0. */
+static void emit_remainder(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    if (kiln__type_row(type)->floating)
+        kiln__text_add(emit->text, "#define REMAINDER_%s(a, b) fmod(a, b)\n", t);
+    else
+        kiln__text_add(emit->text,
+                       "static inline %s REMAINDER_%s(%s a, %s b)\n{\n"
+                       "    return a %% %s((b == (%s)(0))%s, (%s)(1), b);\n}\n",
+                       t, t, t, t, pick, t, kiln__type_row(type)->lowest < 0 ? " | (b == -1)" : "",
+                       t);
+}
+
+/* Such a rest with b's sign instead; a floating 0 has it, too. */
+static void emit_modulo(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    kiln__text_add(emit->text,
+                   "static inline %s MODULO_%s(%s rest, %s b)\n{\n"
+                   "    %s moved = %s((rest < (%s)(0)) != (b < (%s)(0)), rest + b, rest);\n"
+                   "    return %s(rest == (%s)(0), %s, moved);\n}\n",
+                   t, t, t, t, t, pick, t, t, pick, t,
+                   kiln__type_row(type)->floating ? "copysign(rest, b)" : "rest");
+}
+
+static void emit_width(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    kiln__text_add(emit->text, "#define WIDTH_%s %d\n", kiln__emit_type(type, width).text,
+                   8 * kiln__type_row(type)->bytes);
+}
+
 static void emit_absolute(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
@@ -67,9 +101,8 @@ static const struct helper {
     const char *word; /* what the table's expressions call it */
     void (*emit)(const struct kiln__emit *emit, kiln_type type, unsigned width);
 } helpers[] = {
-    {"DIVIDE", emit_divide},
-    {"ABSOLUTE", emit_absolute},
-    {"TRUTH", emit_truth},
+    {"DIVIDE", emit_divide}, {"REMAINDER", emit_remainder}, {"MODULO", emit_modulo},
+    {"WIDTH", emit_width},   {"ABSOLUTE", emit_absolute},   {"TRUTH", emit_truth},
     {"CHOOSE", emit_choose},
 };
 #define HELPERS (sizeof helpers / sizeof *helpers)
@@ -127,7 +160,8 @@ static bool emit_needs(const struct kiln__emit *emit, const char *device, bool f
 
 static void emit_math_files(const struct kiln__emit *emit, unsigned lanes)
 {
-    static const char *const files[] = {"math", "math_special", "math_random", "math_end"};
+    static const char *const files[] = {"math", "math_special", "math_inverse", "math_random",
+                                        "math_end"};
     kiln__text_add(emit->text, "#define KILN_LANES %u\n", lanes);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (emit->brief)

@@ -36,6 +36,15 @@ static bool may_be_whole(double value, double error)
     return error > 0 && floor(value + error) >= ceil(value - error);
 }
 
+static bool quotient_may_be_whole(const double *values, const double *errors)
+{
+    double quotient = values[0] / values[1], size = fabs(values[1]) - errors[1];
+    return size <= 0 ||
+           may_be_whole(quotient, (errors[0] + fabs(quotient) * errors[1]) / size * 1.001);
+}
+
+#define PI 3.14159265358979323846
+
 /* Where a function jumps between the ends: the centre and the corners do not tell. */
 static bool is_wild(const struct kiln__node *node, const double *values, const double *errors)
 {
@@ -47,6 +56,16 @@ static bool is_wild(const struct kiln__node *node, const double *values, const d
                (values[0] <= 0 && may_be_whole(values[1], errors[1]));
     case KILN__OP_sin:
     case KILN__OP_cos: return errors[0] > 1; /* turns round in between */
+    case KILN__OP_tan: return may_be_whole(values[0] / PI - 0.5, errors[0] / PI); /* a pole */
+    case KILN__OP_atan2: return may_be_zero(values[0], errors[0]) && values[1] <= errors[1];
+    case KILN__OP_fmod:
+    case KILN__OP_mod: return errors[0] + errors[1] > 0 && quotient_may_be_whole(values, errors);
+    case KILN__OP_bit_and:
+    case KILN__OP_bit_or:
+    case KILN__OP_bit_xor:
+    case KILN__OP_bit_not:
+    case KILN__OP_shift_left:
+    case KILN__OP_shift_right: return errors[0] + errors[1] > 0; /* bits are no magnitudes */
     case KILN__OP_equal:
     case KILN__OP_not_equal: return may_be_zero(values[0] - values[1], errors[0] + errors[1]);
     case KILN__OP_logical_not: return may_be_zero(values[0], errors[0]);

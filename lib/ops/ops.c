@@ -35,6 +35,36 @@ static double kiln__host_gelu(double a)
     return a == -INFINITY ? -0.0 : 0.5 * a * erfc(-a / sqrt(2));
 }
 
+static double kiln__host_fmod(double a, double b, bool integer)
+{
+    return integer && b == 0 ? 0 : fmod(a, b);
+}
+
+/* A rest of 0 has b's sign as well. */
+static double kiln__host_mod(double a, double b, bool integer)
+{
+    double rest = kiln__host_fmod(a, b, integer);
+    if (rest == 0)
+        return integer ? 0 : copysign(0, b);
+    return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/* Of a number that holds an i32 or, as bounds move it, comes next to one. */
+static int32_t kiln__host_bits(double a)
+{
+    return (int32_t)(int64_t)a;
+}
+
+static double kiln__host_shift_left(double a, double b)
+{
+    return b < 0 || b > 31 ? 0 : (int32_t)((uint32_t)kiln__host_bits(a) << kiln__host_bits(b));
+}
+
+static double kiln__host_shift_right(double a, double b)
+{
+    return b < 0 || b > 31 ? (a < 0 ? -1 : 0) : kiln__host_bits(a) >> kiln__host_bits(b);
+}
+
 /* Numbers that hold an i32, whose bits are the words. */
 static double kiln__host_philox(double counter, double first, double second, unsigned word)
 {

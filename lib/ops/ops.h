@@ -36,6 +36,7 @@ enum kiln__types {
     KILN__TEST,          /* any type; the result is a mask */
     KILN__FLOATING_TEST, /* f32; the result is a mask */
     KILN__SELECTION,     /* a mask first, then any type, which the result has too */
+    KILN__INTEGER,       /* i32 or u8; the result has it too */
     KILN__WORDS          /* i32; the result has it too */
 };
 

@@ -39,13 +39,14 @@ const char *kiln_type_name(kiln_type type)
 }
 
 static const struct {
-    bool only_floating, mask_first, makes_mask, only_words;
+    bool only_floating, mask_first, makes_mask, only_integers, only_words;
 } rules[] = {
     [KILN__NUMERIC] = {0},
     [KILN__FLOATING] = {.only_floating = true},
     [KILN__TEST] = {.makes_mask = true},
     [KILN__FLOATING_TEST] = {.only_floating = true, .makes_mask = true},
     [KILN__SELECTION] = {.mask_first = true},
+    [KILN__INTEGER] = {.only_integers = true},
     [KILN__WORDS] = {.only_words = true},
 };
 
@@ -53,6 +54,7 @@ bool kiln__types_accept(enum kiln__types types, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
     return row && row->computed == type && (row->floating || !rules[types].only_floating) &&
+           (!row->floating || !rules[types].only_integers) &&
            (type == KILN_I32 || !rules[types].only_words);
 }
 

@@ -43,7 +43,9 @@ static bool check_types(kiln_batch *batch, const char *call,
     if (!kiln__types_accept(types, type))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: operands are %s, and only %s are taken",
                    call, kiln_type_name(inputs[0]->type),
-                   types == KILN__WORDS ? "integers of 32 bits" : "floating types");
+                   types == KILN__WORDS     ? "integers of 32 bits"
+                   : types == KILN__INTEGER ? "integers"
+                                            : "floating types");
     return !batch->error.status;
 }
 

@@ -59,7 +59,7 @@ static bool grows(unsigned op)
     static const bool rows[KILN__OP_COUNT] = {
         [KILN__OP_exp] = true,    [KILN__OP_exp2] = true, [KILN__OP_expm1] = true,
         [KILN__OP_square] = true, [KILN__OP_mul] = true,  [KILN__OP_pow] = true,
-        [KILN__OP_fma] = true};
+        [KILN__OP_fma] = true,    [KILN__OP_sinh] = true, [KILN__OP_cosh] = true};
     return rows[op];
 }
 
