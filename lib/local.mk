@@ -234,6 +234,7 @@ record_sources = \
 	lib/record/convolution.c \
 	lib/record/convolution.h \
 	lib/record/convolution_transposed.c \
+	lib/record/elements.c \
 	lib/record/gather.c \
 	lib/record/interpolation.c \
 	lib/record/loss.c \
@@ -349,8 +350,8 @@ kernels = \
 	kernels/matmul_gpu_sum.cl \
 	kernels/matmul_wgmma.cl \
 	kernels/narrow.cl \
-	kernels/scatter_add.cl \
-	kernels/scatter_add_gpu.cl
+	kernels/scatter.cl \
+	kernels/scatter_gpu.cl
 
 # What they include.
 kernel_headers = \
@@ -360,7 +361,8 @@ kernel_headers = \
 	kernels/cpu_vector.h \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \
-	kernels/operands.h
+	kernels/operands.h \
+	kernels/scatter.h
 
 lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)

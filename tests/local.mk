@@ -59,6 +59,7 @@ criterion_tests = \
 	tests/test_ops \
 	tests/test_ops_cast \
 	tests/test_ops_known \
+	tests/test_ops_elements \
 	tests/test_ops_gather \
 	tests/test_ops_large \
 	tests/test_ops_movement \
@@ -135,6 +136,7 @@ device_tests = \
 	tests/test_ops \
 	tests/test_ops_cast \
 	tests/test_ops_known \
+	tests/test_ops_elements \
 	tests/test_ops_gather \
 	tests/test_ops_movement \
 	tests/test_ops_place \

@@ -87,12 +87,56 @@ KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size
  *  an integer type 0; no memory is touched. */
 KILN_API kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis);
 
-/** x with values added to the elements that kiln_gather() would pick: `values`, of x's type, has
- *  the shape of such a result. Where an index occurs several times, all of its values are added, in
- *  their order, so that f32 sums have the same bits in every run. A value whose index is negative
- *  or too large is left out. x itself stays as it is. */
+/** What a scatter makes of an element and a value that comes to it: the value, the sum, the
+ * product, the smaller or the larger of both (NaN if either is NaN). */
+typedef enum kiln_scatter_mode {
+    KILN_SCATTER_SET = 0,
+    KILN_SCATTER_ADD = 1,
+    KILN_SCATTER_MUL = 2,
+    KILN_SCATTER_MIN = 3,
+    KILN_SCATTER_MAX = 4
+} kiln_scatter_mode;
+
+/** x with values put to the elements that kiln_gather() would pick, or added to them, ...:
+ * `values`, of x's type, has the shape of such a result. Where an index occurs several times, its
+ * values come in their order: of set ones the last stays, and f32 sums have the same bits in every
+ * run. A value whose index is negative or too large is left out. x itself stays as it is. Integers
+ * wrap around. Gradients of minima and maxima are shared evenly by those that are equal. */
+KILN_API kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                  kiln_tensor values, int axis, kiln_scatter_mode mode);
+
+/** kiln_scatter() with KILN_SCATTER_ADD. */
 KILN_API kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                       kiln_tensor values, int axis);
+
+/** One element of x for each of `indices` (integers, of x's rank, in no other dimension than the
+ *  axis larger than x): the one at its own position but for the axis, where the index is: numpy's
+ *  take_along_axis(), of indices' shape. An index that is negative or too large picks as with
+ *  kiln_gather(). Errors: TOO_LARGE also beyond INT32_MAX elements of x. */
+KILN_API kiln_tensor kiln_gather_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                          int axis);
+
+/** x with values, of x's type and of indices' shape, put to the elements that
+ *  kiln_gather_elements() would pick, or added to them, ...; the rest as with kiln_scatter(). */
+KILN_API kiln_tensor kiln_scatter_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                           kiln_tensor values, int axis, kiln_scatter_mode mode);
+
+/** Parts of x: the last dimension of `indices` (integers) has positions in as many dimensions of x,
+ *  from number `batch_dims` on, in its place the part that is there: the result has all but the
+ * last dimension of indices, then those of x that no index is for. The first batch_dims dimensions
+ * of both are the same ones, each with indices of its own. A position that is not in x picks NaN,
+ * of an integer type 0. Errors: TOO_LARGE also beyond INT32_MAX parts. */
+KILN_API kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                    size_t batch_dims);
+
+/** x with values put to the parts that kiln_gather_nd() of batch_dims 0 would pick, or added to
+ *  them, ...; the rest as with kiln_scatter(). */
+KILN_API kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                                     kiln_tensor values, kiln_scatter_mode mode);
+
+/** x with 0 in place of what, in its last two dimensions, is below (`upper` nonzero) or else above
+ *  a diagonal: 0 is the main one, numbers above 0 those above it. numpy's triu() and tril(). */
+KILN_API kiln_tensor kiln_triangle(kiln_batch *batch, kiln_tensor x, int upper, int64_t diagonal);
 
 /** i32: the index that each element of a tensor of this shape has along an axis; a negative one
  *  counts from the end. No memory is read or filled for it. TOO_LARGE beyond INT32_MAX elements

@@ -63,6 +63,10 @@ KILN_API kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor
  *  around. Errors: INVALID_ARGUMENT for an axis that x has not. */
 KILN_API kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse);
 
+/** As kiln_cumsum() without the element itself: the sum of elements 0 to i - 1, or with `reverse`
+ * of i + 1 to the last; 0 where there is none. */
+KILN_API kiln_tensor kiln_cumsum_exclusive(kiln_batch *batch, kiln_tensor x, int axis, int reverse);
+
 #ifdef __cplusplus
 }
 #endif

@@ -174,7 +174,7 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
 {
     const struct kiln__graph *graph = &verifier->plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[verifier->group->nodes.items[0]];
-    if (node->kind == KILN__SCATTER_ADD) {
+    if (node->kind == KILN__SCATTER) {
         size_t inner = 1;
         for (size_t d = node->axis + 1; d < node->shape.rank; d++)
             inner *= node->shape.dims[d];

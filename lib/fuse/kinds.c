@@ -39,7 +39,7 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
                                .check = kiln__group_check_whole},
     [KILN__GROUP_SCATTER] = {.name = "scatter",
                              .operands = KILN__SCATTER_BASE,
-                             .root = KILN__SCATTER_ADD,
+                             .root = KILN__SCATTER,
                              .begin = kiln__group_begin_whole,
                              .suits = kiln__layout_is_dense,
                              .result = KILN__BECAUSE_SCATTERED,

@@ -582,7 +582,7 @@ static const char *check_node(const struct kiln__fusion *fusion, uint32_t index)
         return NULL;
     if (!root || !has_store(&fusion->groups.items[group], index))
         return "needed in memory, but its group does not store it";
-    bool laid = node->kind == KILN__PLACE || node->kind == KILN__SCATTER_ADD;
+    bool laid = node->kind == KILN__PLACE || node->kind == KILN__SCATTER;
     return laid ? check_base(fusion, index) : NULL;
 }
 

@@ -20,7 +20,7 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__PLACE] = kiln__adjoint_place,
     [KILN__ATTENTION] = kiln__adjoint_attention,
     [KILN__GATHER] = kiln__adjoint_gather,
-    [KILN__SCATTER_ADD] = kiln__adjoint_scatter,
+    [KILN__SCATTER] = kiln__adjoint_scatter,
 };
 
 /* NULL where there is none. */

@@ -37,21 +37,14 @@ static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__
 }
 
 static kiln__bound *const rules[] = {
-    [KILN__UPLOAD] = bound_nothing,
-    [KILN__IMPORT] = bound_nothing,
-    [KILN__CONSTANT] = bound_nothing,
-    [KILN__ELEMENTWISE] = kiln__bound_elementwise,
-    [KILN__CAST] = kiln__bound_cast,
-    [KILN__REDUCE] = kiln__bound_reduce,
-    [KILN__VIEW] = kiln__bound_view,
-    [KILN__RESHAPE] = kiln__bound_reshape,
-    [KILN__MATMUL] = kiln__bound_matmul,
-    [KILN__ATTENTION] = bound_attention,
-    [KILN__PLACE] = kiln__bound_place,
-    [KILN__IOTA] = bound_nothing,
-    [KILN__GATHER] = kiln__bound_gather,
-    [KILN__SCAN] = kiln__bound_scan,
-    [KILN__SCATTER_ADD] = kiln__bound_scatter,
+    [KILN__UPLOAD] = bound_nothing,        [KILN__IMPORT] = bound_nothing,
+    [KILN__CONSTANT] = bound_nothing,      [KILN__ELEMENTWISE] = kiln__bound_elementwise,
+    [KILN__CAST] = kiln__bound_cast,       [KILN__REDUCE] = kiln__bound_reduce,
+    [KILN__VIEW] = kiln__bound_view,       [KILN__RESHAPE] = kiln__bound_reshape,
+    [KILN__MATMUL] = kiln__bound_matmul,   [KILN__ATTENTION] = bound_attention,
+    [KILN__PLACE] = kiln__bound_place,     [KILN__IOTA] = bound_nothing,
+    [KILN__GATHER] = kiln__bound_gather,   [KILN__SCAN] = kiln__bound_scan,
+    [KILN__SCATTER] = kiln__bound_scatter,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

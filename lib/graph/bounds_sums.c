@@ -31,6 +31,12 @@ static void add_up(struct total *total, double value, double error)
     total->least *= fmin(fmax(moved - 2 * error, 0), 1);
 }
 
+static void begin_total(struct total *total, double value, double error)
+{
+    *total = (struct total){.product = 1, .moved = 1, .most = 1, .least = 1};
+    add_up(total, value, error);
+}
+
 /* Of a product in any order: none of its partial ones may overflow or underflow. */
 static double multiplied_error(const struct kiln__node *node, const struct total *total)
 {
@@ -90,7 +96,7 @@ void kiln__bound_reduce(const struct kiln__bounding *walk, const struct kiln__no
     struct total *totals = calloc(results + 1, sizeof *totals);
     *walk->failed = *walk->failed || !totals;
     for (size_t i = 0; totals && i < results; i++)
-        totals[i].product = totals[i].moved = totals[i].most = totals[i].least = 1;
+        totals[i] = (struct total){.product = 1, .moved = 1, .most = 1, .least = 1};
     for (int round = 0; totals && round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
             kiln__shape_indices(&x.node->shape, i, index);
@@ -130,7 +136,19 @@ void kiln__bound_scan(const struct kiln__bounding *walk, const struct kiln__node
 
 /* ---- scatters ---- */
 
-/* A sum of the base's element and of all values that come to it. */
+static double scattered_error(const struct kiln__bounding *walk, const struct kiln__node *node,
+                              const struct total *total)
+{
+    if (isinf(total->error))
+        return INFINITY;
+    if (node->op == KILN_SCATTER_MUL)
+        return multiplied_error(node, total) + (total->n > 1 ? total->n * walk->denormal : 0);
+    if (node->op != KILN_SCATTER_ADD)
+        return total->largest_error;
+    return kiln__node_is_floating(node) && total->n > 1 ? summed_error(walk, total) : total->error;
+}
+
+/* Of the base's element and of all values that come to it; of set ones the last alone counts. */
 void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__node *node,
                          double *result)
 {
@@ -144,18 +162,17 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
     struct total *totals = calloc(count + 1, sizeof *totals);
     *walk->failed = *walk->failed || !totals;
     for (size_t i = 0; totals && i < count; i++)
-        add_up(&totals[i], base.values[i], base.errors[i]);
+        begin_total(&totals[i], base.values[i], base.errors[i]);
     for (size_t i = 0; totals && i < kiln__node_count(values.node); i++) {
         size_t number =
             kiln__gathered_number(node, &node->shape, &indices.node->shape, indices.values, i);
-        if (number != SIZE_MAX)
+        if (number != SIZE_MAX && node->op == KILN_SCATTER_SET)
+            begin_total(&totals[number], values.values[i], values.errors[i]);
+        else if (number != SIZE_MAX)
             add_up(&totals[number], values.values[i], values.errors[i]);
     }
     for (size_t i = 0; totals && i < count; i++)
-        result[i] = open ? INFINITY
-                    : kiln__node_is_floating(node) && totals[i].n > 1
-                        ? summed_error(walk, &totals[i])
-                        : totals[i].error;
+        result[i] = open ? INFINITY : scattered_error(walk, node, &totals[i]);
     free(totals);
 }
 

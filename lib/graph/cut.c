@@ -104,7 +104,7 @@ static enum need need_of(const struct work *work, const struct kiln__node *node,
     case KILN__ATTENTION: return node->shape.rank > 2 ? ROWS : IMPOSSIBLE;
     case KILN__PLACE: return of_place(work, node, k);
     case KILN__GATHER: return of_gather(node, input, k);
-    case KILN__SCATTER_ADD: return of_scatter(node, k);
+    case KILN__SCATTER: return of_scatter(node, k);
     default: return IMPOSSIBLE;
     }
 }

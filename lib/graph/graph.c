@@ -28,7 +28,7 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__SCAN: to->axes = from->axes; break;
     case KILN__VIEW:
     case KILN__PLACE: to->view = from->view; break;
-    case KILN__SCATTER_ADD:
+    case KILN__SCATTER:
     case KILN__GATHER: to->axis = from->axis; break;
     case KILN__IOTA: break;
     case KILN__ATTENTION: to->attention = from->attention; break;
@@ -144,7 +144,7 @@ bool kiln__node_is_movement(const struct kiln__node *node)
 
 uint32_t kiln__node_base(const struct kiln__node *node)
 {
-    if (node->kind == KILN__SCATTER_ADD)
+    if (node->kind == KILN__SCATTER)
         return node->input[KILN__SCATTER_BASE];
     return node->kind == KILN__PLACE && node->n_inputs > 1 ? node->input[1] : UINT32_MAX;
 }
@@ -189,6 +189,12 @@ bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__sh
     return true;
 }
 
+static const char *const scatter_names[] = {
+    [KILN_SCATTER_SET] = "scatter_set", [KILN_SCATTER_ADD] = "scatter_add",
+    [KILN_SCATTER_MUL] = "scatter_mul", [KILN_SCATTER_MIN] = "scatter_min",
+    [KILN_SCATTER_MAX] = "scatter_max",
+};
+
 const char *kiln__node_name(const struct kiln__node *node)
 {
     static const char *const views[] = {"transpose", "slice", "broadcast", "view", "windows"};
@@ -207,7 +213,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__IOTA: return "iota";
     case KILN__GATHER: return "gather";
     case KILN__SCAN: return "cumsum";
-    case KILN__SCATTER_ADD: return "scatter_add";
+    case KILN__SCATTER: return scatter_names[node->op];
     }
     return "?";
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kiln/movement.h>
+
 #include "graph/shape.h"
 #include "ops/ops.h"
 #include "util/text.h"
@@ -28,7 +30,8 @@ enum kiln__kind {
                           second input the elements beside the part are undefined */
     KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
     KILN__GATHER,      /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
-    KILN__SCATTER_ADD /* values, indices, base: the base with each value added where its index is */
+    KILN__SCATTER /* values, indices, base: the base with each value, in their order, put, added,
+                     ... (a kiln_scatter_mode) where its index is */
 };
 
 /* A cast to the type that its input has can mark where gradients end. */
@@ -37,7 +40,7 @@ enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
 /* Where a scan starts. */
 enum kiln__scan { KILN__SCAN_FORWARD, KILN__SCAN_BACKWARD };
 
-/* The inputs of a SCATTER_ADD. */
+/* The inputs of a SCATTER. */
 enum { KILN__SCATTER_VALUES, KILN__SCATTER_INDICES, KILN__SCATTER_BASE };
 
 /* What a view is called in texts; it makes no other difference. */
@@ -70,7 +73,8 @@ struct kiln__attention {
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     enum kiln__kind kind : 8;
-    uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name or kiln__view_name */
+    uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name or
+                   kiln_scatter_mode */
     kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
@@ -79,7 +83,7 @@ struct kiln__node {
         double value;     /* CONSTANT */
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
-        uint64_t axis;    /* GATHER, SCATTER_ADD */
+        uint64_t axis;    /* GATHER, SCATTER */
         struct kiln__view view; /* VIEW, PLACE */
         struct kiln__attention attention;
     };

@@ -188,6 +188,17 @@ static void evaluate_gather(const struct evaluator *e, const struct kiln__node *
     }
 }
 
+static double scattered(const struct kiln__node *node, double held, double value)
+{
+    static const enum kiln__elementwise rows[] = {[KILN_SCATTER_ADD] = KILN__OP_add,
+                                                  [KILN_SCATTER_MUL] = KILN__OP_mul,
+                                                  [KILN_SCATTER_MIN] = KILN__OP_minimum,
+                                                  [KILN_SCATTER_MAX] = KILN__OP_maximum};
+    return node->op == KILN_SCATTER_SET
+               ? value
+               : kiln__elementwise_rows[rows[node->op]].host(held, value, 0, false);
+}
+
 static void evaluate_scatter(const struct evaluator *e, const struct kiln__node *node,
                              double *result)
 {
@@ -200,8 +211,8 @@ static void evaluate_scatter(const struct evaluator *e, const struct kiln__node 
         size_t number = kiln__gathered_number(node, &node->shape, &indices->shape,
                                               e->values[node->input[KILN__SCATTER_INDICES]], i);
         if (number != SIZE_MAX)
-            result[number] =
-                wrap(node, result[number] + e->values[node->input[KILN__SCATTER_VALUES]][i]);
+            result[number] = wrap(node, scattered(node, result[number],
+                                                  e->values[node->input[KILN__SCATTER_VALUES]][i]));
     }
 }
 
@@ -238,14 +249,14 @@ static void evaluate_attention(const struct evaluator *e, const struct kiln__nod
 }
 
 static evaluate *const evaluators[] = {
-    [KILN__UPLOAD] = evaluate_input,        [KILN__IMPORT] = evaluate_input,
-    [KILN__CONSTANT] = evaluate_constant,   [KILN__ELEMENTWISE] = evaluate_elementwise,
-    [KILN__CAST] = evaluate_cast,           [KILN__REDUCE] = evaluate_reduce,
-    [KILN__VIEW] = evaluate_view,           [KILN__RESHAPE] = evaluate_reshape,
-    [KILN__MATMUL] = evaluate_matmul,       [KILN__ATTENTION] = evaluate_attention,
-    [KILN__PLACE] = evaluate_place,         [KILN__IOTA] = evaluate_iota,
-    [KILN__GATHER] = evaluate_gather,       [KILN__SCAN] = evaluate_scan,
-    [KILN__SCATTER_ADD] = evaluate_scatter,
+    [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
+    [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
+    [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
+    [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
+    [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
+    [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
+    [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
+    [KILN__SCATTER] = evaluate_scatter,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

@@ -155,6 +155,8 @@ static const char *check_scatter(const struct kiln__graph *graph, const struct k
     if (node->type != base->type || node->type != values->type ||
         (indices->type != KILN_I32 && indices->type != KILN_U8))
         return "type";
+    if (node->op > KILN_SCATTER_MAX)
+        return "mode";
     if (!kiln__shape_equal(&base->shape, &node->shape) || node->axis >= base->shape.rank ||
         !kiln__shape_gathered(&base->shape, &indices->shape, (uint32_t)node->axis, &shape) ||
         !kiln__shape_equal(&shape, &values->shape))
@@ -166,24 +168,17 @@ static const struct {
     unsigned inputs_at_least;
     check *check;
 } checks[] = {
-    [KILN__UPLOAD] = {0, NULL},
-    [KILN__IMPORT] = {0, NULL},
-    [KILN__CONSTANT] = {0, NULL},
-    [KILN__ELEMENTWISE] = {1, check_elementwise},
-    [KILN__CAST] = {1, check_same_shape},
-    [KILN__REDUCE] = {1, check_reduce},
-    [KILN__VIEW] = {1, check_view},
-    [KILN__RESHAPE] = {1, check_reshape},
-    [KILN__MATMUL] = {2, check_matmul},
-    [KILN__ATTENTION] = {3, kiln__attention_check},
-    [KILN__PLACE] = {1, check_place},
-    [KILN__IOTA] = {0, check_iota},
-    [KILN__GATHER] = {2, check_gather},
-    [KILN__SCAN] = {1, check_scan},
-    [KILN__SCATTER_ADD] = {3, check_scatter},
+    [KILN__UPLOAD] = {0, NULL},           [KILN__IMPORT] = {0, NULL},
+    [KILN__CONSTANT] = {0, NULL},         [KILN__ELEMENTWISE] = {1, check_elementwise},
+    [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
+    [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
+    [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
+    [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
+    [KILN__GATHER] = {2, check_gather},   [KILN__SCAN] = {1, check_scan},
+    [KILN__SCATTER] = {3, check_scatter},
 };
 
-_Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER_ADD + 1, "a row per kind");
+_Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER + 1, "a row per kind");
 
 static bool is_computed(const struct kiln__node *node)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scatter groups to launches: one of kernels/scatter_add.cl, over a result that holds the base
+/* Scatter groups to launches: one of kernels/scatter.cl, over a result that holds the base
  * already. */
 #include "plan/matmul.h"
 
@@ -67,6 +67,12 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__access 
     kiln__launch_offset(launch, slot, access->offset, kiln_type_size(node->type));
 }
 
+/* Whether signs matter; else integers are those that wrap around. */
+static bool orders(uint8_t mode)
+{
+    return mode == KILN_SCATTER_MIN || mode == KILN_SCATTER_MAX;
+}
+
 /* Indices that a work-group marks at once; half as many as rounds after which Mesa's llvmpipe
  * leaves loops. */
 #define BLOCK 32768
@@ -81,19 +87,23 @@ static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     const struct kiln__access result = {.node = group->stores.items[0].node};
     const bool chunked = plan->options.device->traits->chunked;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
-    launch.file = chunked ? "scatter_add" : "scatter_add_gpu";
-    launch.kernel = "scatter_add";
+    launch.file = chunked ? "scatter" : "scatter_gpu";
+    launch.kernel = "scatter";
     launch.form.wide = true;
     kiln__launch_reads(plan, 1, &launch);
     launch.bytes = kiln__group_bytes(plan, group);
     size_launch(plan, scatter, &launch);
+    const struct kiln__type_row *type = type_of(plan, result.node);
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const uint8_t mode = nodes[result.node].op;
     char sizes[64];
     if (chunked)
         snprintf(sizes, sizeof sizes, "-DCOLUMNS=%d", STRIP);
     else
         snprintf(sizes, sizeof sizes, "-DWG=%zu -DBLOCK=%d", launch.local[0], BLOCK);
-    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s %s",
-             type_of(plan, result.node)->sums, type_of(plan, indices->node)->device, sizes);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DCOMBINE=%s -DINDEX=%s %s",
+             orders(mode) ? type->device : type->sums, kiln__node_name(&nodes[result.node]),
+             type_of(plan, indices->node)->device, sizes);
     add_access(plan, values, &launch);
     add_access(plan, indices, &launch);
     add_access(plan, &result, &launch);

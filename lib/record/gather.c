@@ -11,7 +11,7 @@ static const kiln_tensor none = {0};
 
 /* ---- gather ---- */
 
-static bool check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices)
+bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices)
 {
     if (kiln__node_is_floating(indices))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
@@ -27,7 +27,7 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
         data ? kiln__batch_node(batch, indices, __func__, "indices") : NULL;
     struct kiln__node node = {.kind = KILN__GATHER, .n_inputs = 2};
     uint32_t at;
-    if (!where || !check_indices(batch, __func__, where) ||
+    if (!where || !kiln__check_indices(batch, __func__, where) ||
         !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at))
         return none;
     node.type = data->type;
@@ -48,38 +48,48 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
 
 /* ---- scatter ---- */
 
-static bool check_values(kiln_batch *batch, const struct kiln__node *data,
+static bool check_values(kiln_batch *batch, const char *call, const struct kiln__node *data,
                          const struct kiln__node *indices, const struct kiln__node *values,
                          uint32_t axis)
 {
     struct kiln__shape shape;
     if (kiln__node_computed(values) != kiln__node_computed(data))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
-                   "kiln_scatter_add: x is %s and values are %s; cast one of them",
+                   "%s: x is %s and values are %s; cast one of them", call,
                    kiln_type_name(data->type), kiln_type_name(values->type));
     else if (!kiln__shape_gathered(&data->shape, &indices->shape, axis, &shape) ||
              !kiln__shape_equal(&shape, &values->shape))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
-                   "kiln_scatter_add: values of shape %s are not what indices of shape %s pick "
+                   "%s: values of shape %s are not what indices of shape %s pick "
                    "along axis %u of shape %s",
-                   kiln__shape_text(&values->shape).text, kiln__shape_text(&indices->shape).text,
-                   axis, kiln__shape_text(&data->shape).text);
+                   call, kiln__shape_text(&values->shape).text,
+                   kiln__shape_text(&indices->shape).text, axis,
+                   kiln__shape_text(&data->shape).text);
     return !batch->error.status;
 }
 
-kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
-                             kiln_tensor values, int axis)
+bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_mode mode)
 {
-    const struct kiln__node *data = kiln__batch_node(batch, x, __func__, "x");
+    if ((unsigned)mode > KILN_SCATTER_MAX && !batch->error.status)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no way to scatter", call,
+                   (int)mode);
+    return !batch->error.status;
+}
+
+kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
+                                 kiln_tensor indices, kiln_tensor values, int axis,
+                                 kiln_scatter_mode mode)
+{
+    const struct kiln__node *data = kiln__batch_node(batch, x, call, "x");
     const struct kiln__node *where =
-        data ? kiln__batch_node(batch, indices, __func__, "indices") : NULL;
-    const struct kiln__node *given =
-        where ? kiln__batch_node(batch, values, __func__, "values") : NULL;
-    struct kiln__node node = {.kind = KILN__SCATTER_ADD, .n_inputs = 3};
+        data ? kiln__batch_node(batch, indices, call, "indices") : NULL;
+    const struct kiln__node *given = where ? kiln__batch_node(batch, values, call, "values") : NULL;
+    struct kiln__node node = {.kind = KILN__SCATTER, .op = (uint8_t)mode, .n_inputs = 3};
     uint32_t at;
-    if (!given || !check_indices(batch, __func__, where) ||
-        !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at) ||
-        !check_values(batch, data, where, given, at))
+    if (!given || !kiln__check_scatter_mode(batch, call, mode) ||
+        !kiln__check_indices(batch, call, where) ||
+        !kiln__find_axis(batch, call, axis, data->shape.rank, &at) ||
+        !check_values(batch, call, data, where, given, at))
         return none;
     node.type = kiln__node_computed(data);
     node.shape = data->shape;
@@ -87,7 +97,19 @@ kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indic
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
     node.input[KILN__SCATTER_INDICES] = kiln__tensor_index(indices);
     node.input[KILN__SCATTER_BASE] = kiln__tensor_index(x);
-    return kiln__batch_record(batch, &node, __func__);
+    return kiln__batch_record(batch, &node, call);
+}
+
+kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, kiln_tensor values,
+                         int axis, kiln_scatter_mode mode)
+{
+    return kiln__record_scatter(batch, __func__, x, indices, values, axis, mode);
+}
+
+kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
+                             kiln_tensor values, int axis)
+{
+    return kiln__record_scatter(batch, __func__, x, indices, values, axis, KILN_SCATTER_ADD);
 }
 
 /* ---- iota, arange ---- */
@@ -176,7 +198,7 @@ kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double 
 kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth, kiln_type type)
 {
     const struct kiln__node *where = kiln__batch_node(batch, indices, __func__, "indices");
-    if (!where || !check_indices(batch, __func__, where))
+    if (!where || !kiln__check_indices(batch, __func__, where))
         return none;
     struct kiln__shape shape = where->shape;
     if (shape.rank == KILN_MAX_RANK)

@@ -230,3 +230,23 @@ kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
     node.input[0] = kiln__tensor_index(x);
     return kiln__batch_record(batch, &node, __func__);
 }
+
+/* Those without the last element, moved by one. */
+kiln_tensor kiln_cumsum_exclusive(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
+    uint32_t at;
+    if (!input || !kiln__find_axis(batch, __func__, axis, input->shape.rank, &at))
+        return none;
+    struct kiln__shape shape = input->shape;
+    if (shape.dims[at] == 0)
+        return kiln_cumsum(batch, x, axis, reverse);
+    for (uint32_t d = 0; d < shape.rank; d++)
+        stop[d] = (int64_t)shape.dims[d];
+    *(reverse ? &start[at] : &stop[at]) += reverse ? 1 : -1;
+    *(reverse ? &high[at] : &low[at]) = 1;
+    kiln_tensor others = kiln_slice(batch, x, start, stop, NULL);
+    return kiln_pad(batch, kiln_cumsum(batch, others, axis, reverse), low, high, 0);
+}

@@ -19,6 +19,15 @@ kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, c
 kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor a,
                                 bool transpose_a, kiln_tensor b, bool transpose_b);
 
+/* As kiln_scatter(). */
+kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
+                                 kiln_tensor indices, kiln_tensor values, int axis,
+                                 kiln_scatter_mode mode);
+
+/* Whether indices are integers, and a mode is one; false with the error recorded. */
+bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices);
+bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_mode mode);
+
 /* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */
 bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
                      size_t n_axes, const int *axes, uint64_t *mask);

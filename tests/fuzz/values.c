@@ -937,6 +937,18 @@ static kiln_metrics_format take_metrics_format(void)
     return (kiln_metrics_format)ONE_OF(numbers);
 }
 
+static kiln_scatter_mode take_scatter_mode(void)
+{
+    static const int numbers[] = {0, 1, 2, 3, 4, 5, -1, INT_MAX};
+    return (kiln_scatter_mode)ONE_OF(numbers);
+}
+
+static int64_t take_diagonal(void)
+{
+    static const int64_t numbers[] = {0, 1, -1, 2, INT64_MAX, INT64_MIN};
+    return ONE_OF(numbers);
+}
+
 /* ---- answers ---- */
 
 #define ANSWER(name, type)                                                                         \

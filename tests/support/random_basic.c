@@ -318,8 +318,8 @@ static kiln_tensor scatter(struct pool *pool)
     for (size_t d = 0; d < x.rank; d++)
         dims[d] = d == axis ? picks : x.dims[d];
     kiln_tensor indices = indices_of(pool, 1, &picks);
-    return kiln_scatter_add(pool->batch, x.tensor, indices, fresh(pool, x.type, x.rank, dims),
-                            (int)axis);
+    return kiln_scatter(pool->batch, x.tensor, indices, fresh(pool, x.type, x.rank, dims),
+                        (int)axis, (kiln_scatter_mode)choose(KILN_SCATTER_MAX + 1));
 }
 
 static kiln_tensor one_hot(struct pool *pool)

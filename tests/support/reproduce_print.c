@@ -258,9 +258,10 @@ static void print_scan(struct printer *printer, const struct kiln__node *node)
 
 static void print_scatter(struct printer *printer, const struct kiln__node *node)
 {
-    kiln__text_add(printer->text, "kiln_scatter_add(b, t%u, t%u, t%u, %llu)",
+    kiln__text_add(printer->text, "kiln_scatter(b, t%u, t%u, t%u, %llu, %u)",
                    node->input[KILN__SCATTER_BASE], node->input[KILN__SCATTER_INDICES],
-                   node->input[KILN__SCATTER_VALUES], (unsigned long long)node->axis);
+                   node->input[KILN__SCATTER_VALUES], (unsigned long long)node->axis,
+                   (unsigned)node->op);
 }
 
 static void print_import(struct printer *printer, const struct kiln__node *node)
@@ -270,14 +271,14 @@ static void print_import(struct printer *printer, const struct kiln__node *node)
 }
 
 static print *const printers[] = {
-    [KILN__UPLOAD] = print_upload,       [KILN__IMPORT] = print_import,
-    [KILN__CONSTANT] = print_constant,   [KILN__ELEMENTWISE] = print_elementwise,
-    [KILN__CAST] = print_cast,           [KILN__REDUCE] = print_reduce,
-    [KILN__VIEW] = print_view,           [KILN__RESHAPE] = print_reshape,
-    [KILN__MATMUL] = print_matmul,       [KILN__ATTENTION] = print_attention,
-    [KILN__PLACE] = print_place,         [KILN__IOTA] = print_iota,
-    [KILN__GATHER] = print_gather,       [KILN__SCAN] = print_scan,
-    [KILN__SCATTER_ADD] = print_scatter,
+    [KILN__UPLOAD] = print_upload,     [KILN__IMPORT] = print_import,
+    [KILN__CONSTANT] = print_constant, [KILN__ELEMENTWISE] = print_elementwise,
+    [KILN__CAST] = print_cast,         [KILN__REDUCE] = print_reduce,
+    [KILN__VIEW] = print_view,         [KILN__RESHAPE] = print_reshape,
+    [KILN__MATMUL] = print_matmul,     [KILN__ATTENTION] = print_attention,
+    [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
+    [KILN__GATHER] = print_gather,     [KILN__SCAN] = print_scan,
+    [KILN__SCATTER] = print_scatter,
 };
 
 /* ---- printing: all ---- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * result[o][indices[j]][i] += values[o][j][i] for all o, j and i, in the order of j, so that sums
- * have the same bits in every run; an index that is negative or too large adds nowhere.
+ * result[o][indices[j]][i] becomes COMBINE(itself, values[o][j][i]) for all o, j and i, in the order
+ * of j, so that sums have the same bits in every run and the last of several wins; an index that is
+ * negative or too large changes nothing.
  *
  * A work-group owns the rows whose number is its class modulo `classes`. Its items mark those of the
  * indices `from` to `to` - 1, BLOCK of them at most, that lead there, each some of them: a bit for an
@@ -16,6 +17,9 @@
 #ifndef TYPE
 #define TYPE float
 #endif
+#ifndef COMBINE
+#define COMBINE scatter_add
+#endif
 #ifndef INDEX
 #define INDEX int
 #endif
@@ -25,6 +29,8 @@
 #ifndef BLOCK
 #define BLOCK 32768
 #endif
+
+#include "scatter.h"
 
 /* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
  * is the values, B the indices. */
@@ -47,7 +53,7 @@ static inline int lowest(uint bits)
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void scatter_add(global const OPERAND_A_TYPE *restrict values, const long values_offset,
+void scatter(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                  global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                  global TYPE *restrict result, const long result_offset, const long count,
                  const long extent, const long inner, const long classes, const long from,
@@ -82,7 +88,7 @@ void scatter_add(global const OPERAND_A_TYPE *restrict values, const long values
             const int first = (f * 32 + lowest(words)) * 32;
             for (uint bits = marked[first / 32]; bits; bits &= bits - 1) {
                 const int j = first + lowest(bits);
-                result[ROW(j) * inner + i] += VALUE(j * inner + i);
+                result[ROW(j) * inner + i] = COMBINE(result[ROW(j) * inner + i], VALUE(j * inner + i));
             }
         }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * result[o][indices[j]][i] += values[o][j][i] for all o, j and i, in the order of j, so that sums
- * have the same bits in every run; an index that is negative or too large adds nowhere.
+ * result[o][indices[j]][i] becomes COMBINE(itself, values[o][j][i]) for all o, j and i, in the order
+ * of j, so that sums have the same bits in every run and the last of several wins; an index that is
+ * negative or too large changes nothing.
  *
  * An item owns a strip of neighbouring i of the rows whose number is its class modulo `classes`, and
  * walks the indices from number `from` on before `to`.
@@ -13,12 +14,17 @@
 #ifndef TYPE
 #define TYPE float
 #endif
+#ifndef COMBINE
+#define COMBINE scatter_add
+#endif
 #ifndef INDEX
 #define INDEX int
 #endif
 #ifndef COLUMNS
 #define COLUMNS 256
 #endif
+
+#include "scatter.h"
 
 /* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
  * is the values, B the indices. */
@@ -35,7 +41,7 @@
 #define ROW(j) indices[j]
 #endif
 
-kernel void scatter_add(global const OPERAND_A_TYPE *restrict values, const long values_offset,
+kernel void scatter(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                         global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,
                         const long extent, const long inner, const long classes, const long from,
@@ -53,6 +59,6 @@ kernel void scatter_add(global const OPERAND_A_TYPE *restrict values, const long
         if (row >= rows || (row & mask) != own)
             continue;
         for (long i = first; i < last; i++)
-            result[row * inner + i] += VALUE(j * inner + i);
+            result[row * inner + i] = COMBINE(result[row * inner + i], VALUE(j * inner + i));
     }
 }
