@@ -69,6 +69,7 @@ rewrite_sources = \
 	lib/rewrite/chain.c \
 	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \
+	lib/rewrite/lift.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \

@@ -182,6 +182,33 @@ Test(conv, transposed_runs)
     check_close();
 }
 
+/* ---- what it costs ---- */
+
+/* Between convolutions with channels first nothing is turned. */
+Test(conv, chains_keep_their_layout)
+{
+    size_t count[2];
+    for (int last = 0; last < 2; last++) {
+        kiln_conv_options options = KILN_CONV_OPTIONS_INIT;
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_plain(b, DIMS(1, 8, 8, 8));
+        options.layout = last ? KILN_CHANNELS_LAST : KILN_CHANNELS_FIRST;
+        for (int i = 0; i < 3; i++) {
+            kiln_tensor w =
+                last ? check_plain(b, DIMS(3, 3, 8, 8)) : check_plain(b, DIMS(8, 8, 3, 3));
+            x = kiln_relu(b, kiln_conv(b, x, w, &options));
+        }
+        check_read(b, x);
+        count[last] = cost_of(b).launches;
+        check_end(b);
+    }
+    /* x, the result, and each of the weights once */
+    cr_expect_gt(count[1], 0);
+    cr_expect_leq(count[0], count[1] + 4, "%zu launches, and %zu with channels last", count[0],
+                  count[1]);
+    check_close();
+}
+
 /* ---- derivatives ---- */
 
 static void expect_derivatives(const struct known *k, bool is_transposed)

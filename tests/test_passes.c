@@ -182,6 +182,43 @@ Test(passes, leave_the_operands_of_products)
     check_passes("passes_product", batch);
 }
 
+/* ---- lift ---- */
+
+static kiln_tensor transposed_product(kiln_batch *batch)
+{
+    kiln_tensor x = imagine_matrix(batch, 4, 8), w = imagine_weights(batch, 8, 16);
+    return kiln_transpose(batch, kiln_matmul(batch, x, w), NULL);
+}
+
+/* The bias and what follows run in the product's kernel; two transposes are none. */
+Test(passes, lift_what_follows_a_transposed_product)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = transposed_product(batch), bias = imagine_matrix(batch, 16, 1);
+    y = kiln_relu(batch, kiln_add(batch, y, bias));
+    ask(batch, kiln_add(batch, y, kiln_sigmoid(batch, transposed_product(batch))));
+    ask(batch, kiln_max(batch, kiln_transpose(batch, y, NULL), 1, (int[]){1}, 0));
+    check_passes("passes_lift", batch);
+}
+
+Test(passes, lift_concatenations)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor parts[] = {transposed_product(batch), transposed_product(batch)};
+    ask(batch, kiln_relu(batch, kiln_concat(batch, 2, parts, 0)));
+    check_passes("passes_lift_concat", batch);
+}
+
+/* Another operand would be turned instead. */
+Test(passes, do_not_lift_what_turns_others)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = transposed_product(batch), x = imagine_matrix(batch, 16, 4);
+    ask(batch, kiln_add(batch, y, x));
+    ask(batch, kiln_sub(batch, y, kiln_max(batch, y, 1, (int[]){1}, 1)));
+    check_passes("passes_lift_not", batch);
+}
+
 Test(passes, sink_through_deep_chains)
 {
     kiln_batch *batch = imagined_batch();

@@ -11,7 +11,7 @@ static const struct {
     {"dce", kiln__rewrite_dce}, /* first, so that later ones speak of live nodes only */
     {"cse", kiln__rewrite_cse}, /* before sink, which asks how often a value is used */
     {"fold", kiln__rewrite_fold}, {"sink", kiln__rewrite_sink},
-    {"fold", kiln__rewrite_fold}, /* sunk views meet views */
+    {"lift", kiln__rewrite_lift}, /* folds too: sunk views meet views */
     {"cse", kiln__rewrite_cse},   /* views sunk from several places meet */
 };
 

@@ -67,5 +67,6 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
 
 /* The rules. */
 kiln__rule kiln__rewrite_dce, kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink;
+kiln__rule kiln__rewrite_lift;
 
 #endif

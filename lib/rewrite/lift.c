@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transposed results of products and reductions: what follows them elementwise is done before the
+ * transpose, where it runs in the kernel that makes the result: relu(transpose(a b)) becomes
+ * transpose(relu(a b)). The transpose then meets the next view, as that of the next convolution
+ * with channels first, and often is nothing together with it. Concatenations of such results are
+ * lifted too. All else is folded. */
+#include "rewrite/rewrite.h"
+
+/* Of what an operand must at most have to be turned the other way: parameters, as a bias. */
+#define SMALL 4
+
+static const struct kiln__node *node_at(const struct kiln__rewrite *rewrite, uint32_t index)
+{
+    return &rewrite->to->nodes.items[index];
+}
+
+/* A view of all elements in another order of dimensions. */
+static bool is_permutation(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    uint32_t seen = 0;
+    bool moves = false;
+    if (node->kind != KILN__VIEW ||
+        node->shape.rank != node_at(rewrite, node->input[0])->shape.rank)
+        return false;
+    for (uint32_t k = 0; k < node->shape.rank; k++) {
+        int d = node->view.source[k];
+        if (d < 0 || node->view.step[k] != 1 || node->view.start[k] ||
+            node->shape.dims[k] != node_at(rewrite, node->input[0])->shape.dims[d])
+            return false;
+        seen |= 1u << d;
+        moves |= d != (int)k;
+    }
+    return moves && seen == (1u << node->shape.rank) - 1;
+}
+
+static bool is_same_order(const struct kiln__node *a, const struct kiln__node *b)
+{
+    bool same = a->shape.rank == b->shape.rank;
+    for (uint32_t k = 0; same && k < a->shape.rank; k++)
+        same = a->view.source[k] == b->view.source[k];
+    return same;
+}
+
+/* Whether what follows the node can be computed where it is made. */
+static bool takes_more(const struct kiln__node *node)
+{
+    return node->kind == KILN__MATMUL || node->kind == KILN__REDUCE || node->kind == KILN__PLACE ||
+           kiln__node_is_pointwise(node);
+}
+
+/* The operand, a permutation of what takes more, whose order the others have or can get; or NULL.
+ */
+static const struct kiln__node *find_order(const struct kiln__rewrite *rewrite,
+                                           const struct kiln__node *node)
+{
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        const struct kiln__node *operand = node_at(rewrite, node->input[i]);
+        if (kiln__shape_equal(&operand->shape, &node->shape) && is_permutation(rewrite, operand) &&
+            takes_more(node_at(rewrite, operand->input[0])))
+            return operand;
+    }
+    return NULL;
+}
+
+/* A few elements that come from outside, through movements. */
+static bool is_parameter(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                         const struct kiln__node *operand)
+{
+    if (kiln__node_count(operand) > kiln__node_count(node) / SMALL)
+        return false;
+    while (kiln__node_is_movement(operand))
+        operand = node_at(rewrite, operand->input[0]);
+    return kiln__node_is_input(operand);
+}
+
+static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                     const struct kiln__node *order)
+{
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        const struct kiln__node *operand = node_at(rewrite, node->input[i]);
+        bool turned = is_permutation(rewrite, operand) && is_same_order(operand, order);
+        if (!turned && operand->kind != KILN__CONSTANT && !is_parameter(rewrite, node, operand))
+            return false;
+    }
+    return true;
+}
+
+/* The shape before the permutation that leads to `shape`. */
+static struct kiln__shape shape_before(const struct kiln__node *order,
+                                       const struct kiln__shape *shape)
+{
+    struct kiln__shape before = {.rank = shape->rank};
+    for (uint32_t k = 0; k < shape->rank; k++)
+        before.dims[order->view.source[k]] = shape->dims[k];
+    return before;
+}
+
+/* An operand that broadcasts to the permutation's result, repeated to what is before it: as `sink`
+ * would have it, so that both meet. */
+static uint32_t turn_back(struct kiln__rewrite *rewrite, const struct kiln__node *order,
+                          const struct kiln__shape *before, uint32_t index)
+{
+    const struct kiln__node operand = *node_at(rewrite, index);
+    const uint32_t rank = order->shape.rank, shift = rank - operand.shape.rank;
+    struct kiln__node view = {.kind = KILN__VIEW, .op = order->op, .n_inputs = 1};
+    view.type = operand.type;
+    view.input[0] = index;
+    view.shape = *before;
+    for (uint32_t k = 0; k < rank; k++) {
+        int d = order->view.source[k];
+        bool has = k >= shift && operand.shape.dims[k - shift] != 1;
+        view.view.source[d] = (int8_t)(has ? (int)(k - shift) : -1);
+        view.view.step[d] = has;
+    }
+    return kiln__rewrite_fold(rewrite, &view);
+}
+
+static uint32_t lift_operand(struct kiln__rewrite *rewrite, const struct kiln__node *order,
+                             const struct kiln__shape *before, uint32_t index)
+{
+    const struct kiln__node *operand = node_at(rewrite, index);
+    if (is_permutation(rewrite, operand) && is_same_order(operand, order))
+        return operand->input[0];
+    if (operand->kind != KILN__CONSTANT)
+        return turn_back(rewrite, order, before, index);
+    struct kiln__node constant = *operand;
+    constant.shape = (struct kiln__shape){0};
+    return kiln__rewrite_add(rewrite, &constant);
+}
+
+/* `node`, which stands before the permutation now, and the permutation. */
+static uint32_t add_lifted(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                           const struct kiln__node *order, const struct kiln__shape *shape)
+{
+    struct kiln__node view = *order;
+    view.input[0] = kiln__rewrite_add(rewrite, node);
+    view.type = node->type;
+    view.shape = *shape;
+    if (view.input[0] == KILN__NO_NODE)
+        return KILN__NO_NODE;
+    kiln__rewrite_say(rewrite, "done before a transpose");
+    return kiln__rewrite_add(rewrite, &view);
+}
+
+static uint32_t lift_pointwise(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                               const struct kiln__node *found)
+{
+    const struct kiln__node order = *found; /* `to` grows */
+    struct kiln__node lifted = *node;
+    lifted.shape = shape_before(&order, &node->shape);
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        lifted.input[i] = lift_operand(rewrite, &order, &lifted.shape, node->input[i]);
+        if (lifted.input[i] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+    }
+    return add_lifted(rewrite, &lifted, &order, &node->shape);
+}
+
+/* ---- places ---- */
+
+/* Whether part and base are permuted alike, and the place itself permutes nothing. */
+static bool can_lift_place(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *part = node_at(rewrite, node->input[0]);
+    if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank)
+        return false;
+    for (uint32_t k = 0; k < node->shape.rank; k++)
+        if (node->view.source[k] != (int)k)
+            return false;
+    const struct kiln__node *base = node->n_inputs > 1 ? node_at(rewrite, node->input[1]) : NULL;
+    return !base || base->kind == KILN__CONSTANT ||
+           (is_permutation(rewrite, base) && is_same_order(base, part));
+}
+
+static uint32_t lift_place(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node order = *node_at(rewrite, node->input[0]);
+    struct kiln__node lifted = *node;
+    lifted.shape = shape_before(&order, &node->shape);
+    lifted.input[0] = order.input[0];
+    for (uint32_t k = 0; k < node->shape.rank; k++) {
+        int d = order.view.source[k];
+        lifted.view.source[d] = (int8_t)d;
+        lifted.view.step[d] = node->view.step[k];
+        lifted.view.start[d] = node->view.start[k];
+    }
+    if (node->n_inputs > 1) {
+        struct kiln__node base = *node_at(rewrite, node->input[1]);
+        lifted.input[1] = base.input[0];
+        if (base.kind == KILN__CONSTANT) {
+            base.shape = lifted.shape;
+            lifted.input[1] = kiln__rewrite_add(rewrite, &base);
+        }
+        if (lifted.input[1] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+    }
+    return add_lifted(rewrite, &lifted, &order, &node->shape);
+}
+
+uint32_t kiln__rewrite_lift(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    if (node->kind == KILN__PLACE && can_lift_place(rewrite, node))
+        return lift_place(rewrite, node);
+    const struct kiln__node *order =
+        kiln__node_is_pointwise(node) ? find_order(rewrite, node) : NULL;
+    return order && can_lift(rewrite, node, order) ? lift_pointwise(rewrite, node, order)
+                                                   : kiln__rewrite_fold(rewrite, node);
+}
