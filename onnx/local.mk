@@ -1,22 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 # ---- libkiln-onnx: models in ONNX files, on kiln's public functions alone ----
 
+# Those that understand operators, a file for what belongs together: each has a table of its own,
+# and a line in onnx/operators.h.
+onnx_operators = \
+	onnx/ops_elementwise.c \
+	onnx/ops_movement.c \
+	onnx/ops_normalization.c \
+	onnx/ops_product.c \
+	onnx/ops_reduce.c
+
 onnx_sources = \
+	onnx/batches.c \
+	onnx/batches.h \
+	onnx/call.c \
+	onnx/call.h \
+	onnx/describe.c \
+	onnx/elementwise.c \
+	onnx/elementwise.h \
 	onnx/error.c \
 	onnx/error.h \
+	onnx/graph.c \
+	onnx/graph.h \
 	onnx/host.c \
 	onnx/host.h \
+	onnx/load.c \
+	onnx/model.h \
 	onnx/names.c \
 	onnx/names.h \
+	onnx/operators.c \
+	onnx/operators.h \
+	onnx/record.c \
+	onnx/record.h \
 	onnx/tensor.c \
 	onnx/tensor.h \
 	onnx/types.c \
 	onnx/types.h \
+	onnx/values.c \
+	onnx/values.h \
+	onnx/weights.c \
+	onnx/weights.h \
 	onnx/wire.c \
-	onnx/wire.h
+	onnx/wire.h \
+	$(onnx_operators)
 
 if ONNX
 kilninclude_HEADERS += include/kiln/onnx.h
+pkgconfig_DATA += kiln-onnx.pc
+lib_LTLIBRARIES += libkiln-onnx.la
 noinst_LTLIBRARIES += libkiln-onnx-internal.la libkiln-onnx-schema.la
 BUILT_SOURCES += onnx/onnx.pb-c.h
 CLEANFILES += onnx/onnx.proto onnx/onnx.pb-c.h onnx/onnx.pb-c.c
@@ -43,4 +74,11 @@ ONNX_CPPFLAGS = \
 	-I$(top_srcdir)/include \
 	$(KILN_DEFINES) \
 	$(PROTOBUF_C_CFLAGS)
+
+libkiln_onnx_la_SOURCES =
+libkiln_onnx_la_LIBADD = libkiln-onnx-internal.la libkiln.la
+libkiln_onnx_la_LDFLAGS = \
+	-version-info $(KILN_ABI) \
+	-no-undefined \
+	-export-symbols-regex '^kiln_model_[a-z]'
 endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnx/batches.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/kiln.h>
+
+#include "onnx/error.h"
+#include "onnx/types.h"
+
+/* A batch, on lease or kept. */
+struct kiln__onnx_kept {
+    kiln_model_lease lease; /* first: a caller has its address */
+    kiln_onnx_model *model;
+    struct kiln__onnx_kept *next; /* among the kept: less recently used */
+    kiln_array *contents; /* of inputs that decide about shapes: copies, else data is NULL */
+};
+
+static size_t bytes_of(const kiln_array *array)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < array->rank; i++)
+        count *= array->dims[i];
+    return count * kiln_type_size(array->type);
+}
+
+static bool same_shape(const kiln_array *a, const kiln_array *b)
+{
+    return a->type == b->type && a->rank == b->rank &&
+           (!a->rank || !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims));
+}
+
+/* Whether a batch was recorded for inputs like these. */
+static bool fits(const struct kiln__onnx_kept *kept, const kiln_array *inputs)
+{
+    for (size_t i = 0; i < kept->lease.n_inputs; i++) {
+        const kiln_array *content = &kept->contents[i];
+        if (!same_shape(&kept->lease.inputs[i], &inputs[i]))
+            return false;
+        if (content->data && memcmp(content->data, inputs[i].data, bytes_of(content)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- making and releasing one ---- */
+
+static void release(struct kiln__onnx_kept *kept)
+{
+    kiln_context *context = kept->model->context;
+    kiln_batch_release(kept->lease.batch);
+    for (size_t i = 0; kept->lease.inputs && i < kept->lease.n_inputs; i++)
+        (void)kiln_host_free(context, kept->lease.inputs[i].data);
+    for (size_t i = 0; kept->lease.outputs && i < kept->lease.n_outputs; i++)
+        (void)kiln_host_free(context, kept->lease.outputs[i].data);
+    for (size_t i = 0; kept->contents && i < kept->lease.n_inputs; i++)
+        free(kept->contents[i].data);
+    free(kept->contents);
+    free(kept->lease.inputs);
+    free(kept->lease.outputs);
+    free(kept->lease.input_tensors);
+    free(kept->lease.output_tensors);
+    free(kept);
+}
+
+/* Room for an array's elements, at least one. */
+static kiln_status find_room(kiln_context *context, kiln_array *array)
+{
+    size_t bytes = bytes_of(array);
+    return kiln_host_alloc(context, bytes ? bytes : 1, &array->data);
+}
+
+static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kiln_array *given)
+{
+    kiln_array *input = &kept->lease.inputs[i];
+    *input = *given;
+    input->data = NULL;
+    if (kept->model->inputs[i].content) {
+        size_t bytes = bytes_of(given);
+        kept->contents[i] = *given;
+        kept->contents[i].data = malloc(bytes ? bytes : 1);
+        if (!kept->contents[i].data)
+            return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
+        if (bytes)
+            memcpy(kept->contents[i].data, given->data, bytes);
+        return KILN_OK;
+    }
+    kiln_status status = find_room(kept->model->context, input);
+    if (!status)
+        kept->lease.input_tensors[i] =
+            kiln_upload(kept->lease.batch, input->type, input->rank, input->dims, input->data);
+    return status ? status : kiln_batch_status(kept->lease.batch);
+}
+
+static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i)
+{
+    kiln_array *output = &kept->lease.outputs[i];
+    kiln_batch *batch = kept->lease.batch;
+    kiln_tensor tensor = kept->lease.output_tensors[i];
+    kiln_status status =
+        kiln_tensor_shape(batch, tensor, &output->type, &output->rank, output->dims);
+    if (!status)
+        status = find_room(kept->model->context, output);
+    return status ? status : kiln_read(batch, tensor, output->data, bytes_of(output));
+}
+
+static bool allocate(struct kiln__onnx_kept *kept)
+{
+    size_t ins = kept->lease.n_inputs, outs = kept->lease.n_outputs;
+    kept->contents = calloc(ins + 1, sizeof *kept->contents);
+    kept->lease.inputs = calloc(ins + 1, sizeof *kept->lease.inputs);
+    kept->lease.outputs = calloc(outs + 1, sizeof *kept->lease.outputs);
+    kept->lease.input_tensors = calloc(ins + 1, sizeof *kept->lease.input_tensors);
+    kept->lease.output_tensors = calloc(outs + 1, sizeof *kept->lease.output_tensors);
+    return kept->contents && kept->lease.inputs && kept->lease.outputs &&
+           kept->lease.input_tensors && kept->lease.output_tensors;
+}
+
+static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs,
+                        struct kiln__onnx_kept **result)
+{
+    struct kiln__onnx_kept *kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
+    kept->model = model;
+    kept->lease.n_inputs = kiln_model_inputs(model, NULL);
+    kept->lease.n_outputs = kiln_model_outputs(model, NULL);
+    kiln_status status = KILN_OK;
+    if (!allocate(kept))
+        status = kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
+    else if (!(kept->lease.batch = kiln_batch_create(model->context)))
+        status = KILN_OUT_OF_HOST_MEMORY;
+    for (size_t i = 0; i < kept->lease.n_inputs && !status; i++)
+        status = enter_input(kept, i, &inputs[i]);
+    if (!status)
+        status = kiln_model_record(model, kept->lease.batch, kept->lease.input_tensors,
+                                   kept->contents, kept->lease.output_tensors);
+    for (size_t i = 0; i < kept->lease.n_outputs && !status; i++)
+        status = ask_output(kept, i);
+    if (status) {
+        release(kept);
+        return status;
+    }
+    *result = kept;
+    return KILN_OK;
+}
+
+/* ---- those that are kept ---- */
+
+static struct kiln__onnx_kept *take(kiln_onnx_model *model, const kiln_array *inputs)
+{
+    struct kiln__onnx_kept *found = NULL;
+    pthread_mutex_lock(&model->lock);
+    for (struct kiln__onnx_kept **at = &model->kept; *at; at = &(*at)->next)
+        if (fits(*at, inputs)) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    pthread_mutex_unlock(&model->lock);
+    return found;
+}
+
+/* Enter a batch as the one most recently used; what is then too much comes back. */
+static struct kiln__onnx_kept *keep(kiln_onnx_model *model, struct kiln__onnx_kept *kept)
+{
+    pthread_mutex_lock(&model->lock);
+    kept->next = model->kept;
+    model->kept = kept;
+    struct kiln__onnx_kept **at = &model->kept;
+    for (size_t n = 0; *at && n < model->options.batches; n++)
+        at = &(*at)->next;
+    struct kiln__onnx_kept *surplus = *at;
+    *at = NULL;
+    pthread_mutex_unlock(&model->lock);
+    return surplus;
+}
+
+static void release_all(struct kiln__onnx_kept *kept)
+{
+    while (kept) {
+        struct kiln__onnx_kept *next = kept->next;
+        release(kept);
+        kept = next;
+    }
+}
+
+void kiln__onnx_free_kept(kiln_onnx_model *model)
+{
+    release_all(model->kept);
+    model->kept = NULL;
+}
+
+/* Whether inputs can be looked at: shapes that can be counted, content where it is needed. */
+static kiln_status check_inputs(const kiln_onnx_model *model, const char *call,
+                                const kiln_array *inputs)
+{
+    size_t n = kiln_model_inputs(model, NULL), count;
+    if (n && !inputs)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "%s: inputs is NULL", call);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = model->inputs[i].name;
+        if (inputs[i].rank > KILN_MAX_RANK || !kiln_type_size(inputs[i].type))
+            return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
+                                   "%s: input '%s' has no type, or more than %d dimensions", call,
+                                   name, KILN_MAX_RANK);
+        if (!kiln__onnx_count(inputs[i].rank, inputs[i].dims, &count))
+            return kiln__onnx_fail(
+                KILN_TOO_LARGE, "%s: input '%s' has more elements than can be counted", call, name);
+        if (model->inputs[i].content && !inputs[i].data)
+            return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
+                                   "%s: input '%s' decides about shapes, and its data is NULL",
+                                   call, name);
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_model_batch(kiln_onnx_model *model, const kiln_array *inputs,
+                             kiln_model_lease **lease)
+{
+    if (!lease)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_batch: lease is NULL");
+    *lease = NULL;
+    if (!model)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_batch: model is NULL");
+    kiln_status status = check_inputs(model, "kiln_model_batch", inputs);
+    struct kiln__onnx_kept *kept = status ? NULL : take(model, inputs);
+    if (!status && !kept)
+        status = make(model, inputs, &kept);
+    if (!status)
+        *lease = &kept->lease;
+    return status;
+}
+
+void kiln_model_batch_return(kiln_model_lease *lease)
+{
+    if (!lease)
+        return;
+    struct kiln__onnx_kept *kept = (struct kiln__onnx_kept *)lease;
+    kiln_batch *batch = lease->batch;
+    for (size_t i = 0; i < lease->n_inputs; i++)
+        if (lease->inputs[i].data)
+            (void)kiln_rebind_upload(batch, lease->input_tensors[i], lease->inputs[i].data);
+    for (size_t i = 0; i < lease->n_outputs; i++)
+        (void)kiln_rebind_read(batch, lease->output_tensors[i], lease->outputs[i].data);
+    release_all(keep(kept->model, kept));
+}
+
+/* ---- running once ---- */
+
+static kiln_status copy_out(const kiln_model_lease *lease, kiln_array *outputs)
+{
+    for (size_t i = 0; i < lease->n_outputs; i++) {
+        size_t bytes = bytes_of(&lease->outputs[i]);
+        outputs[i] = lease->outputs[i];
+        outputs[i].data = malloc(bytes ? bytes : 1);
+        if (!outputs[i].data)
+            return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_run: no memory");
+        memcpy(outputs[i].data, lease->outputs[i].data, bytes);
+    }
+    return KILN_OK;
+}
+
+static kiln_status run(kiln_onnx_model *model, const kiln_array *inputs, kiln_array *outputs)
+{
+    kiln_model_lease *lease;
+    kiln_status status = kiln_model_batch(model, inputs, &lease);
+    if (status)
+        return status;
+    for (size_t i = 0; i < lease->n_inputs; i++)
+        if (lease->inputs[i].data && bytes_of(&inputs[i]))
+            memcpy(lease->inputs[i].data, inputs[i].data, bytes_of(&inputs[i]));
+    status = kiln_batch_execute(lease->batch);
+    if (!status)
+        status = copy_out(lease, outputs);
+    kiln_model_batch_return(lease);
+    return status;
+}
+
+kiln_status kiln_model_run(kiln_onnx_model *model, const kiln_array *inputs, kiln_array *outputs)
+{
+    if (!model || !outputs)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_run: %s is NULL",
+                               model ? "outputs" : "model");
+    size_t n = kiln_model_outputs(model, NULL);
+    memset(outputs, 0, n * sizeof *outputs);
+    kiln_status status = check_inputs(model, "kiln_model_run", inputs);
+    for (size_t i = 0; i < kiln_model_inputs(model, NULL) && !status; i++)
+        if (!inputs[i].data && bytes_of(&inputs[i]))
+            status = kiln__onnx_fail(KILN_INVALID_ARGUMENT,
+                                     "kiln_model_run: the data of input '%s' is NULL",
+                                     model->inputs[i].name);
+    if (!status)
+        status = run(model, inputs, outputs);
+    for (size_t i = 0; i < n && status; i++) {
+        free(outputs[i].data);
+        outputs[i] = (kiln_array){0};
+    }
+    return status;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "onnx/call.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx/error.h"
+#include "onnx/record.h"
+
+void kiln__onnx_refuse(struct kiln__onnx_call *call, kiln_status status, const char *format, ...)
+{
+    if (call->recorder->status)
+        return;
+    char words[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    call->recorder->status =
+        kiln__onnx_fail(status, "node '%s' (%s): %s", kiln__onnx_node_name(call->node),
+                        call->node->proto->op_type, words);
+}
+
+bool kiln__onnx_failed(const struct kiln__onnx_call *call)
+{
+    return call->recorder->status || kiln_batch_status(call->batch);
+}
+
+/* ---- operands ---- */
+
+struct kiln__onnx_value *kiln__onnx_operand(const struct kiln__onnx_call *call, size_t i)
+{
+    return i < call->n_inputs ? call->in[i] : NULL;
+}
+
+bool kiln__onnx_need(struct kiln__onnx_call *call, size_t i)
+{
+    if (kiln__onnx_operand(call, i))
+        return true;
+    kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "operand %zu is missing", i);
+    return false;
+}
+
+kiln_tensor kiln__onnx_tensor(struct kiln__onnx_call *call, size_t i)
+{
+    struct kiln__onnx_value *value = kiln__onnx_operand(call, i);
+    return value ? kiln__onnx_tensor_of(call, value) : (kiln_tensor){0};
+}
+
+kiln_tensor kiln__onnx_tensor_of(struct kiln__onnx_call *call, struct kiln__onnx_value *value)
+{
+    return kiln__onnx_on_device(call->recorder, value);
+}
+
+const int64_t *kiln__onnx_integers(struct kiln__onnx_call *call, size_t i, size_t *n)
+{
+    struct kiln__onnx_value *value = kiln__onnx_operand(call, i);
+    *n = 0;
+    if (!value)
+        return NULL;
+    if (!value->host) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED,
+                          "operand %zu, '%s', decides about shapes, and is not known when the "
+                          "model is recorded",
+                          i, call->node->proto->input[i]);
+        return NULL;
+    }
+    if (value->host->floats) {
+        kiln__onnx_refuse(call, KILN_TYPE_MISMATCH, "operand %zu is %s, and integers are wanted", i,
+                          kiln__onnx_type_name(value->type));
+        return NULL;
+    }
+    *n = value->host->count;
+    return &value->host->cells[0].i;
+}
+
+bool kiln__onnx_scalar(const struct kiln__onnx_call *call, size_t i, double *number)
+{
+    struct kiln__onnx_value *value = kiln__onnx_operand(call, i);
+    if (!value || !value->host || value->host->count != 1)
+        return false;
+    *number = value->host->floats ? value->host->cells[0].f : (double)value->host->cells[0].i;
+    return true;
+}
+
+/* ---- attributes ---- */
+
+static const Onnx__AttributeProto *named(size_t n, Onnx__AttributeProto **list, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i]->name && !strcmp(list[i]->name, name))
+            return list[i];
+    return NULL;
+}
+
+/* An attribute of a node inside a function may stand for one of the node that calls it. */
+static const Onnx__AttributeProto *find(const struct kiln__onnx_call *call, const char *name)
+{
+    const Onnx__NodeProto *proto = call->node->proto;
+    const struct kiln__onnx_attributes *outer = call->node->attributes;
+    const Onnx__AttributeProto *found = named(proto->n_attribute, proto->attribute, name);
+    for (; found && found->ref_attr_name && *found->ref_attr_name && outer; outer = outer->outer)
+        found = named(outer->caller->n_attribute, outer->caller->attribute, found->ref_attr_name);
+    return found;
+}
+
+bool kiln__onnx_has_attribute(const struct kiln__onnx_call *call, const char *name)
+{
+    return find(call, name) != NULL;
+}
+
+static const char *const kinds[] = {"nothing",  "a float", "an integer", "a string",
+                                    "a tensor", "a graph", "floats",     "integers",
+                                    "strings",  "tensors", "graphs",     "a sparse tensor"};
+
+static const char *kind_of(int type)
+{
+    return type >= 0 && (size_t)type < sizeof kinds / sizeof *kinds ? kinds[type]
+                                                                    : "something else";
+}
+
+const Onnx__AttributeProto *kiln__onnx_attribute(struct kiln__onnx_call *call, const char *name,
+                                                 Onnx__AttributeProto__AttributeType type)
+{
+    const Onnx__AttributeProto *found = find(call, name);
+    if (!found)
+        return NULL;
+    /* Early files have no type. */
+    bool there = found->type == type || !found->has_type;
+    if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR)
+        there = there && found->t;
+    if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH)
+        there = there && found->g;
+    if (there)
+        return found;
+    kiln__onnx_refuse(call, KILN_TYPE_MISMATCH, "attribute '%s' is %s, and should be %s", name,
+                      kind_of((int)found->type), kind_of((int)type));
+    return NULL;
+}
+
+int64_t kiln__onnx_int(struct kiln__onnx_call *call, const char *name, int64_t usual)
+{
+    const Onnx__AttributeProto *found =
+        kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+    return found ? found->i : usual;
+}
+
+double kiln__onnx_float(struct kiln__onnx_call *call, const char *name, double usual)
+{
+    const Onnx__AttributeProto *found =
+        kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+    return found ? (double)found->f : usual;
+}
+
+const char *kiln__onnx_string(struct kiln__onnx_call *call, const char *name, const char *usual)
+{
+    const Onnx__AttributeProto *found =
+        kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    /* protobuf-c ends bytes with a 0 that their length does not count. */
+    const char *text = found && found->s.data ? (const char *)found->s.data : usual;
+    return text ? text : "";
+}
+
+const int64_t *kiln__onnx_ints(struct kiln__onnx_call *call, const char *name, size_t *n)
+{
+    const Onnx__AttributeProto *found =
+        kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    *n = found ? found->n_ints : 0;
+    return found ? found->ints : NULL;
+}
+
+const float *kiln__onnx_floats(struct kiln__onnx_call *call, const char *name, size_t *n)
+{
+    const Onnx__AttributeProto *found =
+        kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
+    *n = found ? found->n_floats : 0;
+    return found ? found->floats : NULL;
+}
+
+size_t kiln__onnx_axis(struct kiln__onnx_call *call, int64_t axis, size_t rank)
+{
+    int64_t dimensions = (int64_t)rank;
+    if (axis >= -dimensions && axis < dimensions)
+        return (size_t)(axis < 0 ? axis + dimensions : axis);
+    kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "axis %" PRId64 " of %zu dimensions", axis,
+                      rank);
+    return 0;
+}
+
+const int64_t *kiln__onnx_list(struct kiln__onnx_call *call, const char *name, size_t i, size_t *n)
+{
+    if (kiln__onnx_operand(call, i))
+        return kiln__onnx_integers(call, i, n);
+    return kiln__onnx_ints(call, name, n);
+}
+
+/* ---- results ---- */
+
+void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor, int type)
+{
+    if (k >= call->n_outputs || !tensor.id)
+        return;
+    struct kiln__onnx_value *out = &call->out[k];
+    *out = (struct kiln__onnx_value){.type = type, .tensor = tensor};
+    if (kiln_tensor_shape(call->batch, tensor, NULL, &out->rank, out->dims))
+        kiln__onnx_refuse(call, KILN_INVALID_HANDLE, "%s", kiln_last_error());
+}
+
+void kiln__onnx_give_value(struct kiln__onnx_call *call, size_t k,
+                           const struct kiln__onnx_value *value)
+{
+    if (k < call->n_outputs)
+        call->out[k] = *value;
+}
+
+struct kiln__onnx_host *kiln__onnx_new_host(struct kiln__onnx_call *call, int type, size_t rank,
+                                            const size_t *dims)
+{
+    struct kiln__onnx_host *host = kiln__onnx_host_new(&call->recorder->hosts, type, rank, dims);
+    if (!host)
+        kiln__onnx_refuse(call, KILN_OUT_OF_HOST_MEMORY, "no memory for an array on the host");
+    return host;
+}
+
+struct kiln__onnx_host *kiln__onnx_give_host(struct kiln__onnx_call *call, size_t k, int type,
+                                             size_t rank, const size_t *dims)
+{
+    struct kiln__onnx_host *host = kiln__onnx_new_host(call, type, rank, dims);
+    if (!host || k >= call->n_outputs)
+        return host;
+    struct kiln__onnx_value *out = &call->out[k];
+    *out = (struct kiln__onnx_value){.type = type, .rank = rank, .host = host};
+    memcpy(out->dims, host->dims, sizeof out->dims);
+    return host;
+}

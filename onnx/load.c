@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model from its file or from memory, and its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kiln/kiln.h>
+
+#include "onnx/batches.h"
+#include "onnx/error.h"
+#include "onnx/model.h"
+#include "onnx/weights.h"
+#include "onnx/wire.h"
+
+enum { USUAL_BATCHES = 16 };
+
+void kiln_model_options_init(kiln_model_options *options)
+{
+    if (options)
+        *options = (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
+}
+
+static kiln_status check_arguments(kiln_context *context, const kiln_model_options *options)
+{
+    if (!context)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: context is NULL");
+    if (!options)
+        return KILN_OK;
+    if (options->size != sizeof *options)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
+                               "kiln_model_load: options->size is %zu; start from "
+                               "KILN_MODEL_OPTIONS_INIT",
+                               options->size);
+    if (options->weights && options->weights != KILN_F32 && options->weights != KILN_F16 &&
+        options->weights != KILN_BF16)
+        return kiln__onnx_fail(
+            KILN_INVALID_ARGUMENT,
+            "kiln_model_load: options->weights is %s, and can be f32, f16 or bf16",
+            kiln_type_name(options->weights));
+    return KILN_OK;
+}
+
+static kiln_status finish(kiln_onnx_model *model, const char *folder, struct kiln__onnx_text *notes)
+{
+    kiln_status status = kiln__onnx_resolve(model->proto, &model->graphs);
+    if (!status)
+        status = kiln__onnx_supported(&model->graphs);
+    if (!status)
+        status = kiln__onnx_describe(model, notes);
+    if (!status)
+        status = kiln__onnx_read_weights(model, folder, notes);
+    if (!status && notes->failed)
+        status = kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    return status;
+}
+
+static kiln_status load(kiln_context *context, const char *name, const void *data, size_t bytes,
+                        const char *folder, const kiln_model_options *options,
+                        kiln_onnx_model **result)
+{
+    kiln_onnx_model *model = calloc(1, sizeof *model);
+    if (!model || pthread_mutex_init(&model->lock, NULL)) {
+        free(model);
+        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    }
+    kiln_context_retain(context);
+    model->context = context;
+    model->options = options ? *options : (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
+    model->options.folder = NULL; /* the caller's */
+    if (!model->options.batches)
+        model->options.batches = USUAL_BATCHES;
+    struct kiln__onnx_text notes = {0};
+    kiln_status status = kiln__onnx_unpack(name, data, bytes, &model->proto);
+    if (!status)
+        status = finish(model, folder, &notes);
+    model->notes = notes.text;
+    if (status) {
+        /* What is released now must not say the last word. */
+        kiln_model_release(model);
+        return status;
+    }
+    *result = model;
+    return KILN_OK;
+}
+
+kiln_status kiln_model_load_memory(kiln_context *context, const void *data, size_t bytes,
+                                   const kiln_model_options *options, kiln_onnx_model **model)
+{
+    if (!model)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load_memory: model is NULL");
+    *model = NULL;
+    kiln_status status = check_arguments(context, options);
+    if (!status && !data)
+        status = kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load_memory: data is NULL");
+    return status ? status
+                  : load(context, "the memory", data, bytes, options ? options->folder : NULL,
+                         options, model);
+}
+
+/* The part of a path before its last name. Owner: the caller. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return !slash          ? strdup(".")
+           : slash == path ? strdup("/")
+                           : strndup(path, (size_t)(slash - path));
+}
+
+static kiln_status map_file(const char *path, void **data, size_t *bytes)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    if (file < 0 || fstat(file, &about)) {
+        kiln_status status =
+            kiln__onnx_fail(KILN_IO_ERROR, "kiln_model_load: %s: %s", path, strerror(errno));
+        if (file >= 0)
+            close(file);
+        return status;
+    }
+    bool fits = S_ISREG(about.st_mode) && about.st_size > 0 && about.st_size <= PTRDIFF_MAX;
+    *bytes = fits ? (size_t)about.st_size : 0;
+    *data = fits ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    close(file);
+    if (!fits)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: %s is empty, or no file",
+                               path);
+    if (*data == MAP_FAILED)
+        return kiln__onnx_fail(KILN_IO_ERROR, "kiln_model_load: %s: %s", path, strerror(errno));
+    return KILN_OK;
+}
+
+kiln_status kiln_model_load(kiln_context *context, const char *path,
+                            const kiln_model_options *options, kiln_onnx_model **model)
+{
+    if (!model)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: model is NULL");
+    *model = NULL;
+    kiln_status status = check_arguments(context, options);
+    if (!status && !path)
+        status = kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: path is NULL");
+    void *data;
+    size_t bytes;
+    if (!status)
+        status = map_file(path, &data, &bytes);
+    if (status)
+        return status;
+    char *folder = folder_of(path);
+    status = folder ? load(context, path, data, bytes, folder, options, model)
+                    : kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    free(folder);
+    munmap(data, bytes);
+    return status;
+}
+
+void kiln_model_release(kiln_onnx_model *model)
+{
+    if (!model)
+        return;
+    kiln__onnx_free_kept(model);
+    kiln__onnx_free_weights(model);
+    kiln__onnx_graphs_free(&model->graphs);
+    free(model->inputs);
+    free(model->outputs);
+    free((void *)model->input_types);
+    free(model->notes);
+    if (model->proto)
+        onnx__model_proto__free_unpacked(model->proto, NULL);
+    kiln_context_release(model->context);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+size_t kiln_model_inputs(const kiln_onnx_model *model, const kiln_model_value **values)
+{
+    if (values)
+        *values = model ? model->inputs : NULL;
+    return model ? model->graphs.main->n_inputs : 0;
+}
+
+size_t kiln_model_outputs(const kiln_onnx_model *model, const kiln_model_value **values)
+{
+    if (values)
+        *values = model ? model->outputs : NULL;
+    return model ? model->graphs.main->n_outputs : 0;
+}
+
+const char *kiln_model_notes(const kiln_onnx_model *model)
+{
+    return model && model->notes ? model->notes : "";
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of operators: a row for each operator and the versions of its domain's set of
+ * operators in which it means the same. A file onnx/ops_*.c has a table for what belongs together.
+ */
+#ifndef KILN_ONNX_OPERATORS_H
+#define KILN_ONNX_OPERATORS_H
+
+#include <kiln/status.h>
+
+struct kiln__onnx_call;
+
+/* The tables, a line for each; kiln__onnx_NAME_rows ends with a row without a name. */
+#define KILN__ONNX_TABLES(X)                                                                       \
+    X(elementwise)                                                                                 \
+    X(movement)                                                                                    \
+    X(normalization)                                                                               \
+    X(product)                                                                                     \
+    X(reduce)
+
+/* Last version of what has not changed since. */
+#define KILN__ONNX_NEWEST 9999
+
+/* Operands by their numbers, for kiln__onnx_row::known. */
+#define KILN__ONNX_BIT(i) (1u << (i))
+
+struct kiln__onnx_row {
+    const char *name; /* of the operator, such as "MatMul" */
+    int first, last;  /* versions of the set, not of the operator: first <= set's <= last */
+    /* Record one node; see onnx/call.h. After a failure of its own it has called
+     * kiln__onnx_refuse(); errors of the batch are found by the caller. */
+    void (*record)(struct kiln__onnx_call *call);
+    unsigned known;     /* operands whose content decides about shapes: known when it is recorded */
+    const void *data;   /* for `record`, where several rows share one */
+    const char *domain; /* NULL: ONNX's own */
+};
+
+#define KILN__ONNX_TABLE(name) extern const struct kiln__onnx_row kiln__onnx_##name##_rows[];
+KILN__ONNX_TABLES(KILN__ONNX_TABLE)
+#undef KILN__ONNX_TABLE
+
+/* The row for an operator of a version of its domain ("" for ONNX's own), or NULL. */
+const struct kiln__onnx_row *kiln__onnx_find_row(const char *domain, const char *name, int version);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions, and what is made of them: softmax and normalisation of rows. */
+#include <math.h>
+#include <string.h>
+
+#include "onnx/onnx.pb-c.h"
+#include "onnx/values.h"
+
+enum { INT64 = ONNX__TENSOR_PROTO__DATA_TYPE__INT64 };
+
+/* ---- reductions over axes ---- */
+
+/* What becomes of the elements before they are reduced, how, and what of the result. */
+struct reduction {
+    kiln_tensor (*before)(kiln_batch *batch, kiln_tensor x);
+    kiln_tensor (*reduce)(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                          int keep_dims);
+    kiln_tensor (*after)(kiln_batch *batch, kiln_tensor x);
+    double empty; /* the result of no elements, where `reduce` has none */
+    bool has_empty;
+    char host; /* of known integers: + * < > or 0 */
+};
+
+struct axes {
+    size_t n;
+    int list[KILN_MAX_RANK];
+    bool marked[KILN_MAX_RANK];
+    bool nothing; /* no axes, and that means none */
+};
+
+static bool read_axes(struct kiln__onnx_call *call, const struct kiln__onnx_value *x,
+                      struct axes *axes)
+{
+    size_t n;
+    *axes = (struct axes){0};
+    const int64_t *list = kiln__onnx_list(call, "axes", 1, &n);
+    bool none = kiln__onnx_int(call, "noop_with_empty_axes", 0) != 0;
+    for (size_t i = 0; i < n && !kiln__onnx_failed(call); i++) {
+        size_t axis = kiln__onnx_axis(call, list[i], x->rank);
+        if (kiln__onnx_failed(call))
+            break;
+        if (axes->marked[axis])
+            kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "axis %zu is named twice", axis);
+        axes->marked[axis] = true;
+    }
+    axes->nothing = n == 0 && none;
+    for (size_t d = 0; d < x->rank; d++) {
+        axes->marked[d] = axes->marked[d] || (n == 0 && !none);
+        if (axes->marked[d])
+            axes->list[axes->n++] = (int)d;
+    }
+    return !kiln__onnx_failed(call);
+}
+
+static size_t reduced_shape(const struct kiln__onnx_value *x, const struct axes *axes, bool keep,
+                            size_t *dims)
+{
+    size_t rank = 0;
+    for (size_t d = 0; d < x->rank; d++)
+        if (!axes->marked[d])
+            dims[rank++] = x->dims[d];
+        else if (keep)
+            dims[rank++] = 1;
+    return rank;
+}
+
+/* Whether all elements are reduced to one, known integers that are few. */
+static bool reduce_known(struct kiln__onnx_call *call, const struct reduction *how,
+                         const struct kiln__onnx_value *x, size_t rank, const size_t *dims)
+{
+    if (!x->host || x->host->floats || !how->host || x->host->count == 0)
+        return false;
+    size_t count;
+    if (!kiln__onnx_count(rank, dims, &count) || count != 1)
+        return false;
+    struct kiln__onnx_host *y = kiln__onnx_give_host(call, 0, x->type, rank, dims);
+    if (!y)
+        return true;
+    int64_t result = x->host->cells[0].i;
+    for (size_t i = 1; i < x->host->count; i++) {
+        int64_t next = x->host->cells[i].i;
+        switch (how->host) {
+        case '+': result = (int64_t)((uint64_t)result + (uint64_t)next); break;
+        case '*': result = (int64_t)((uint64_t)result * (uint64_t)next); break;
+        case '<': result = next < result ? next : result; break;
+        default: result = next > result ? next : result;
+        }
+    }
+    y->cells[0] = kiln__onnx_host_round(x->type, (union kiln__onnx_cell){.i = result});
+    return true;
+}
+
+static bool no_elements(const struct kiln__onnx_value *x)
+{
+    for (size_t d = 0; d < x->rank; d++)
+        if (x->dims[d] == 0)
+            return true;
+    return false;
+}
+
+static void reduce(struct kiln__onnx_call *call)
+{
+    const struct reduction *how = call->row->data;
+    struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    struct axes axes;
+    size_t dims[KILN_MAX_RANK];
+    if (!kiln__onnx_need(call, 0) || !read_axes(call, x, &axes))
+        return;
+    bool keep = kiln__onnx_int(call, "keepdims", 1) != 0;
+    size_t rank = reduced_shape(x, &axes, keep, dims);
+    if (reduce_known(call, how, x, rank, dims))
+        return;
+    if (how->has_empty && no_elements(x)) {
+        kiln_type type = kiln__onnx_type(x->type)->computed;
+        double number = type == KILN_F32 || isfinite(how->empty) ? how->empty
+                        : how->empty < 0                         ? INT32_MIN
+                                                                 : INT32_MAX;
+        kiln__onnx_give(call, 0, kiln_fill(call->batch, type, rank, dims, number), x->type);
+        return;
+    }
+    kiln_tensor y = kiln__onnx_tensor(call, 0);
+    if (how->before)
+        y = how->before(call->batch, y);
+    if (axes.n)
+        y = how->reduce(call->batch, y, axes.n, axes.list, keep);
+    if (how->after)
+        y = how->after(call->batch, y);
+    kiln__onnx_give(call, 0, y, x->type);
+}
+
+static kiln_tensor logarithm(kiln_batch *batch, kiln_tensor x)
+{
+    return kiln_log(batch, x);
+}
+
+/* ---- positions ---- */
+
+static void position(struct kiln__onnx_call *call)
+{
+    struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    if (!kiln__onnx_need(call, 0))
+        return;
+    size_t axis = kiln__onnx_axis(call, kiln__onnx_int(call, "axis", 0), x->rank);
+    int list = (int)axis, keep = kiln__onnx_int(call, "keepdims", 1) != 0;
+    bool largest = call->row->data != NULL,
+         last = kiln__onnx_int(call, "select_last_index", 0) != 0;
+    kiln_tensor values = kiln__onnx_tensor(call, 0), y;
+    if (kiln__onnx_failed(call))
+        return;
+    if (last) {
+        int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK], step[KILN_MAX_RANK];
+        for (size_t d = 0; d < x->rank; d++) {
+            start[d] = d == axis ? (int64_t)x->dims[d] - 1 : 0;
+            stop[d] = d == axis ? -1 : (int64_t)x->dims[d];
+            step[d] = d == axis ? -1 : 1;
+        }
+        values = kiln_slice(call->batch, values, start, stop, step);
+    }
+    y = largest ? kiln_argmax(call->batch, values, 1, &list, keep)
+                : kiln_argmin(call->batch, values, 1, &list, keep);
+    if (last)
+        y = kiln_sub(call->batch, kiln_constant(call->batch, KILN_I32, (double)x->dims[axis] - 1),
+                     y);
+    kiln__onnx_give(call, 0, y, INT64);
+}
+
+/* ---- softmax ---- */
+
+/* Up to version 12 the operand is a matrix: what is before the axis are its rows. */
+static void softmax(struct kiln__onnx_call *call)
+{
+    kiln_tensor (*function)(kiln_batch *, kiln_tensor, size_t, const int *) =
+        call->row->data ? kiln_log_softmax : kiln_softmax;
+    struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    int axes[KILN_MAX_RANK];
+    size_t n = 0;
+    if (!kiln__onnx_need(call, 0))
+        return;
+    bool matrix = call->version < 13;
+    size_t axis = kiln__onnx_axis(call, kiln__onnx_int(call, "axis", matrix ? 1 : -1), x->rank);
+    for (size_t d = axis; d < (matrix ? x->rank : axis + 1); d++)
+        axes[n++] = (int)d;
+    kiln_tensor tensor = kiln__onnx_tensor(call, 0);
+    if (!kiln__onnx_failed(call))
+        kiln__onnx_give(call, 0, function(call->batch, tensor, n, axes), x->type);
+}
+
+#define HOW(...) (&(const struct reduction){__VA_ARGS__})
+#define ROW(name, since, ...)                                                                      \
+    {                                                                                              \
+        name, since, KILN__ONNX_NEWEST, reduce, KILN__ONNX_BIT(1), HOW(__VA_ARGS__), NULL          \
+    }
+
+static const bool yes = true;
+
+const struct kiln__onnx_row kiln__onnx_reduce_rows[] = {
+    ROW("ReduceSum", 1, .reduce = kiln_sum, .host = '+'),
+    ROW("ReduceMean", 1, .reduce = kiln_mean),
+    ROW("ReduceProd", 1, .reduce = kiln_product, .host = '*'),
+    ROW("ReduceMax", 1, .reduce = kiln_max, .empty = -INFINITY, .has_empty = true, .host = '>'),
+    ROW("ReduceMin", 1, .reduce = kiln_min, .empty = INFINITY, .has_empty = true, .host = '<'),
+    ROW("ReduceL1", 1, .before = kiln_abs, .reduce = kiln_sum),
+    ROW("ReduceL2", 1, .reduce = kiln_norm),
+    ROW("ReduceSumSquare", 1, .before = kiln_square, .reduce = kiln_sum),
+    ROW("ReduceLogSum", 1, .reduce = kiln_sum, .after = logarithm),
+    ROW("ReduceLogSumExp", 1, .reduce = kiln_logsumexp),
+    {"ArgMax", 1, KILN__ONNX_NEWEST, position, 0, &yes, NULL},
+    {"ArgMin", 1, KILN__ONNX_NEWEST, position, 0, NULL, NULL},
+    {"Softmax", 1, KILN__ONNX_NEWEST, softmax, 0, NULL, NULL},
+    {"LogSoftmax", 1, KILN__ONNX_NEWEST, softmax, 0, &yes, NULL},
+    {0},
+};
