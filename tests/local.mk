@@ -82,6 +82,7 @@ criterion_tests = \
 	tests/test_precision \
 	tests/test_random \
 	tests/test_reference \
+	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
 	tests/test_schedule \
@@ -151,6 +152,7 @@ device_tests = \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
+	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
 	tests/test_staging \

@@ -28,6 +28,7 @@
 #include <kiln/product.h>
 #include <kiln/random.h>
 #include <kiln/reductions.h>
+#include <kiln/resize.h>
 #include <kiln/status.h>
 #include <kiln/training.h>
 #include <kiln/types.h>

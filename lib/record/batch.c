@@ -3,6 +3,7 @@
 #include "record/batch.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kiln/buffer.h>
@@ -21,6 +22,9 @@ void kiln__batch_begin(kiln_batch *batch)
     for (size_t i = 0; i < batch->buffers.count; i++)
         kiln_buffer_release(batch->buffers.items[i]);
     batch->buffers.count = 0;
+    for (size_t i = 0; i < batch->tables.count; i++)
+        free(batch->tables.items[i]);
+    batch->tables.count = 0;
     kiln__bindings_free(&batch->bindings);
     kiln__index_clear(&batch->imports);
     kiln__index_clear(&batch->exports);
@@ -36,7 +40,19 @@ void kiln__batch_begin(kiln_batch *batch)
 void kiln__batch_drop(kiln_batch *batch)
 {
     kiln__vector_free(&batch->buffers);
+    kiln__vector_free(&batch->tables);
     kiln__graph_free(&batch->graph);
+}
+
+void *kiln__batch_keep(kiln_batch *batch, size_t count, size_t item, const char *call)
+{
+    void **place = batch->error.status ? NULL : kiln__vector_push(&batch->tables);
+    void *table = place ? calloc(count + 1, item) : NULL;
+    if (place)
+        *place = table;
+    if (!table && !batch->error.status)
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+    return table;
 }
 
 bool kiln__batch_is_open(kiln_batch *batch, const char *call)

@@ -31,6 +31,7 @@ struct kiln_batch {
     struct kiln__index exports; /* requests, by the memory of their buffers */
     struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
+    KILN__VECTOR(void *) tables;         /* that operations upload; owned */
     size_t operations;
     bool changed;     /* since `lease` was taken */
     bool unvalidated; /* its runs are never compared with the host: they are timed */
@@ -60,6 +61,10 @@ uint32_t kiln__tensor_index(kiln_tensor tensor);
 
 /* The tensor of node number `index`. */
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
+
+/* Memory of zeros for a table that the call uploads; the batch owns it. NULL, with the error
+ * recorded, without memory. */
+void *kiln__batch_keep(kiln_batch *batch, size_t count, size_t item, const char *call);
 
 /* Append a node and name it. Operands that are stored in a narrower type than operations compute in
  * are cast before it. */

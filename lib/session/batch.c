@@ -54,6 +54,8 @@ void kiln_batch_release(kiln_batch *batch)
         return;
     kiln_context *context = batch->context;
     if (!kiln__runtime_check_process(&context->runtime, NULL)) {
+        if (batch->last && batch->tables.count) /* that a run may still read */
+            kiln__batch_await(batch, "kiln_batch_release", NULL);
         drop_run(batch);
         kiln__batch_begin(batch);
     }

@@ -719,6 +719,34 @@ static const kiln_pool_options *take_pool_options(void)
     return &options;
 }
 
+static kiln_block_order take_block_order(void)
+{
+    return (kiln_block_order)(one_in(8) ? 2 : byte() % 2);
+}
+
+static const kiln_resize_options *take_resize_options(void)
+{
+    static kiln_resize_options options;
+    static double numbers[3][KILN_MAX_RANK];
+    if (one_in(3))
+        return NULL;
+    options.size = take_struct_size(sizeof options);
+    options.method = (kiln_resize_method)(one_in(16) ? 3 : byte() % 3);
+    options.coordinates = (kiln_coordinates)(byte() % 8);
+    options.nearest = (kiln_nearest)(one_in(16) ? 4 : byte() % 4);
+    options.cubic = one_in(4) ? take_number() : -0.75;
+    options.exclude_outside = take_flag();
+    options.antialias = take_flag();
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned d = 0; d < KILN_MAX_RANK; d++)
+            numbers[i][d] = one_in(4) ? take_number() : 1;
+    options.scales = one_in(2) ? NULL : numbers[0];
+    options.start = one_in(4) ? NULL : numbers[1];
+    options.end = one_in(4) ? NULL : numbers[2];
+    options.extrapolation = take_number();
+    return &options;
+}
+
 static const kiln_optimizer_options *take_optimizer_options(void)
 {
     static kiln_optimizer_options options;
