@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * result[o][indices[j]][i] becomes COMBINE(itself, values[o][j][i]) for all o, j and i, in the order
- * of j, so that sums have the same bits in every run and the last of several wins; an index that is
- * negative or too large changes nothing.
+ * result[o][indices[j]][i] becomes COMBINE(itself, values[o][j][i]) for all o, j and i, in the
+ * order of j, so that sums have the same bits in every run and the last of several wins; an index
+ * that is negative or too large changes nothing.
  *
  * A work-group owns the rows whose number is its class modulo `classes`. Its items mark those of the
  * indices `from` to `to` - 1, BLOCK of them at most, that lead there, each some of them: a bit for an

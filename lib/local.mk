@@ -110,6 +110,7 @@ plan_sources = \
 	lib/plan/lower_matmul.c \
 	lib/plan/lower_nest.c \
 	lib/plan/lower_scatter.c \
+	lib/plan/lower_sort.c \
 	lib/plan/matmul.h \
 	lib/plan/matmul_cpu.c \
 	lib/plan/matmul_gpu.c \
@@ -253,6 +254,7 @@ record_sources = \
 	lib/record/resize.c \
 	lib/record/sliding.c \
 	lib/record/sliding.h \
+	lib/record/sort.c \
 	lib/record/transfer.c
 
 grad_sources = \
@@ -353,7 +355,8 @@ kernels = \
 	kernels/matmul_wgmma.cl \
 	kernels/narrow.cl \
 	kernels/scatter.cl \
-	kernels/scatter_gpu.cl
+	kernels/scatter_gpu.cl \
+	kernels/sort.cl
 
 # What they include.
 kernel_headers = \

@@ -69,6 +69,7 @@ criterion_tests = \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
 	tests/test_ops_scatter \
+	tests/test_sort \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
 	tests/test_pad \
@@ -146,6 +147,7 @@ device_tests = \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
 	tests/test_ops_scatter \
+	tests/test_sort \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
 	tests/test_pad \
@@ -184,6 +186,7 @@ kernel_tests = \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
 	tests/test_ops_scatter \
+	tests/test_sort \
 	tests/test_ops_shapes
 
 # It breaks kernels on their way to the compiler.

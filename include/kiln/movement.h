@@ -134,6 +134,22 @@ KILN_API kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tenso
 KILN_API kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                      kiln_tensor values, kiln_scatter_mode mode);
 
+/** i32: the positions along an axis of x's elements in order: the smallest first, or with
+ *  `descending` nonzero the largest. Equal ones stay in their order; NaN counts as the largest.
+ * Work grows with n log(n)^2 of n elements along the axis. TOO_LARGE beyond INT32_MAX of them. */
+KILN_API kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descending);
+
+/** The elements themselves in that order; gradients go where they came from. Errors: TOO_LARGE also
+ *  beyond INT32_MAX elements of x. */
+KILN_API kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int descending);
+
+/** The first k of kiln_sort(): the largest, the largest first, or with `smallest` nonzero the
+ *  smallest. Of equal ones those come that are first in x. `positions`, unless NULL, gets their i32
+ *  positions along the axis (the empty tensor after an error). Errors: INVALID_ARGUMENT also for k
+ *  beyond what x has along the axis. */
+KILN_API kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int smallest,
+                               kiln_tensor *positions);
+
 /** x with 0 in place of what, in its last two dimensions, is below (`upper` nonzero) or else above
  *  a diagonal: 0 is the main one, numbers above 0 those above it. numpy's triu() and tril(). */
 KILN_API kiln_tensor kiln_triangle(kiln_batch *batch, kiln_tensor x, int upper, int64_t diagonal);

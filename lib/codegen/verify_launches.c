@@ -182,6 +182,10 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         sizes[0] = (struct size){"count", kiln__node_count(&graph->nodes.items[indices])};
         sizes[1] = (struct size){"extent", node->shape.dims[node->axis]};
         sizes[2] = (struct size){"inner", inner};
+    } else if (node->kind == KILN__SORT) {
+        const size_t extent = node->shape.dims[node->shape.rank - 1];
+        sizes[0] = (struct size){"extent", extent};
+        sizes[1] = (struct size){"lines", extent ? kiln__node_count(node) / extent : 0};
     } else if (node->kind == KILN__ATTENTION) {
         struct kiln__attention_size size = kiln__attention_size(graph, node);
         sizes[0] = (struct size){"m", size.m};

@@ -28,6 +28,7 @@ enum kiln__group_kind {
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
     KILN__GROUP_SCATTER,
+    KILN__GROUP_SORT,
     KILN__GROUP_KINDS
 };
 
@@ -130,7 +131,8 @@ struct kiln__operand {
     WHY(BECAUSE_LARGE, "the kernel would grow too large")                                          \
     WHY(BECAUSE_PLACED, "parts are put into it")                                                   \
     WHY(BECAUSE_GATHERED, "read at positions that are computed")                                   \
-    WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")
+    WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")                                      \
+    WHY(BECAUSE_SORTED, "an order, or what is put in order")
 
 enum kiln__why {
 #define KILN__WHY(name, text) KILN__##name,

@@ -45,6 +45,14 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
                              .result = KILN__BECAUSE_SCATTERED,
                              .operand = KILN__BECAUSE_SCATTERED,
                              .check = kiln__group_check_whole},
+    [KILN__GROUP_SORT] = {.name = "sort",
+                          .operands = 1,
+                          .root = KILN__SORT,
+                          .begin = kiln__group_begin_whole,
+                          .suits = kiln__layout_is_dense,
+                          .result = KILN__BECAUSE_SORTED,
+                          .operand = KILN__BECAUSE_SORTED,
+                          .check = kiln__group_check_whole},
 };
 
 static const struct kiln__group_traits *traits_of(const struct kiln__group *group)

@@ -238,7 +238,8 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
-    case KILN__SCATTER: decide_own(fuser, index); break;
+    case KILN__SCATTER:
+    case KILN__SORT: decide_own(fuser, index); break;
     case KILN__SCAN: decide_scan(fuser, index); break;
     }
     if (fuser->fusion->why[index])

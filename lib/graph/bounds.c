@@ -44,7 +44,7 @@ static kiln__bound *const rules[] = {
     [KILN__MATMUL] = kiln__bound_matmul,   [KILN__ATTENTION] = bound_attention,
     [KILN__PLACE] = kiln__bound_place,     [KILN__IOTA] = bound_nothing,
     [KILN__GATHER] = kiln__bound_gather,   [KILN__SCAN] = kiln__bound_scan,
-    [KILN__SCATTER] = kiln__bound_scatter,
+    [KILN__SCATTER] = kiln__bound_scatter, [KILN__SORT] = kiln__bound_sort,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

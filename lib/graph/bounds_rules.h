@@ -44,7 +44,7 @@ kiln__bound kiln__bound_cast;
 
 kiln__bound kiln__bound_reduce; /* bounds_sums.c */
 kiln__bound kiln__bound_scan;
-kiln__bound kiln__bound_scatter;
+kiln__bound kiln__bound_scatter, kiln__bound_sort;
 kiln__bound kiln__bound_matmul;
 
 kiln__bound kiln__bound_view; /* bounds_movement.c */

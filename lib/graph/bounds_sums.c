@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors of what adds up many values: reductions, running sums, scatters, products. */
+/* Errors of what is made of many values: reductions, running sums, scatters, orders, products. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -174,6 +174,31 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
     for (size_t i = 0; totals && i < count; i++)
         result[i] = open ? INFINITY : scattered_error(walk, node, &totals[i]);
     free(totals);
+}
+
+/* ---- order ---- */
+
+/* Neighbours in order that may be the other way round, and so all of a run of such, may be anywhere
+ * in it. */
+void kiln__bound_sort(const struct kiln__bounding *walk, const struct kiln__node *node,
+                      double *result)
+{
+    const struct kiln__bounded x = kiln__bounded_operand(walk, node, 0);
+    const double *order = walk->reference->values[node - walk->graph->nodes.items];
+    const size_t n = node->shape.dims[node->shape.rank - 1];
+    for (size_t line = 0; n && line < kiln__node_count(node); line += n) {
+        double worst = 0;
+        for (size_t k = 0; k < n; k++)
+            worst = fmax(worst, x.errors[line + k]);
+        for (size_t k = 0; k < n; k++)
+            result[line + k] = 0;
+        for (size_t k = 1; worst > 0 && k < n; k++) {
+            double a = x.values[line + (size_t)order[line + k - 1]];
+            double b = x.values[line + (size_t)order[line + k]];
+            if (!(fabs(a - b) > 2 * worst) && !(isnan(a) && isnan(b)))
+                result[line + k - 1] = result[line + k] = INFINITY;
+        }
+    }
 }
 
 /* ---- products ---- */

@@ -105,6 +105,7 @@ static enum need need_of(const struct work *work, const struct kiln__node *node,
     case KILN__PLACE: return of_place(work, node, k);
     case KILN__GATHER: return of_gather(node, input, k);
     case KILN__SCATTER: return of_scatter(node, k);
+    case KILN__SORT: return node->shape.rank > 1 ? ROWS : IMPOSSIBLE;
     default: return IMPOSSIBLE;
     }
 }

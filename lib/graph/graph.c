@@ -30,7 +30,8 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__PLACE: to->view = from->view; break;
     case KILN__SCATTER:
     case KILN__GATHER: to->axis = from->axis; break;
-    case KILN__IOTA: break;
+    case KILN__IOTA:
+    case KILN__SORT: break;
     case KILN__ATTENTION: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
@@ -214,6 +215,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__GATHER: return "gather";
     case KILN__SCAN: return "cumsum";
     case KILN__SCATTER: return scatter_names[node->op];
+    case KILN__SORT: return "argsort";
     }
     return "?";
 }

@@ -30,8 +30,9 @@ enum kiln__kind {
                           second input the elements beside the part are undefined */
     KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
     KILN__GATHER,      /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
-    KILN__SCATTER /* values, indices, base: the base with each value, in their order, put, added,
+    KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
                      ... (a kiln_scatter_mode) where its index is */
+    KILN__SORT /* i32: where, along the last dimension, the element is that comes there in order */
 };
 
 /* A cast to the type that its input has can mark where gradients end. */
@@ -39,6 +40,9 @@ enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
 
 /* Where a scan starts. */
 enum kiln__scan { KILN__SCAN_FORWARD, KILN__SCAN_BACKWARD };
+
+/* Which element a sort puts first. */
+enum kiln__sort { KILN__SORT_ASCENDING, KILN__SORT_DESCENDING };
 
 /* The inputs of a SCATTER. */
 enum { KILN__SCATTER_VALUES, KILN__SCATTER_INDICES, KILN__SCATTER_BASE };

@@ -216,6 +216,44 @@ static void evaluate_scatter(const struct evaluator *e, const struct kiln__node 
     }
 }
 
+struct place {
+    double value;
+    size_t position;
+};
+
+/* NaN is above all; equal ones stay in their order. */
+static int by_value(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    int order = isnan(a->value) || isnan(b->value) ? isnan(a->value) - isnan(b->value)
+                                                   : (a->value > b->value) - (a->value < b->value);
+    return order ? order : a->position < b->position ? -1 : 1;
+}
+
+static int by_value_descending(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    const struct place x = {a->value, b->position}, y = {b->value, a->position};
+    return -by_value(&x, &y);
+}
+
+static void evaluate_sort(const struct evaluator *e, const struct kiln__node *node, double *result)
+{
+    const size_t count = kiln__node_count(node);
+    const size_t n = node->shape.dims[node->shape.rank - 1];
+    struct place *line = calloc(n + 1, sizeof *line);
+    *e->failed = *e->failed || !line;
+    for (size_t i = 0; line && n && i < count; i += n) {
+        for (size_t k = 0; k < n; k++)
+            line[k] = (struct place){e->values[node->input[0]][i + k], k};
+        qsort(line, n, sizeof *line,
+              node->op == KILN__SORT_DESCENDING ? by_value_descending : by_value);
+        for (size_t k = 0; k < n; k++)
+            result[i + k] = (double)line[k].position;
+    }
+    free(line);
+}
+
 static void evaluate_reshape(const struct evaluator *e, const struct kiln__node *node,
                              double *result)
 {
@@ -256,7 +294,7 @@ static evaluate *const evaluators[] = {
     [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
     [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
     [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
-    [KILN__SCATTER] = evaluate_scatter,
+    [KILN__SCATTER] = evaluate_scatter,   [KILN__SORT] = evaluate_sort,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

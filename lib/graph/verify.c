@@ -164,6 +164,15 @@ static const char *check_scatter(const struct kiln__graph *graph, const struct k
     return NULL;
 }
 
+static const char *check_sort(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__node *values = input_of(graph, node, 0);
+    if (node->type != KILN_I32 || kiln__node_computed(values) != values->type)
+        return "type";
+    return values->shape.rank == 0 || !kiln__shape_equal(&values->shape, &node->shape) ? "shape"
+                                                                                       : NULL;
+}
+
 static const struct {
     unsigned inputs_at_least;
     check *check;
@@ -175,10 +184,10 @@ static const struct {
     [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
     [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
     [KILN__GATHER] = {2, check_gather},   [KILN__SCAN] = {1, check_scan},
-    [KILN__SCATTER] = {3, check_scatter},
+    [KILN__SCATTER] = {3, check_scatter}, [KILN__SORT] = {1, check_sort},
 };
 
-_Static_assert(sizeof checks / sizeof *checks == KILN__SCATTER + 1, "a row per kind");
+_Static_assert(sizeof checks / sizeof *checks == KILN__SORT + 1, "a row per kind");
 
 static bool is_computed(const struct kiln__node *node)
 {

@@ -190,6 +190,7 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
+        [KILN__GROUP_SORT] = kiln__lower_sort,
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];

@@ -146,6 +146,7 @@ void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
 
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
 typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
-kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scatter;
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scatter,
+    kiln__lower_sort;
 
 #endif

@@ -339,13 +339,26 @@ static kiln_tensor number(struct pool *pool)
     return x.rank ? kiln_iota(pool->batch, x.rank, x.dims, (int)choose((uint32_t)x.rank)) : none;
 }
 
+static kiln_tensor sort(struct pool *pool)
+{
+    struct operand x = any_operand(pool);
+    if (x.rank == 0 || !is_small(&x))
+        return none;
+    const int axis = (int)choose((uint32_t)x.rank), descending = (int)choose(2);
+    if (chance(2))
+        return kiln_argsort(pool->batch, x.tensor, axis, descending);
+    const size_t k = (size_t)choose((uint32_t)x.dims[axis] + 1);
+    return kiln_topk(pool->batch, x.tensor, k, axis, descending, NULL);
+}
+
 kiln_tensor random_basic(struct pool *pool)
 {
     static kiln_tensor (*const actions[])(struct pool *) = {
-        elementwise, elementwise, elementwise, elementwise, elementwise, elementwise, elementwise,
-        cast,        reduce,      reduce,      cumsum,      repeat,      detach,      transpose,
-        slice,       reshape,     broadcast,   windows,     views,       pad,         join,
-        place,       split,       gather,      scatter,     one_hot,     number,      random_upload,
+        elementwise, elementwise, elementwise, elementwise,   elementwise, elementwise,
+        elementwise, cast,        reduce,      reduce,        cumsum,      repeat,
+        detach,      transpose,   slice,       reshape,       broadcast,   windows,
+        views,       pad,         join,        place,         split,       gather,
+        scatter,     one_hot,     number,      random_upload, sort,
     };
     return actions[choose(sizeof actions / sizeof *actions)](pool);
 }

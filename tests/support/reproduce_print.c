@@ -264,6 +264,12 @@ static void print_scatter(struct printer *printer, const struct kiln__node *node
                    (unsigned)node->op);
 }
 
+static void print_sort(struct printer *printer, const struct kiln__node *node)
+{
+    kiln__text_add(printer->text, "kiln_argsort(b, t%u, -1, %d)", node->input[0],
+                   node->op == KILN__SORT_DESCENDING);
+}
+
 static void print_import(struct printer *printer, const struct kiln__node *node)
 {
     kiln__text_add(printer->text, "kiln_import(b, buffer%llu)", (unsigned long long)node->binding);
@@ -278,7 +284,7 @@ static print *const printers[] = {
     [KILN__MATMUL] = print_matmul,     [KILN__ATTENTION] = print_attention,
     [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
     [KILN__GATHER] = print_gather,     [KILN__SCAN] = print_scan,
-    [KILN__SCATTER] = print_scatter,
+    [KILN__SCATTER] = print_scatter,   [KILN__SORT] = print_sort,
 };
 
 /* ---- printing: all ---- */

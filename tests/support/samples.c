@@ -112,6 +112,8 @@ SAMPLE(scatter, kiln_scatter_add(b, x, row_numbers(b, x), x, 0))
 SAMPLE(scatter_turned, kiln_scatter_add(b, transposed(b, x), row_numbers(b, x), x, 0))
 SAMPLE(scatter_on_zeros, kiln_scatter_add(b, kiln_fill(b, KILN_F32, 2, (size_t[]){N, N}, 0),
                                           row_numbers(b, x), kiln_neg(b, x), 0))
+SAMPLE(argsort, kiln_argsort(b, x, 1, 0))
+SAMPLE(sorted_columns, kiln_sort(b, kiln_tanh(b, x), 0, 1))
 SAMPLE(gather, kiln_gather(b, x, row_numbers(b, x), 0))
 SAMPLE(gather_largest, kiln_gather(b, x, kiln_argmax(b, x, 1, LAST, 0), 1))
 SAMPLE(gather_of_map, kiln_gather(b, kiln_exp(b, x), row_numbers(b, x), 1))
@@ -186,6 +188,8 @@ const struct sample samples[] = {
     ROW(SCATTER, scatter),
     ROW(SCATTER, scatter_turned),
     ROW(SCATTER, scatter_on_zeros),
+    ROW(SORT, argsort),
+    ROW(SORT, sorted_columns),
     ROW(GATHER, gather),
     ROW(GATHER, gather_largest),
     ROW(GATHER, gather_of_map),

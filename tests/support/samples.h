@@ -20,6 +20,7 @@ enum sample_kind {
     SAMPLE_ATTENTION,
     SAMPLE_SCAN,
     SAMPLE_SCATTER,
+    SAMPLE_SORT,
     SAMPLE_GATHER,
     SAMPLE_PLACE,
     SAMPLE_VIEW,

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders, along the last dimension; and what is in them, picked by position. */
+#include <kiln/movement.h>
+
+#include "record/operations.h"
+
+static const kiln_tensor none = {0};
+
+/* x with the axis and the last dimension exchanged; itself if that is the last one. */
+static kiln_tensor exchange(kiln_batch *batch, kiln_tensor x, uint32_t axis, uint32_t rank)
+{
+    size_t order[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < rank; d++)
+        order[d] = d == axis ? rank - 1 : d == rank - 1 ? axis : d;
+    return axis + 1 == rank ? x : kiln_transpose(batch, x, order);
+}
+
+static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor x, int axis,
+                                bool descending, uint32_t *at)
+{
+    const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
+    struct kiln__node node = {.kind = KILN__SORT, .type = KILN_I32, .n_inputs = 1};
+    if (!input || !kiln__find_axis(batch, call, axis, input->shape.rank, at))
+        return none;
+    const uint32_t rank = input->shape.rank;
+    if (input->shape.dims[*at] > INT32_MAX) {
+        kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu elements cannot be numbered by an i32",
+                   call, input->shape.dims[*at]);
+        return none;
+    }
+    kiln_tensor lines = exchange(batch, x, *at, rank);
+    input = kiln__batch_node(batch, lines, call, "x");
+    if (!input)
+        return none;
+    node.op = descending ? KILN__SORT_DESCENDING : KILN__SORT_ASCENDING;
+    node.shape = input->shape;
+    node.input[0] = kiln__tensor_index(lines);
+    return exchange(batch, kiln__batch_record(batch, &node, call), *at, rank);
+}
+
+kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descending)
+{
+    uint32_t at;
+    return record_order(batch, __func__, x, axis, descending != 0, &at);
+}
+
+kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int descending)
+{
+    uint32_t at;
+    kiln_tensor order = record_order(batch, __func__, x, axis, descending != 0, &at);
+    return order.id ? kiln_gather_elements(batch, x, order, (int)at) : none;
+}
+
+kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int smallest,
+                      kiln_tensor *positions)
+{
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    uint32_t at;
+    if (positions)
+        *positions = none;
+    kiln_tensor order = record_order(batch, __func__, x, axis, !smallest, &at);
+    const struct kiln__node *node = order.id ? kiln__batch_node(batch, order, __func__, "x") : NULL;
+    if (!node)
+        return none;
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        stop[d] = (int64_t)node->shape.dims[d];
+    if (k > node->shape.dims[at]) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: %zu elements are not along axis %u of shape %s", __func__, k, at,
+                   kiln__shape_text(&node->shape).text);
+        return none;
+    }
+    stop[at] = (int64_t)k;
+    kiln_tensor first = kiln_slice(batch, order, start, stop, NULL);
+    if (positions)
+        *positions = first;
+    return kiln_gather_elements(batch, x, first, (int)at);
+}
