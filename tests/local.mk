@@ -293,8 +293,10 @@ script_tests = \
 	tests/check-lists.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
+	tests/test_embed_tool.sh \
 	tests/test_examples.sh \
 	tests/test_python.sh \
+	tests/test_run_tool.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh \
 	tests/test_tune_tool.sh \

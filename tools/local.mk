@@ -14,7 +14,33 @@ kiln_SOURCES = \
 	tools/tune_record.h \
 	tools/tune_work.c \
 	tools/tune_work.h
+kiln_CPPFLAGS = $(AM_CPPFLAGS)
 kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm
+
+# Those that run models.
+run_sources = \
+	tools/run_inputs.c \
+	tools/run_model.c \
+	tools/run_model.h \
+	tools/run_profile.c \
+	tools/run_report.c
+embed_sources = \
+	tools/embed.c \
+	tools/embed.h \
+	tools/embed_files.c \
+	tools/embed_lines.c \
+	tools/embed_model.c \
+	tools/embed_output.c
+if ONNX
+kiln_SOURCES += $(run_sources)
+kiln_CPPFLAGS += -DHAVE_ONNX=1
+kiln_LDADD += libkiln-onnx.la
+if UTF8PROC
+kiln_SOURCES += $(embed_sources) $(wordpiece_sources)
+kiln_CPPFLAGS += $(UTF8PROC_CFLAGS)
+kiln_LDADD += $(UTF8PROC_LIBS)
+endif
+endif
 
 # The tokenizer of `kiln embed`, on libutf8proc.
 wordpiece_sources = \
@@ -30,7 +56,9 @@ kiln_store_LDADD = libkiln-internal.la
 
 dist_man_MANS = \
 	doc/kiln-cache.1 \
+	doc/kiln-embed.1 \
 	doc/kiln-explain.1 \
 	doc/kiln-info.1 \
+	doc/kiln-run.1 \
 	doc/kiln-tune.1 \
 	doc/kiln.1

@@ -10,19 +10,36 @@
 
 #define EXIT_USAGE 2
 
+/* What a build without their libraries leaves out. */
+#if HAVE_ONNX
+#define WITH_ONNX(run) run, NULL
+#else
+#define WITH_ONNX(run) NULL, "libkiln-onnx (configure --with-onnx)"
+#endif
+#if HAVE_ONNX && HAVE_UTF8PROC
+#define WITH_TEXT(run) run, NULL
+#else
+#define WITH_TEXT(run) NULL, "libkiln-onnx and libutf8proc (configure --with-onnx --with-utf8proc)"
+#endif
+
 static const struct command {
     const char *name, *called;
-    int (*run)(int argc, char **argv);
+    int (*run)(int argc, char **argv); /* NULL: */
+    const char *lacks;
 } commands[] = {
-    {"info", "kiln info", kiln__tool_info},
-    {"cache", "kiln cache", kiln__tool_cache},
-    {"explain", "kiln explain", kiln__tool_explain},
-    {"tune", "kiln tune", kiln__tool_tune},
+    {"info", "kiln info", kiln__tool_info, NULL},
+    {"cache", "kiln cache", kiln__tool_cache, NULL},
+    {"explain", "kiln explain", kiln__tool_explain, NULL},
+    {"tune", "kiln tune", kiln__tool_tune, NULL},
+    {"run", "kiln run", WITH_ONNX(kiln__tool_run_model)},
+    {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
 };
 
 static const char doc[] =
-    "Look at the devices, the kernel cache and the plans of kiln.\v"
+    "Run models, and look at the devices, the kernel cache and the plans of kiln.\v"
     "Commands:\n"
+    "  run        run an ONNX file\n"
+    "  embed      lines of text become vectors, through a sentence encoder\n"
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"
@@ -73,7 +90,11 @@ int main(int argc, char **argv)
     argp_program_version_hook = print_version;
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
-    argp_program_version_hook = NULL; /* --version is the program's, not a command's */
     argv[choice.first] = (char *)choice.command->called;
+    if (!choice.command->run) {
+        fprintf(stderr, "%s: this kiln was built without %s\n", choice.command->called,
+                choice.command->lacks);
+        return 1;
+    }
     return choice.command->run(argc - choice.first, argv + choice.first);
 }

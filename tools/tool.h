@@ -8,6 +8,8 @@ int kiln__tool_info(int argc, char **argv);
 int kiln__tool_cache(int argc, char **argv);
 int kiln__tool_explain(int argc, char **argv);
 int kiln__tool_tune(int argc, char **argv);
+int kiln__tool_run_model(int argc, char **argv);
+int kiln__tool_embed(int argc, char **argv);
 
 /* Run a program, found as a shell finds it. Answers the exit status that a shell would give; one
  * that cannot be run is said as `command`. */

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln embed`: arguments, sentences, files, and vectors of an encoder whose token i is [i 1 0 -1].
+# The program under test is $KILN, else ./kiln.
+kiln=${KILN:-./kiln}
+models=${srcdir:-.}/tests/models
+. "${srcdir:-.}/tests/shell-tests"
+
+run() {
+    "$kiln" embed "$@"
+}
+
+if "$kiln" embed --help 2>&1 | grep -q 'built without'; then
+    check "a build without it says so" 1 'built without libkiln-onnx and libutf8proc' -m x
+    finish
+    exit
+fi
+encoder=$folder/encoder
+mkdir -p "$encoder/onnx" "$encoder/1_Pooling" "$folder/empty"
+cp "$models/encoder.onnx" "$encoder/onnx/model.onnx"
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' the sun is out un '##able' '!' a >"$encoder/vocab.txt"
+printf '%s\n' 'The sun' 'unable' '' 'the sun is out!' >"$folder/lines"
+
+check "help" 0 '^Usage: kiln embed ' --help
+check "version" 0 '^kiln [0-9]' --version
+check "no model" 2 '--model is missing'
+check "two files" 2 '"b" is one argument too many' -m x a b
+check "a pooling that is none" 2 '"most" is no pooling: mean or cls' -m x -p most
+check "a length that is none" 2 '"0" is no number from 1' -m x -l 0
+check "a type that is none" 2 '"f8" is no precision' -m x --precision f8
+check "a folder without a model" 1 'neither model.onnx nor onnx/model.onnx' -m "$folder/empty"
+cp "$models/encoder.onnx" "$folder/empty"
+check "a model without a vocabulary" 1 'say --vocab FILE' -m "$folder/empty/encoder.onnx"
+check "a vocabulary that is none" 1 'its vocabulary has no "\[UNK\]"' -m "$encoder" -v "$folder/lines"
+check "a file that is not there" 1 'nowhere: No such file' -m "$encoder" "$folder/nowhere"
+check "a length without room" 1 'no room for words' -m "$encoder" -l 2 "$folder/lines"
+if ! "$kiln" info >/dev/null 2>&1; then
+    finish
+    exit
+fi
+check "a model of something else" 1 'the model has an input beside input_ids' \
+    -m "$models/pictures.onnx" -v "$encoder/vocab.txt" "$folder/lines"
+check "the mean of a line's tokens" 0 '^3.5 1 0 -1$' -m "$encoder" --no-normalize "$folder/lines"
+check "a line of nothing" 0 '^2.5 1 0 -1$' -m "$encoder" --no-normalize "$folder/lines"
+check "the first token" 0 '^2 1 0 -1$' -m "$encoder" --no-normalize --pooling cls "$folder/lines"
+echo '{"pooling_mode_cls_token": true}' >"$encoder/1_Pooling/config.json"
+check "the first token, as configured" 0 '^2 1 0 -1$' -m "$encoder" --no-normalize "$folder/lines"
+check "and not, if asked" 0 '^3.5 1 0 -1$' -m "$encoder" --no-normalize -p mean "$folder/lines"
+check "normalised" 0 '^0.9271[0-9]* 0.2649[0-9]* 0 -0.2649' -m "$encoder" -p mean "$folder/lines"
+check "statistics" 0 '^4 sentences, 17 tokens in ' -m "$encoder" "$folder/lines"
+check "JSON" 0 '"sentences": 4, "tokens": 17' -m "$encoder" --json "$folder/lines"
+check "a line's end is left out" 0 '"tokens": 14' -m "$encoder" --json -l 4 "$folder/lines"
+check "no lines" 0 '^0 sentences' -m "$encoder" /dev/null
+check "an array" 0 '^4 sentences' -m "$encoder" --no-normalize -o "$folder/v.npy" "$folder/lines"
+check "text in a file" 0 '^4 sentences' -m "$encoder" -o "$folder/v.txt" "$folder/lines"
+check "an output that cannot be written" 1 'nowhere' -m "$encoder" -o "$folder/nowhere/v.npy" "$folder/lines"
+run() {
+    head -c 80 "$folder/v.npy"
+}
+check "its shape" 0 "'shape': (4, 4)"
+run() {
+    wc -l <"$folder/v.txt"
+}
+check "a line of text each" 0 '^ *4$'
+run() {
+    yes 'the sun' | head -n 9000 | "$kiln" embed -m "$encoder" --no-normalize -p mean 2>/dev/null |
+        sort | uniq -c
+}
+check "more lines than are sorted together" 0 '^ *9000 3.5 1 0 -1$'
+
+finish

@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln run`: arguments, sentences, exit statuses, files in and out. The program under test is
+# $KILN, else ./kiln; tests/models has what it runs.
+kiln=${KILN:-./kiln}
+models=${srcdir:-.}/tests/models
+. "${srcdir:-.}/tests/shell-tests"
+
+run() {
+    "$kiln" run "$@"
+}
+
+# array FILE ROWS COLUMNS FLOAT...: a .npy file of f32, each number as four octal escapes.
+array() {
+    file=$1 shape="$2, $3"
+    shift 3
+    header="{'descr': '<f4', 'fortran_order': False, 'shape': ($shape), }"
+    {
+        printf '\223NUMPY\001\000\166\000%-117s\n' "$header"
+        for element; do
+            # shellcheck disable=SC2059
+            printf "$element"
+        done
+    } >"$file"
+}
+one='\000\000\200\077' two='\000\000\000\100' minus='\000\000\200\277' zero='\000\000\000\000'
+
+if "$kiln" run --help 2>&1 | grep -q 'built without'; then
+    check "a build without ONNX says so" 1 'built without libkiln-onnx' "$models/layer.onnx"
+    finish
+    exit
+fi
+check "help" 0 '^Usage: kiln run ' --help
+check "version" 0 '^kiln [0-9]' --version
+check "no model" 2 'a model is missing'
+check "two models" 2 '"b" is one argument too many' a b
+check "an input without a file" 2 '"x" is not NAME=VALUE' --input x a
+check "a size that is none" 2 '"0" is no number from 1' --dim batch=0 a
+check "runs that are none" 2 '"many" is no number from 1' --bench many a
+check "a type that is none" 2 '"f8" is no precision: f32, bf16 or f16' --precision f8 a
+check "a profile of what is compared" 2 'either --profile or --validate' --profile --validate a
+if ! "$kiln" info >/dev/null 2>&1; then
+    finish
+    exit
+fi
+check "a missing file" 1 'nowhere.onnx' "$folder/nowhere.onnx"
+check "a file that is no model" 1 'shell-tests' "${srcdir:-.}/tests/shell-tests"
+check "an operator that nobody has" 4 'Nonesuch' "$models/unknown.onnx" --random
+check "a description of inputs" 0 '^input  *x  *f32  *\[batch, 3\]$' "$models/layer.onnx"
+check "a description of outputs" 0 '^output  *y  *f32  *\[batch, 2\]$' "$models/layer.onnx"
+check "the same as JSON" 0 '"batch",$' "$models/layer.onnx" --json
+check "an input is missing" 1 'say --input x=FILE.npy, or --random' "$models/layer.onnx" --bench 1
+check "a dimension is missing" 1 'say --dim batch=SIZE' "$models/layer.onnx" --random
+check "an input that is none" 1 'the model has no input "z"' "$models/layer.onnx" -i z=x.npy
+check "an output that is none" 1 'the model has no output "z"' "$models/layer.onnx" -r -n batch=2 -o z=x
+check "random inputs" 0 '^output  *y  *f32  *\[2, 2\]$' "$models/layer.onnx" -r -n batch=2
+check "a dimension by its place" 0 '^input  *x  *f32  *\[2, 3\]$' "$models/layer.onnx" -r -n x:0=2
+check "times as JSON" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 -b 3 --json
+check "a profile" 0 ' a run, on the device$' "$models/layer.onnx" -r -n batch=2 -p
+check "a profile as JSON" 0 '"launches": \[$' "$models/layer.onnx" -r -n batch=2 -p --json
+check "a comparison with the host" 0 'agree with the host' "$models/layer.onnx" -r -n batch=2 -v
+
+# [1 2 1], [-1 0 0] times [1 -1; 2 0; 0 3] and [0.5 -0.25] on top: [5.5 1.75], [0 0.75]
+array "$folder/x.npy" 2 3 "$one" "$two" "$one" "$minus" "$zero" "$zero"
+check "files in and out" 0 '^input  *x  *f32  *\[2, 3\]$' \
+    "$models/layer.onnx" -i "x=$folder/x.npy" -o "y=$folder/y.npy"
+array "$folder/expected.npy" 2 2 '\000\000\260\100' '\000\000\340\077' "$zero" '\000\000\100\077'
+run() {
+    tail -c 16 "$folder/y.npy" | cmp - "$folder/tail" && echo same
+}
+tail -c 16 "$folder/expected.npy" >"$folder/tail"
+check "the numbers are right" 0 same
+run() {
+    "$kiln" run "$@"
+}
+check "a file that is no array" 1 'layer.onnx' "$models/layer.onnx" -i "x=$models/layer.onnx"
+check "a shape that does not fit" 1 'x' "$models/layer.onnx" -i "x=$folder/expected.npy"
+check "an output that cannot be written" 1 'nowhere' \
+    "$models/layer.onnx" -r -n batch=2 -o "y=$folder/nowhere/y.npy"
+
+finish

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An encoder of the ONNX kind as what an executor runs: a row is a sentence's tokens, its result a
+ * vector. */
+#include <stdio.h>
+#include <string.h>
+
+#include "embed.h"
+
+/* ---- recording ---- */
+
+enum { MOST_INPUTS = 8, MOST_OUTPUTS = 16 };
+
+/* What the encoder is given under the names that they all have. */
+static bool give_inputs(struct embed_model *model, kiln_batch *b, const kiln_tensor *rows,
+                        kiln_tensor *given)
+{
+    const kiln_model_value *values;
+    size_t count = kiln_model_inputs(model->onnx, &values);
+    for (size_t i = 0; i < count && i < MOST_INPUTS; i++) {
+        const char *name = values[i].name;
+        if (!strcmp(name, "input_ids"))
+            given[i] = kiln_cast(b, rows[0], values[i].type);
+        else if (!strcmp(name, "attention_mask"))
+            given[i] = kiln_cast(b, rows[2], values[i].type);
+        else if (!strcmp(name, "token_type_ids"))
+            given[i] =
+                kiln_cast(b, kiln_mul(b, rows[2], kiln_constant(b, KILN_U8, 0)), values[i].type);
+        else
+            model->problem = "has an input beside input_ids, attention_mask and token_type_ids";
+    }
+    if (count > MOST_INPUTS)
+        model->problem = "has too many inputs";
+    return !model->problem;
+}
+
+/* The output that encoders call so, else the first. */
+static size_t find_output(const kiln_onnx_model *onnx)
+{
+    static const char *const names[] = {"sentence_embedding", "last_hidden_state",
+                                        "token_embeddings"};
+    const kiln_model_value *values;
+    size_t count = kiln_model_outputs(onnx, &values);
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(values[i].name, names[k]))
+                return i;
+    return 0;
+}
+
+/* One vector of each sentence's: the first token's, or the mean of all that are not padding. */
+static kiln_tensor pool(const struct embed_model *model, kiln_batch *b, kiln_tensor tokens,
+                        const size_t dims[3], const kiln_tensor *rows)
+{
+    const size_t flat[] = {dims[0], dims[2]}, column[] = {dims[0], dims[1], 1},
+                 single[] = {dims[0], 1};
+    if (model->cls) {
+        const int64_t start[] = {0, 0, 0}, stop[] = {(int64_t)dims[0], 1, (int64_t)dims[2]};
+        return kiln_reshape(b, kiln_slice(b, tokens, start, stop, NULL), 2, flat);
+    }
+    kiln_tensor mask = kiln_cast(b, kiln_reshape(b, rows[2], 3, column), KILN_F32);
+    kiln_tensor sum = kiln_sum(b, kiln_mul(b, tokens, mask), 1, (const int[]){1}, 0);
+    kiln_tensor length = kiln_cast(b, kiln_reshape(b, rows[1], 2, single), KILN_F32);
+    /* Rows of nobody are of length 0. */
+    return kiln_div(b, sum, kiln_maximum(b, length, kiln_constant(b, KILN_F32, 1)));
+}
+
+static kiln_tensor normalize(kiln_batch *b, kiln_tensor x)
+{
+    kiln_tensor squares = kiln_sum(b, kiln_mul(b, x, x), 1, (const int[]){1}, 1);
+    return kiln_div(b, x,
+                    kiln_maximum(b, kiln_sqrt(b, squares), kiln_constant(b, KILN_F32, 1e-12)));
+}
+
+static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const kiln_tensor *rows,
+                          kiln_tensor *outputs, void *user)
+{
+    struct embed_model *model = user;
+    kiln_tensor given[MOST_INPUTS], results[MOST_OUTPUTS];
+    size_t rank = 0, dims[KILN_MAX_RANK];
+    (void)context, (void)row_count;
+    if (kiln_model_outputs(model->onnx, NULL) > MOST_OUTPUTS)
+        model->problem = "has too many outputs";
+    if (model->problem || !give_inputs(model, b, rows, given))
+        return KILN_UNSUPPORTED;
+    kiln_status status = kiln_model_record(model->onnx, b, given, NULL, results);
+    kiln_tensor result = results[find_output(model->onnx)];
+    if (!status)
+        status = kiln_tensor_shape(b, result, NULL, &rank, dims);
+    if (status)
+        return status;
+    if (rank == 3)
+        result = pool(model, b, result, dims, rows);
+    else if (rank != 2)
+        model->problem = "gives neither a vector of each token nor one of each sentence";
+    if (model->problem)
+        return KILN_UNSUPPORTED;
+    model->width = dims[rank - 1];
+    result = kiln_cast(b, result, KILN_F32);
+    outputs[0] = model->normalize ? normalize(b, result) : result;
+    return KILN_OK;
+}
+
+/* ---- the executor ---- */
+
+bool embed_open_executor(struct embed_model *model, kiln_context *context, size_t max_length,
+                         size_t batch)
+{
+    const kiln_row row = {.type = KILN_I32, .rank = 1, .dims = {max_length}, .sequence = 1};
+    kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
+    kiln_model recorder = KILN_MODEL_INIT;
+    recorder.record = record;
+    recorder.user = model;
+    recorder.inputs = &row;
+    recorder.input_count = recorder.output_count = 1;
+    options.max_batch = batch;
+    options.max_queue = 8 * batch;
+    kiln_status status = kiln_executor_create(&context, 1, &recorder, &options, &model->executor);
+    if (status && model->problem)
+        fprintf(stderr, "kiln embed: the model %s\n", model->problem);
+    else if (status)
+        fprintf(stderr, "kiln embed: %s\n", kiln_last_error());
+    return !status;
+}
