@@ -25,6 +25,7 @@ kilninclude_HEADERS = \
 	include/kiln/parallel.h \
 	include/kiln/product.h \
 	include/kiln/random.h \
+	include/kiln/recurrent.h \
 	include/kiln/resize.h \
 	include/kiln/status.h \
 	include/kiln/training.h \

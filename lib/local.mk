@@ -251,6 +251,7 @@ record_sources = \
 	lib/record/product.c \
 	lib/record/quantize.c \
 	lib/record/random.c \
+	lib/record/recurrent.c \
 	lib/record/resize.c \
 	lib/record/sliding.c \
 	lib/record/sliding.h \

@@ -82,6 +82,7 @@ criterion_tests = \
 	tests/test_pools \
 	tests/test_precision \
 	tests/test_random \
+	tests/test_recurrent \
 	tests/test_reference \
 	tests/test_resize \
 	tests/test_reuse \
@@ -154,6 +155,7 @@ device_tests = \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
+	tests/test_recurrent \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \

@@ -27,6 +27,7 @@
 #include <kiln/parallel.h>
 #include <kiln/product.h>
 #include <kiln/random.h>
+#include <kiln/recurrent.h>
 #include <kiln/reductions.h>
 #include <kiln/resize.h>
 #include <kiln/status.h>

@@ -747,6 +747,25 @@ static const kiln_resize_options *take_resize_options(void)
     return &options;
 }
 
+static const kiln_recurrent *take_recurrent(void)
+{
+    static kiln_recurrent layer;
+    kiln_tensor *const operands[] = {&layer.x, &layer.w, &layer.r,        &layer.bias,
+                                     &layer.h, &layer.c, &layer.peephole, &layer.lengths};
+    if (one_in(8))
+        return NULL;
+    layer.size = take_struct_size(sizeof layer);
+    for (unsigned i = 0; i < COUNT(operands); i++)
+        *operands[i] = i > 2 && one_in(2) ? (kiln_tensor){0} : take_tensor();
+    layer.direction = (kiln_direction)(byte() % 4);
+    layer.gates = (kiln_gates)(one_in(8) ? 2 : byte() % 2);
+    layer.clip = one_in(4) ? take_number() : 0;
+    layer.linear_before_reset = take_flag();
+    layer.input_forget = take_flag();
+    layer.activation[byte() % 2][byte() % 3] = one_in(2) ? kiln_relu : NULL;
+    return &layer;
+}
+
 static const kiln_optimizer_options *take_optimizer_options(void)
 {
     static kiln_optimizer_options options;

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recurrent layers, unrolled. */
+#include <kiln/batch.h>
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
+#include <kiln/operations.h>
+#include <kiln/product.h>
+#include <kiln/recurrent.h>
+
+#include <stdlib.h>
+
+#include "record/batch.h"
+
+static const kiln_tensor none = {0};
+
+#define MOST_STEPS 16384
+#define MOST_GATES 4
+
+/* Parts of the gates' rows. */
+enum { INPUT, OUTPUT, FORGET, CELL }; /* of an LSTM */
+enum { UPDATE, RESET, HIDDEN };       /* of a GRU */
+
+static const uint8_t orders_of_lstm[][MOST_GATES] = {
+    [KILN_GATES_ONNX] = {[INPUT] = 0, [OUTPUT] = 1, [FORGET] = 2, [CELL] = 3},
+    [KILN_GATES_PYTORCH] = {[INPUT] = 0, [FORGET] = 1, [CELL] = 2, [OUTPUT] = 3},
+};
+static const uint8_t orders_of_gru[][MOST_GATES] = {
+    [KILN_GATES_ONNX] = {[UPDATE] = 0, [RESET] = 1, [HIDDEN] = 2},
+    [KILN_GATES_PYTORCH] = {[RESET] = 0, [UPDATE] = 1, [HIDDEN] = 2},
+};
+
+struct state {
+    kiln_tensor h, c; /* [1,B,H]; none: zeros */
+};
+
+struct layer;
+
+/* What one step makes of its inputs' product [1,B,G*H] and the state. */
+typedef struct state step(const struct layer *layer, kiln_tensor x, struct state before);
+
+struct layer {
+    kiln_batch *batch;
+    const char *name;
+    const kiln_recurrent *given;
+    step *step;
+    size_t gates, steps, sequences, inputs, hidden, directions;
+    const uint8_t *order; /* of gates */
+    /* of the direction at hand */
+    kiln_tensor r, r_bias, peephole; /* [1,G*H,H]; [1,G*H] and [1,3*H] or none */
+    kiln_tensor (*activation[3])(kiln_batch *batch, kiln_tensor x);
+};
+
+#define OP(name, ...) kiln_##name(layer->batch, __VA_ARGS__)
+
+/* ---- parts of tensors ---- */
+
+/* Elements `from` to `from` + `count` of the last dimension. */
+static kiln_tensor columns(const struct layer *layer, kiln_tensor x, size_t from, size_t count)
+{
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    size_t rank, dims[KILN_MAX_RANK];
+    if (layer->batch->error.status || kiln_tensor_shape(layer->batch, x, NULL, &rank, dims))
+        return none;
+    for (size_t d = 0; d < rank; d++)
+        stop[d] = (int64_t)dims[d];
+    start[rank - 1] = (int64_t)from;
+    stop[rank - 1] = (int64_t)(from + count);
+    return OP(slice, x, start, stop, NULL);
+}
+
+/* Number `i` of the first dimension, which stays as 1: a reshape would sink through a whole step,
+ * to be computed once more. */
+static kiln_tensor row(const struct layer *layer, kiln_tensor x, size_t i)
+{
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    size_t rank, dims[KILN_MAX_RANK];
+    if (layer->batch->error.status || kiln_tensor_shape(layer->batch, x, NULL, &rank, dims))
+        return none;
+    for (size_t d = 0; d < rank; d++)
+        stop[d] = (int64_t)dims[d];
+    start[0] = (int64_t)i;
+    stop[0] = (int64_t)i + 1;
+    return OP(slice, x, start, stop, NULL);
+}
+
+static kiln_tensor gate(const struct layer *layer, kiln_tensor x, unsigned part)
+{
+    return columns(layer, x, layer->order[part] * layer->hidden, layer->hidden);
+}
+
+static kiln_tensor number(const struct layer *layer, double value)
+{
+    return OP(constant, KILN_F32, value);
+}
+
+/* ---- steps ---- */
+
+static kiln_tensor clip(const struct layer *layer, kiln_tensor x)
+{
+    return layer->given->clip > 0 ? OP(clamp, x, -layer->given->clip, layer->given->clip) : x;
+}
+
+static kiln_tensor activate(const struct layer *layer, unsigned which, kiln_tensor x)
+{
+    return layer->batch->error.status ? none
+                                      : layer->activation[which](layer->batch, clip(layer, x));
+}
+
+/* The state times rows `from` to `from` + `count` of r, none of zeros. */
+static kiln_tensor recur(const struct layer *layer, kiln_tensor h, size_t from, size_t count)
+{
+    int64_t start[] = {0, (int64_t)from, 0};
+    int64_t stop[] = {1, (int64_t)(from + count), (int64_t)layer->hidden};
+    return h.id ? OP(matmul_transposed, h, 0, OP(slice, layer->r, start, stop, NULL), 1) : none;
+}
+
+static kiln_tensor add(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+{
+    return !a.id ? b : !b.id ? a : OP(add, a, b);
+}
+
+static kiln_tensor multiply(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+{
+    return !a.id || !b.id ? none : OP(mul, a, b);
+}
+
+static struct state step_rnn(const struct layer *layer, kiln_tensor x, struct state before)
+{
+    x = add(layer, x, recur(layer, before.h, 0, layer->hidden));
+    return (struct state){activate(layer, 0, x), none};
+}
+
+/* The candidate's part of the state. */
+static kiln_tensor recur_hidden(const struct layer *layer, kiln_tensor h, kiln_tensor reset)
+{
+    size_t from = layer->order[HIDDEN] * layer->hidden;
+    if (!layer->given->linear_before_reset)
+        return recur(layer, multiply(layer, reset, h), from, layer->hidden);
+    kiln_tensor bias = layer->r_bias.id ? columns(layer, layer->r_bias, from, layer->hidden) : none;
+    return multiply(layer, reset, add(layer, recur(layer, h, from, layer->hidden), bias));
+}
+
+static struct state step_gru(const struct layer *layer, kiln_tensor x, struct state before)
+{
+    size_t gates = 2 * layer->hidden; /* the first two parts in either order */
+    kiln_tensor both = columns(layer, x, 0, gates);
+    both = add(layer, both, recur(layer, before.h, 0, gates));
+    if (layer->given->linear_before_reset && layer->r_bias.id)
+        both = add(layer, both, columns(layer, layer->r_bias, 0, gates));
+    kiln_tensor update = activate(layer, 0, gate(layer, both, UPDATE));
+    kiln_tensor reset = activate(layer, 0, gate(layer, both, RESET));
+    kiln_tensor hidden = add(layer, gate(layer, x, HIDDEN), recur_hidden(layer, before.h, reset));
+    hidden = activate(layer, 1, hidden);
+    kiln_tensor h = OP(mul, OP(sub, number(layer, 1), update), hidden);
+    return (struct state){add(layer, h, multiply(layer, update, before.h)), none};
+}
+
+/* A peephole's sight of the cells. */
+static kiln_tensor peep(const struct layer *layer, unsigned part, kiln_tensor c)
+{
+    return layer->peephole.id && c.id
+               ? OP(mul, columns(layer, layer->peephole, part * layer->hidden, layer->hidden), c)
+               : none;
+}
+
+static struct state step_lstm(const struct layer *layer, kiln_tensor x, struct state before)
+{
+    x = add(layer, x, recur(layer, before.h, 0, 4 * layer->hidden));
+    kiln_tensor input =
+        activate(layer, 0, add(layer, gate(layer, x, INPUT), peep(layer, INPUT, before.c)));
+    kiln_tensor forget =
+        layer->given->input_forget
+            ? OP(sub, number(layer, 1), input)
+            : activate(layer, 0, add(layer, gate(layer, x, FORGET), peep(layer, FORGET, before.c)));
+    kiln_tensor cell = OP(mul, input, activate(layer, 1, gate(layer, x, CELL)));
+    kiln_tensor c = add(layer, cell, multiply(layer, forget, before.c));
+    kiln_tensor output =
+        activate(layer, 0, add(layer, gate(layer, x, OUTPUT), peep(layer, OUTPUT, c)));
+    kiln_tensor h = layer->batch->error.status ? none : layer->activation[2](layer->batch, c);
+    return (struct state){OP(mul, output, h), c};
+}
+
+/* ---- lengths ---- */
+
+/* `after` in sequences that have step t, else `before`. */
+static kiln_tensor choose(const struct layer *layer, kiln_tensor has, kiln_tensor after,
+                          kiln_tensor before)
+{
+    return !after.id ? none : OP(where, has, after, before.id ? before : number(layer, 0));
+}
+
+/* Advance the state; the result of step t goes to `y`. */
+static void advance(const struct layer *layer, kiln_tensor x, kiln_tensor lengths, size_t t,
+                    struct state *state, kiln_tensor *y)
+{
+    struct state before = *state;
+    *state = layer->step(layer, row(layer, x, t), before);
+    *y = state->h;
+    if (!lengths.id)
+        return;
+    kiln_tensor has = OP(greater, lengths, OP(constant, KILN_I32, (double)t));
+    *y = choose(layer, has, state->h, none);
+    state->h = choose(layer, has, state->h, before.h);
+    state->c = choose(layer, has, state->c, before.c);
+}
+
+/* ---- directions ---- */
+
+/* The product of all inputs, [T,B,G*H], with what of the bias does not go through a gate. */
+static kiln_tensor multiply_inputs(struct layer *layer, size_t direction)
+{
+    size_t rows = layer->gates * layer->hidden;
+    kiln_tensor x =
+        OP(matmul_transposed, layer->given->x, 0, row(layer, layer->given->w, direction), 1);
+    layer->r_bias = none;
+    if (!layer->given->bias.id)
+        return x;
+    kiln_tensor bias = row(layer, layer->given->bias, direction);
+    kiln_tensor of_x = columns(layer, bias, 0, rows), of_h = columns(layer, bias, rows, rows);
+    if (layer->step != step_gru || !layer->given->linear_before_reset)
+        return OP(add, x, OP(add, of_x, of_h));
+    layer->r_bias = of_h;
+    return OP(add, x, of_x);
+}
+
+static void read_activations(struct layer *layer, size_t direction)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        layer->activation[i] = layer->given->activation[direction][i];
+        if (!layer->activation[i])
+            layer->activation[i] = i || layer->step == step_rnn ? kiln_tanh : kiln_sigmoid;
+    }
+}
+
+static struct state begin(const struct layer *layer, size_t direction)
+{
+    const kiln_recurrent *given = layer->given;
+    return (struct state){given->h.id ? row(layer, given->h, direction) : none,
+                          given->c.id && layer->step == step_lstm ? row(layer, given->c, direction)
+                                                                  : none};
+}
+
+/* All steps of one direction; results go to y[t * D + direction]. */
+static struct state go(struct layer *layer, size_t direction, kiln_tensor *y)
+{
+    bool backward = layer->given->direction == KILN_REVERSE || direction;
+    struct state state = begin(layer, direction);
+    kiln_tensor x = multiply_inputs(layer, direction), lengths = none;
+    layer->r = row(layer, layer->given->r, direction);
+    layer->peephole =
+        layer->given->peephole.id ? row(layer, layer->given->peephole, direction) : none;
+    if (layer->given->lengths.id)
+        lengths = OP(reshape, OP(cast, layer->given->lengths, KILN_I32), 2,
+                     ((size_t[]){layer->sequences, 1}));
+    read_activations(layer, direction);
+    for (size_t i = 0; i < layer->steps && !layer->batch->error.status; i++) {
+        size_t t = backward ? layer->steps - 1 - i : i;
+        advance(layer, x, lengths, t, &state, &y[t * layer->directions + direction]);
+    }
+    return state;
+}
+
+/* ---- checks ---- */
+
+static bool check_operand(const struct layer *layer, const char *what, kiln_tensor x, size_t rank,
+                          const size_t *dims)
+{
+    const struct kiln__node *node = kiln__batch_floating(layer->batch, x, layer->name, what);
+    struct kiln__shape wanted = {0};
+    if (!node)
+        return false;
+    if (kiln__shape_make(rank, dims, &wanted) && kiln__shape_equal(&wanted, &node->shape))
+        return true;
+    kiln__fail(&layer->batch->error, KILN_SHAPE_MISMATCH, "%s: %s of shape %s must be %s",
+               layer->name, what, kiln__shape_text(&node->shape).text,
+               kiln__shape_text(&wanted).text);
+    return false;
+}
+#define CHECK(what, ...)                                                                           \
+    check_operand(layer, #what, given->what, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t),     \
+                  (size_t[]){__VA_ARGS__})
+
+static bool check_lengths(const struct layer *layer)
+{
+    const struct kiln__node *node =
+        kiln__batch_node(layer->batch, layer->given->lengths, layer->name, "lengths");
+    if (!node)
+        return false;
+    if (kiln__node_is_floating(node))
+        kiln__fail(&layer->batch->error, KILN_TYPE_MISMATCH,
+                   "%s: lengths are %s, and only integers are taken", layer->name,
+                   kiln_type_name(node->type));
+    else if (node->shape.rank != 1 || node->shape.dims[0] != layer->sequences)
+        kiln__fail(&layer->batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: lengths of shape %s are not one of each of %zu sequences", layer->name,
+                   kiln__shape_text(&node->shape).text, layer->sequences);
+    return !layer->batch->error.status;
+}
+
+/* The sizes, from the shapes of x and r. */
+static bool read_sizes(struct layer *layer)
+{
+    const kiln_recurrent *given = layer->given;
+    const struct kiln__node *x = kiln__batch_floating(layer->batch, given->x, layer->name, "x");
+    const struct kiln__node *r =
+        x ? kiln__batch_floating(layer->batch, given->r, layer->name, "r") : NULL;
+    if (!r)
+        return false;
+    if (x->shape.rank != 3 || r->shape.rank != 3)
+        kiln__fail(&layer->batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: x of shape %s and r of shape %s must have 3 dimensions", layer->name,
+                   kiln__shape_text(&x->shape).text, kiln__shape_text(&r->shape).text);
+    else if (x->shape.dims[0] > MOST_STEPS)
+        kiln__fail(&layer->batch->error, KILN_TOO_LARGE, "%s: %zu steps, and %d are the most",
+                   layer->name, x->shape.dims[0], MOST_STEPS);
+    layer->steps = x->shape.dims[0];
+    layer->sequences = x->shape.dims[1];
+    layer->inputs = x->shape.dims[2];
+    layer->hidden = r->shape.dims[2];
+    layer->directions = given->direction == KILN_BIDIRECTIONAL ? 2 : 1;
+    return !layer->batch->error.status;
+}
+
+static bool check_options(struct layer *layer)
+{
+    const kiln_recurrent *given = layer->given;
+    if (!given || given->size != sizeof *given)
+        kiln__fail(&layer->batch->error, KILN_INVALID_ARGUMENT, "%s: %s", layer->name,
+                   given ? "the layer was not made by KILN_RECURRENT_INIT" : "layer is NULL");
+    else if ((unsigned)given->direction > KILN_BIDIRECTIONAL ||
+             (unsigned)given->gates > KILN_GATES_PYTORCH)
+        kiln__fail(&layer->batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: no direction %d with gates in order %d", layer->name, (int)given->direction,
+                   (int)given->gates);
+    else if (!(given->clip >= 0))
+        kiln__fail(&layer->batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: clip is %.9g, and must not be negative", layer->name, given->clip);
+    return !layer->batch->error.status;
+}
+
+static bool check_layer(struct layer *layer)
+{
+    const kiln_recurrent *given = layer->given;
+    if (!kiln__batch_is_open(layer->batch, layer->name) || !check_options(layer) ||
+        !read_sizes(layer))
+        return false;
+    const size_t d = layer->directions, b = layer->sequences, h = layer->hidden;
+    const size_t rows = layer->gates * h;
+    bool lstm = layer->step == step_lstm;
+    return CHECK(w, d, rows, layer->inputs) && CHECK(r, d, rows, h) &&
+           (!given->bias.id || CHECK(bias, d, 2 * rows)) && (!given->h.id || CHECK(h, d, b, h)) &&
+           (!lstm || !given->c.id || CHECK(c, d, b, h)) &&
+           (!lstm || !given->peephole.id || CHECK(peephole, d, 3 * h)) &&
+           (!given->lengths.id || check_lengths(layer));
+}
+
+/* ---- the calls ---- */
+
+/* [D,B,H] of both directions' states. */
+static kiln_tensor collect(const struct layer *layer, const kiln_tensor *parts)
+{
+    const size_t dims[] = {1, layer->sequences, layer->hidden};
+    kiln_tensor whole[2];
+    for (size_t d = 0; d < layer->directions; d++)
+        whole[d] = parts[d].id ? parts[d] : OP(fill, KILN_F32, 3, dims, 0);
+    return OP(concat, layer->directions, whole, 0);
+}
+
+static kiln_tensor run(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+{
+    kiln_batch *batch = layer->batch;
+    const size_t d = layer->directions;
+    const size_t dims[] = {layer->steps, d, layer->sequences, layer->hidden};
+    kiln_tensor *y = calloc(layer->steps * d + 1, sizeof *y), h[2] = {{0}}, c[2] = {{0}};
+    if (!y)
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", layer->name);
+    for (size_t i = 0; i < d && !batch->error.status; i++) {
+        struct state state = go(layer, i, y);
+        h[i] = state.h;
+        c[i] = state.c;
+    }
+    kiln_tensor all = none;
+    if (!batch->error.status && layer->steps == 0)
+        all = OP(fill, KILN_F32, 4, dims, 0);
+    else if (!batch->error.status)
+        all = OP(reshape, OP(concat, layer->steps * d, y, 0), 4, dims);
+    if (last)
+        *last = collect(layer, h);
+    if (last_c)
+        *last_c = collect(layer, c);
+    free(y);
+    return all;
+}
+
+static kiln_tensor record(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+{
+    if (last)
+        *last = none;
+    if (last_c)
+        *last_c = none;
+    if (!check_layer(layer))
+        return none;
+    if (layer->gates > 1)
+        layer->order = layer->step == step_lstm ? orders_of_lstm[layer->given->gates]
+                                                : orders_of_gru[layer->given->gates];
+    kiln_tensor y = run(layer, last, last_c);
+    kiln__error_within(&layer->batch->error, layer->name);
+    if (layer->batch->error.status && last)
+        *last = none;
+    if (layer->batch->error.status && last_c)
+        *last_c = none;
+    return layer->batch->error.status ? none : y;
+}
+
+kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
+{
+    struct layer own = {
+        .batch = batch, .name = __func__, .given = layer, .step = step_rnn, .gates = 1};
+    return record(&own, last, NULL);
+}
+
+kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
+{
+    struct layer own = {
+        .batch = batch, .name = __func__, .given = layer, .step = step_gru, .gates = 3};
+    return record(&own, last, NULL);
+}
+
+kiln_tensor kiln_lstm(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last,
+                      kiln_tensor *last_c)
+{
+    struct layer own = {
+        .batch = batch, .name = __func__, .given = layer, .step = step_lstm, .gates = 4};
+    return record(&own, last, last_c);
+}
