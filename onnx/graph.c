@@ -35,7 +35,7 @@ static kiln_status out_of_memory(void)
     return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory for the graph");
 }
 
-static void *allocate(struct kiln__onnx_graphs *graphs, size_t count, size_t size)
+void *kiln__onnx_graphs_alloc(struct kiln__onnx_graphs *graphs, size_t count, size_t size)
 {
     if (count > (PTRDIFF_MAX - sizeof(struct kiln__onnx_block)) / size)
         return NULL;
@@ -147,7 +147,7 @@ static kiln_status find_operands(struct resolver *resolver, struct scope *scope,
 {
     const Onnx__NodeProto *proto = node->proto;
     node->n_inputs = proto->n_input;
-    node->inputs = allocate(resolver->graphs, proto->n_input, sizeof *node->inputs);
+    node->inputs = kiln__onnx_graphs_alloc(resolver->graphs, proto->n_input, sizeof *node->inputs);
     if (!node->inputs)
         return out_of_memory();
     for (size_t i = 0; i < proto->n_input; i++) {
@@ -181,7 +181,8 @@ static kiln_status resolve_inner(struct resolver *resolver, const struct scope *
     if (!graphs)
         return KILN_OK;
     node->n_graphs = proto->n_attribute;
-    node->graphs = allocate(resolver->graphs, proto->n_attribute, sizeof *node->graphs);
+    node->graphs =
+        kiln__onnx_graphs_alloc(resolver->graphs, proto->n_attribute, sizeof *node->graphs);
     if (!node->graphs)
         return out_of_memory();
     for (size_t i = 0; i < proto->n_attribute; i++)
@@ -208,7 +209,8 @@ static kiln_status write_out(struct resolver *resolver, const Onnx__FunctionProt
                                scope->depth == DEEPEST_CALL
                                    ? "functions call each other more than 32 deep"
                                    : "more operands or results than the function has");
-    struct kiln__onnx_attributes *attributes = allocate(resolver->graphs, 1, sizeof *attributes);
+    struct kiln__onnx_attributes *attributes =
+        kiln__onnx_graphs_alloc(resolver->graphs, 1, sizeof *attributes);
     if (!attributes)
         return out_of_memory();
     *attributes = (struct kiln__onnx_attributes){scope->attributes, proto, function};
@@ -279,7 +281,7 @@ static kiln_status resolve_node(struct resolver *resolver, const Onnx__NodeProto
     if (function && !node.row)
         return write_out(resolver, function, &node, scope, graph, room);
     status = resolve_inner(resolver, scope, &node);
-    node.outputs = allocate(graphs, proto->n_output, sizeof *node.outputs);
+    node.outputs = kiln__onnx_graphs_alloc(graphs, proto->n_output, sizeof *node.outputs);
     if (!node.outputs)
         return out_of_memory();
     for (size_t i = 0; i < proto->n_output && !status; i++)
@@ -322,8 +324,10 @@ static kiln_status resolve_inputs(struct resolver *resolver, const Onnx__GraphPr
         if (status)
             return status;
     }
-    graph->inputs = allocate(resolver->graphs, proto->n_input, sizeof *graph->inputs);
-    graph->input_protos = allocate(resolver->graphs, proto->n_input, sizeof *graph->input_protos);
+    graph->inputs =
+        kiln__onnx_graphs_alloc(resolver->graphs, proto->n_input, sizeof *graph->inputs);
+    graph->input_protos =
+        kiln__onnx_graphs_alloc(resolver->graphs, proto->n_input, sizeof *graph->input_protos);
     if (!graph->inputs || !graph->input_protos)
         return out_of_memory();
     size_t before = resolver->graphs->n_values;
@@ -348,7 +352,8 @@ static kiln_status resolve_outputs(struct resolver *resolver, const Onnx__GraphP
                                    const struct scope *scope, struct kiln__onnx_graph *graph)
 {
     graph->n_outputs = proto->n_output;
-    graph->outputs = allocate(resolver->graphs, proto->n_output, sizeof *graph->outputs);
+    graph->outputs =
+        kiln__onnx_graphs_alloc(resolver->graphs, proto->n_output, sizeof *graph->outputs);
     if (!graph->outputs)
         return out_of_memory();
     for (size_t i = 0; i < proto->n_output; i++)
@@ -365,7 +370,7 @@ static kiln_status resolve_outputs(struct resolver *resolver, const Onnx__GraphP
 static kiln_status keep_nodes(struct resolver *resolver, struct kiln__onnx_graph *graph)
 {
     struct kiln__onnx_node *nodes =
-        allocate(resolver->graphs, graph->n_nodes, sizeof *graph->nodes);
+        kiln__onnx_graphs_alloc(resolver->graphs, graph->n_nodes, sizeof *graph->nodes);
     if (nodes && graph->n_nodes)
         memcpy(nodes, graph->nodes, graph->n_nodes * sizeof *nodes);
     free(graph->nodes);
@@ -378,7 +383,7 @@ static kiln_status resolve_graph(struct resolver *resolver, const Onnx__GraphPro
 {
     struct scope scope = *around;
     scope.names = (struct kiln__onnx_names){.outer = &around->names};
-    *graph = allocate(resolver->graphs, 1, sizeof **graph);
+    *graph = kiln__onnx_graphs_alloc(resolver->graphs, 1, sizeof **graph);
     if (!*graph)
         return out_of_memory();
     size_t room = 0;
@@ -426,7 +431,7 @@ kiln_status kiln__onnx_resolve(const Onnx__ModelProto *model, struct kiln__onnx_
     kiln_status status = resolve_graph(&resolver, model->graph, &scope, &graphs->main);
     if (status)
         return status;
-    graphs->needed = allocate(graphs, graphs->n_values, sizeof *graphs->needed);
+    graphs->needed = kiln__onnx_graphs_alloc(graphs, graphs->n_values, sizeof *graphs->needed);
     if (!graphs->needed)
         return out_of_memory();
     mark_graph(graphs->main, graphs->needed);

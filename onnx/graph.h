@@ -34,6 +34,10 @@ struct kiln__onnx_node {
     uint32_t *inputs, *outputs; /* numbers of values, or KILN__ONNX_NONE */
     size_t n_graphs;
     struct kiln__onnx_graph **graphs; /* for each attribute of the node a graph or NULL */
+    size_t n_parts;
+    struct kiln__onnx_node
+        *parts;        /* of several nodes that are recorded as one: these (patterns.c) */
+    const void *steps; /* what its row wants to know of them */
 };
 
 struct kiln__onnx_graph {
@@ -66,6 +70,9 @@ struct kiln__onnx_graphs {
 /* Resolve the names of a model. Operators that no row knows are no error here. */
 kiln_status kiln__onnx_resolve(const Onnx__ModelProto *model, struct kiln__onnx_graphs *graphs);
 void kiln__onnx_graphs_free(struct kiln__onnx_graphs *graphs);
+
+/* Memory of `count` times `size` bytes, all 0, freed with the graphs; NULL without memory. */
+void *kiln__onnx_graphs_alloc(struct kiln__onnx_graphs *graphs, size_t count, size_t size);
 
 /* The name to call a node by: its own, or its first output's. */
 const char *kiln__onnx_node_name(const struct kiln__onnx_node *node);

@@ -13,6 +13,7 @@
 #include "onnx/batches.h"
 #include "onnx/error.h"
 #include "onnx/model.h"
+#include "onnx/patterns.h"
 #include "onnx/weights.h"
 #include "onnx/wire.h"
 
@@ -51,6 +52,8 @@ static kiln_status finish(kiln_onnx_model *model, const char *folder, struct kil
         status = kiln__onnx_supported(&model->graphs);
     if (!status)
         status = kiln__onnx_describe(model, notes);
+    if (!status && !model->options.plain)
+        status = kiln__onnx_find_patterns(&model->graphs);
     if (!status)
         status = kiln__onnx_read_weights(model, folder, notes);
     if (!status && notes->failed)

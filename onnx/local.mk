@@ -4,6 +4,7 @@
 # Those that understand operators, a file for what belongs together: each has a table of its own,
 # and a line in onnx/operators.h.
 onnx_operators = \
+	onnx/ops_attention.c \
 	onnx/ops_elementwise.c \
 	onnx/ops_movement.c \
 	onnx/ops_normalization.c \
@@ -30,6 +31,8 @@ onnx_sources = \
 	onnx/names.h \
 	onnx/operators.c \
 	onnx/operators.h \
+	onnx/patterns.c \
+	onnx/patterns.h \
 	onnx/record.c \
 	onnx/record.h \
 	onnx/tensor.c \
@@ -81,4 +84,22 @@ libkiln_onnx_la_LDFLAGS = \
 	-version-info $(KILN_ABI) \
 	-no-undefined \
 	-export-symbols-regex '^kiln_model_[a-z]'
+
+# ---- its tests ----
+
+onnx_tests = \
+	tests/onnx/test_files \
+	tests/onnx/test_model
+ONNX_TEST_CPPFLAGS = -I$(top_builddir) -I$(top_srcdir) $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+ONNX_TEST_LIBS = libkiln-onnx-internal.la $(LDADD)
+tests_onnx_test_files_SOURCES = tests/onnx/test_files.c $(onnx_test_models)
+tests_onnx_test_files_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_files_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_model_SOURCES = tests/onnx/test_model.c $(onnx_test_models)
+tests_onnx_test_model_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)
 endif
+
+onnx_test_models = \
+	tests/onnx/models.c \
+	tests/onnx/models.h

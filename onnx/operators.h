@@ -11,6 +11,7 @@ struct kiln__onnx_call;
 
 /* The tables, a line for each; kiln__onnx_NAME_rows ends with a row without a name. */
 #define KILN__ONNX_TABLES(X)                                                                       \
+    X(attention)                                                                                   \
     X(elementwise)                                                                                 \
     X(movement)                                                                                    \
     X(normalization)                                                                               \
@@ -37,6 +38,9 @@ struct kiln__onnx_row {
 #define KILN__ONNX_TABLE(name) extern const struct kiln__onnx_row kiln__onnx_##name##_rows[];
 KILN__ONNX_TABLES(KILN__ONNX_TABLE)
 #undef KILN__ONNX_TABLE
+
+/* What is recorded for several nodes (patterns.c); no operators of files. */
+extern const struct kiln__onnx_row kiln__onnx_attention_row, kiln__onnx_gelu_row;
 
 /* The row for an operator of a version of its domain ("" for ONNX's own), or NULL. */
 const struct kiln__onnx_row *kiln__onnx_find_row(const char *domain, const char *name, int version);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "onnx/error.h"
+#include "onnx/patterns.h"
 #include "onnx/weights.h"
 
 /* ---- values on the device ---- */
@@ -75,8 +76,37 @@ static bool find_operands(struct kiln__onnx_call *call, struct kiln__onnx_value 
     return true;
 }
 
+/* Several nodes as one; false, with nothing recorded, where they have to be recorded one by one. */
+static bool record_as_one(struct kiln__onnx_recorder *recorder, const struct kiln__onnx_node *node)
+{
+    struct kiln__onnx_value *in[KILN__ONNX_MOST_PARTS * 2] = {NULL}, out = {0};
+    struct kiln__onnx_call call = {.recorder = recorder,
+                                   .batch = recorder->batch,
+                                   .node = node,
+                                   .row = node->row,
+                                   .version = node->version,
+                                   .n_outputs = 1,
+                                   .out = &out,
+                                   .wanted = (const bool[]){true}};
+    if (!find_operands(&call, in))
+        return true;
+    node->row->record(&call);
+    if (kiln_batch_status(recorder->batch))
+        fail_in(recorder, node);
+    if (!out.type)
+        return recorder->status != KILN_OK;
+    recorder->values[node->outputs[0]] = out;
+    return true;
+}
+
 static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln__onnx_node *node)
 {
+    if (node->n_parts && record_as_one(recorder, node))
+        return;
+    for (size_t i = 0; i < node->n_parts && !recorder->status; i++)
+        record_node(recorder, &node->parts[i]);
+    if (node->n_parts)
+        return;
     const bool *needed = recorder->model->graphs.needed;
     size_t n = node->n_inputs + node->n_outputs + 1;
     struct kiln__onnx_value **in = calloc(node->n_inputs + 1, sizeof *in);

@@ -104,6 +104,10 @@ criterion_tests = \
 	tests/test_wordpiece \
 	tests/layer/test_layer
 
+if ONNX
+criterion_tests += $(onnx_tests)
+endif
+
 # Those that use an OpenCL device: run once more on other devices. Large dimensions
 # (tests/test_ops_large) take a device in software many minutes.
 device_tests = \

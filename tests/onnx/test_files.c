@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are no models, or damaged, or hostile: a sentence each, never a crash. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/context.h"
+#include "tests/onnx/models.h"
+
+static kiln_context *context;
+static char folder[512];
+
+static void open_it(void)
+{
+    const char *place = getenv("TMPDIR");
+    context = open_context();
+    snprintf(folder, sizeof folder, "%s/onnx-%d", place ? place : "/tmp", (int)getpid());
+    mkdir(folder, 0700);
+}
+
+static void close_it(void)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    cr_assert_eq(system(command), 0);
+    free_model(NULL);
+    close_context(context);
+}
+
+TestSuite(onnx_files, .init = open_it, .fini = close_it);
+
+static Onnx__ModelProto *model; /* of the test, until the fixture frees it */
+
+static void begin(int version)
+{
+    model = new_model(version);
+    add_input(model, "x", FLOAT, "2 3");
+    add_output(model, "y", FLOAT, NULL);
+}
+
+static void refuse(kiln_status status, const char *sentence)
+{
+    kiln_onnx_model *loaded;
+    expect_error(load_model(context, model, NULL, &loaded), status, sentence);
+    cr_assert_null(loaded);
+}
+
+/* It loads, and cannot be recorded for x of [2,3]. */
+static void refuse_recording(kiln_status status, const char *sentence)
+{
+    kiln_onnx_model *loaded;
+    expect_ok(load_model(context, model, NULL, &loaded));
+    kiln_array in = {KILN_F32, 2, {2, 3}, NULL};
+    kiln_model_lease *lease;
+    expect_error(kiln_model_batch(loaded, &in, &lease), status, sentence);
+    cr_assert_null(lease);
+    kiln_model_release(loaded);
+}
+
+Test(onnx_files, what_is_missing_is_named_at_once)
+{
+    begin(17);
+    add_node(model, "Frobnicate", "x", "a");
+    add_node(model, "Frobnicate", "a", "b");
+    add_node(model, "Grind", "b", "y")->domain = (char *)"com.mill";
+    add_node(model, "Unused", "b", "nobody");
+    refuse(KILN_UNSUPPORTED,
+           "kiln_model_load: 2 operators that libkiln-onnx does not have: Frobnicate of version 17 "
+           "(2 times), com.mill.Grind of version 1 (1 time)");
+}
+
+Test(onnx_files, names_have_to_be_made_before_they_are_read)
+{
+    begin(17);
+    add_node(model, "Relu", "z", "y");
+    refuse(KILN_INVALID_ARGUMENT,
+           "kiln_model_load: node 'y' (Relu): input 0 is 'z', which nothing makes");
+    begin(17);
+    add_node(model, "Add", "x b", "a")->name = (char *)"first";
+    add_node(model, "Relu", "a", "b");
+    add_node(model, "Relu", "a", "y");
+    refuse(KILN_INVALID_ARGUMENT,
+           "kiln_model_load: node 'first' (Add): input 1 is 'b', which this node or a later one "
+           "makes: a cycle, or nodes out of order");
+    begin(17);
+    add_node(model, "Relu", "x", "x");
+    refuse(KILN_INVALID_ARGUMENT, "kiln_model_load: the value 'x' is made twice");
+    begin(17);
+    refuse(KILN_INVALID_ARGUMENT, "kiln_model_load: nothing makes the output 'y'");
+    begin(17);
+    model->graph = NULL;
+    refuse(KILN_INVALID_ARGUMENT, "kiln_model_load: the model has no graph");
+}
+
+Test(onnx_files, weights_have_as_many_elements_as_their_shape_says)
+{
+    float values[6] = {0};
+    begin(17);
+    add_node(model, "Add", "x w", "y");
+    Onnx__TensorProto *w = add_floats(model, "w", "2 3", values);
+    w->raw_data.len = 20;
+    refuse(KILN_INVALID_ARGUMENT,
+           "kiln_model_load: tensor 'w' has 20 bytes, and its shape wants 24");
+    w->dims[0] = INT64_MAX;
+    refuse(KILN_TOO_LARGE, "kiln_model_load: tensor 'w' has more elements than can be counted");
+    w->dims[0] = -1;
+    refuse(KILN_INVALID_ARGUMENT, "kiln_model_load: tensor 'w': dimension 0 is -1");
+    w->data_type = 8;
+    refuse(KILN_UNSUPPORTED, "kiln_model_load: tensor 'w' is of type string");
+    w->data_type = 77;
+    refuse(KILN_UNSUPPORTED, "kiln_model_load: tensor 'w' is of type an unknown type");
+}
+
+Test(onnx_files, nodes_are_named_where_they_do_not_fit)
+{
+    begin(17);
+    add_node(model, "MatMul", "x x", "y")->name = (char *)"layer/product";
+    refuse_recording(
+        KILN_SHAPE_MISMATCH,
+        "node 'layer/product' (MatMul): kiln_matmul: shapes [2,3] and [2,3] do not fit: a's last "
+        "dimension must be b's last but one, and leading dimensions must broadcast");
+    begin(17);
+    set_int(add_node(model, "Transpose", "x", "y"), "perm", 1);
+    refuse_recording(KILN_TYPE_MISMATCH,
+                     "node 'y' (Transpose): attribute 'perm' is an integer, and "
+                     "should be integers");
+    begin(17);
+    set_int(add_node(model, "Concat", "x x", "y"), "axis", 2);
+    refuse_recording(KILN_INVALID_ARGUMENT, "node 'y' (Concat): axis 2 of 2 dimensions");
+    begin(17);
+    add_node(model, "Reshape", "x shape", "y");
+    add_integers(model, "shape", "2", (const int64_t[]){4, -1});
+    refuse_recording(KILN_SHAPE_MISMATCH, "node 'y' (Reshape): [2,3] has 6 elements, and the shape "
+                                          "that is wanted has 4");
+    begin(17);
+    add_node(model, "Add", "x", "y");
+    add_node(model, "Where", "x x x", "z");
+    model->graph->output[0]->name = (char *)"z";
+    refuse_recording(KILN_TYPE_MISMATCH, "node 'z' (Where): operands of float, float and float");
+}
+
+Test(onnx_files, inputs_have_to_fit)
+{
+    begin(17);
+    add_input(model, "other", FLOAT, "n n");
+    add_node(model, "Add", "x other", "y");
+    kiln_onnx_model *loaded;
+    kiln_model_lease *lease;
+    expect_ok(load_model(context, model, NULL, &loaded));
+    kiln_array in[2] = {{KILN_F32, 2, {2, 4}, NULL}, {KILN_F32, 2, {2, 3}, NULL}};
+    expect_error(kiln_model_batch(loaded, in, &lease), KILN_SHAPE_MISMATCH,
+                 "kiln_model_record: input 'x' has the shape [2,4], and the model wants [2,3]");
+    in[0].dims[1] = 3;
+    expect_error(kiln_model_batch(loaded, in, &lease), KILN_SHAPE_MISMATCH,
+                 "kiln_model_record: dimension 'n' is 2 in input 'other' and 3 in input 'other'");
+    in[0].type = KILN_I32;
+    expect_error(kiln_model_batch(loaded, in, &lease), KILN_TYPE_MISMATCH,
+                 "kiln_model_record: input 'x' is i32, and the model wants f32");
+    in[0].rank = 9;
+    expect_error(kiln_model_batch(loaded, in, &lease), KILN_INVALID_ARGUMENT,
+                 "kiln_model_batch: input 'x' has no type, or more than 8 dimensions");
+    kiln_model_release(loaded);
+}
+
+static void write_file(const char *name, const void *bytes, size_t count)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
+}
+
+/* w lies in a file of its own. */
+static Onnx__TensorProto *outside(const char *location, const char *offset)
+{
+    static Onnx__StringStringEntryProto entries[2], *list[2] = {&entries[0], &entries[1]};
+    float values[6] = {0};
+    begin(17);
+    add_node(model, "Add", "x w", "y");
+    Onnx__TensorProto *w = add_floats(model, "w", "2 3", values);
+    entries[0] = entries[1] = (Onnx__StringStringEntryProto)ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+    entries[0].key = (char *)"location";
+    entries[0].value = (char *)location;
+    entries[1].key = (char *)"offset";
+    entries[1].value = (char *)offset;
+    w->has_raw_data = 0;
+    w->has_data_location = 1;
+    w->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    w->external_data = list;
+    w->n_external_data = 2;
+    return w;
+}
+
+/* Load it from the folder. */
+static kiln_status load_outside(const char *location, const char *offset, kiln_onnx_model **loaded)
+{
+    char path[600];
+    size_t bytes;
+    outside(location, offset);
+    const uint8_t *packed = pack_model(model, &bytes);
+    write_file("m.onnx", packed, bytes);
+    snprintf(path, sizeof path, "%s/m.onnx", folder);
+    return kiln_model_load(context, path, NULL, loaded);
+}
+
+Test(onnx_files, external_data_stays_inside_the_folder)
+{
+    float values[8] = {7, 7, 1, 2, 3, 4, 5, 6};
+    char path[600], words[700];
+    kiln_onnx_model *loaded;
+    write_file("weights", values, sizeof values);
+    expect_ok(load_outside("weights", "8", &loaded));
+    float x[6] = {0};
+    kiln_array in = {KILN_F32, 2, {2, 3}, x}, out;
+    expect_ok(kiln_model_run(loaded, &in, &out));
+    cr_assert(!memcmp(out.data, values + 2, sizeof x));
+    kiln_free(out.data);
+    kiln_model_release(loaded);
+    expect_error(
+        load_outside("weights", "12", &loaded), KILN_IO_ERROR,
+        "kiln_model_load: tensor 'w': its file 'weights' has 32 bytes, fewer than 24 at 12");
+    expect_error_part(load_outside("../weights", "0", &loaded), KILN_IO_ERROR,
+                      "is outside of the model's folder");
+    expect_error_part(load_outside("/etc/passwd", "0", &loaded), KILN_IO_ERROR,
+                      "is outside of the model's folder");
+    snprintf(path, sizeof path, "%s/link", folder);
+    cr_assert_eq(symlink("/etc/passwd", path), 0);
+    expect_error_part(load_outside("link", "0", &loaded), KILN_IO_ERROR,
+                      "is outside of the model's folder");
+    expect_error_part(load_outside("nowhere", "0", &loaded), KILN_IO_ERROR, "No such file");
+    expect_error(load_outside("weights", "-1", &loaded), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: tensor 'w': its external data has no place");
+    outside("weights", "0");
+    refuse(KILN_INVALID_ARGUMENT,
+           "kiln_model_load: tensor 'w' lies in the file 'weights', and there "
+           "is no folder to look in");
+    snprintf(path, sizeof path, "%s/none.onnx", folder);
+    snprintf(words, sizeof words, "kiln_model_load: %s: No such file or directory", path);
+    expect_error(kiln_model_load(context, path, NULL, &loaded), KILN_IO_ERROR, words);
+}
+
+/* Functions that call themselves, and doubles on purpose: 2^32 nodes if nobody counts. */
+Test(onnx_files, functions_without_an_end_are_refused)
+{
+    begin(17);
+    Onnx__FunctionProto *f = add_function(model, "F", "x", "y");
+    Onnx__NodeProto *inner = new_node("F", "x", "y");
+    inner->domain = f->domain;
+    function_node(f, inner);
+    add_node(model, "F", "x", "y")->domain = f->domain;
+    refuse(KILN_INVALID_ARGUMENT,
+           "kiln_model_load: node 'y' (F): functions call each other more than 32 deep");
+}
+
+/* Messages in messages, without an end for a parser that goes down with them. */
+Test(onnx_files, deep_messages_are_refused)
+{
+    enum { DEPTH = 20000 };
+    uint8_t *bytes = malloc(DEPTH * 16);
+    size_t start = DEPTH * 16, length = 0;
+    /* graph.node.attribute.g, around and around: 7, 1, 5, 6 are the numbers of these fields. */
+    static const uint8_t tags[] = {1 << 3 | 2, 6 << 3 | 2, 5 << 3 | 2};
+    for (size_t i = 0; i < DEPTH; i++) {
+        uint8_t head[6];
+        size_t n = 0, rest = length;
+        head[n++] = i + 1 == DEPTH ? 7 << 3 | 2 : tags[i % 3];
+        for (; rest > 127; rest >>= 7)
+            head[n++] = (uint8_t)(rest | 128);
+        head[n++] = (uint8_t)rest;
+        start -= n;
+        length += n;
+        memcpy(bytes + start, head, n);
+    }
+    kiln_onnx_model *loaded;
+    expect_error(kiln_model_load_memory(context, bytes + start, length, NULL, &loaded),
+                 KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: the memory is no ONNX model, or is damaged");
+    free(bytes);
+}
+
+/* A model with a bit of everything. */
+static uint8_t *small_model(size_t *bytes)
+{
+    static const float values[6] = {1, 2, 3, 4, 5, 6};
+    begin(17);
+    add_floats(model, "w", "2 3", values);
+    add_integers(model, "shape", "2", (const int64_t[]){3, -1});
+    add_node(model, "Add", "x w", "a");
+    set_ints(add_node(model, "Transpose", "a", "b"), "perm", 2, (const int64_t[]){1, 0});
+    add_node(model, "Reshape", "b shape", "c");
+    set_float(add_node(model, "Elu", "c", "y"), "alpha", 0.5f);
+    return pack_model(model, bytes);
+}
+
+/* Whatever is changed in it, it loads or says why not; and what loads records or says why not. */
+Test(onnx_files, damaged_ones_are_refused_or_work)
+{
+    size_t bytes, loads = 0;
+    uint8_t *packed = small_model(&bytes);
+    uint32_t random = 1;
+    for (size_t i = 0; i < 3000; i++) {
+        size_t length = i < bytes ? i : bytes;
+        random = random * 1664525u + 1013904223u;
+        size_t at = (random >> 8) % bytes;
+        uint8_t was = packed[at];
+        if (i >= bytes)
+            packed[at] = i % 2 ? (uint8_t)(random >> 24) : (uint8_t)(was ^ 1u << i % 8);
+        kiln_onnx_model *loaded;
+        kiln_status status = kiln_model_load_memory(context, packed, length, NULL, &loaded);
+        cr_assert_eq(status == KILN_OK, loaded != NULL);
+        cr_assert(!status || *kiln_last_error());
+        if (loaded && kiln_model_inputs(loaded, NULL) == 1) {
+            kiln_array in = {KILN_F32, 2, {2, 3}, NULL};
+            kiln_model_lease *lease;
+            loads += !kiln_model_batch(loaded, &in, &lease);
+            kiln_model_batch_return(lease);
+        }
+        kiln_model_release(loaded);
+        packed[at] = was;
+    }
+    cr_assert_gt(loads, 10u);
+}
+
+Test(onnx_files, arguments_are_looked_at)
+{
+    kiln_onnx_model *loaded;
+    kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+    options.size = 3;
+    expect_error(kiln_model_load(NULL, "x", NULL, &loaded), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: context is NULL");
+    expect_error(kiln_model_load(context, NULL, NULL, &loaded), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: path is NULL");
+    expect_error(kiln_model_load(context, "x", &options, &loaded), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: options->size is 3; start from KILN_MODEL_OPTIONS_INIT");
+    expect_error(kiln_model_load(context, "x", NULL, NULL), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: model is NULL");
+    expect_error(kiln_model_load_memory(context, NULL, 0, NULL, &loaded), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load_memory: data is NULL");
+    expect_error(kiln_model_record(NULL, NULL, NULL, NULL, NULL), KILN_INVALID_ARGUMENT,
+                 "kiln_model_record: model is NULL");
+    cr_assert_eq(kiln_model_inputs(NULL, NULL), 0u);
+    cr_assert_str_eq(kiln_model_notes(NULL), "");
+    kiln_model_release(NULL);
+    kiln_model_operator op;
+    expect_ok(kiln_model_get_operator(0, &op));
+    cr_assert_not_null(op.name);
+    expect_ok(kiln_model_get_operator(100000, &op));
+    cr_assert_null(op.name);
+}

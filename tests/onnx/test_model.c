@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models that are loaded, recorded, kept and run. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/context.h"
+#include "tests/onnx/models.h"
+
+static kiln_context *context;
+
+static void open_it(void)
+{
+    context = open_context();
+}
+
+static void close_it(void)
+{
+    free_model(NULL);
+    close_context(context);
+}
+
+TestSuite(model, .init = open_it, .fini = close_it);
+
+static kiln_onnx_model *load(const Onnx__ModelProto *model)
+{
+    kiln_onnx_model *loaded;
+    expect_ok(load_model(context, model, NULL, &loaded));
+    return loaded;
+}
+
+/* One input, one output, of floats. */
+static void expect_floats(kiln_onnx_model *model, size_t rank, const size_t *dims,
+                          const float *input, size_t wanted_rank, const size_t *wanted_dims,
+                          const float *wanted)
+{
+    kiln_array in = {KILN_F32, rank, {0}, (void *)input}, out;
+    memcpy(in.dims, dims, rank * sizeof *dims);
+    expect_ok(kiln_model_run(model, &in, &out));
+    cr_assert_eq(out.type, KILN_F32);
+    cr_assert_eq(out.rank, wanted_rank);
+    size_t count = 1;
+    for (size_t i = 0; i < wanted_rank; i++) {
+        cr_assert_eq(out.dims[i], wanted_dims[i]);
+        count *= wanted_dims[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        cr_assert_float_eq(((float *)out.data)[i], wanted[i], 1e-5, "element %zu: %g, not %g", i,
+                           (double)((float *)out.data)[i], (double)wanted[i]);
+    kiln_free(out.data);
+}
+
+#define DIMS(...) sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), ((size_t[]){__VA_ARGS__})
+
+/* relu(x w + b) */
+static Onnx__ModelProto *layer(void)
+{
+    Onnx__ModelProto *model = new_model(17);
+    add_input(model, "x", FLOAT, "batch 2");
+    add_output(model, "y", FLOAT, "batch 3");
+    add_floats(model, "w", "2 3", (const float[]){1, 2, 3, 4, 5, 6});
+    add_floats(model, "b", "3", (const float[]){-10, 0, 1});
+    add_node(model, "MatMul", "x w", "p");
+    add_node(model, "Add", "p b", "s");
+    add_node(model, "Relu", "s", "y");
+    return model;
+}
+
+Test(model, runs_for_inputs_of_any_batch)
+{
+    kiln_onnx_model *model = load(layer());
+    const kiln_model_value *value;
+    cr_assert_eq(kiln_model_inputs(model, &value), 1u);
+    cr_assert_str_eq(value->name, "x");
+    cr_assert(value->rank == 2 && value->dims[0] == 0 && value->dims[1] == 2 && !value->content);
+    cr_assert_str_eq(value->symbols[0], "batch");
+    cr_assert_eq(kiln_model_outputs(model, &value), 1u);
+    cr_assert_str_eq(value->name, "y");
+    cr_assert_str_eq(kiln_model_notes(model), "");
+    expect_floats(model, DIMS(1, 2), (const float[]){1, 2}, DIMS(1, 3), (const float[]){0, 12, 16});
+    expect_floats(model, DIMS(2, 2), (const float[]){1, 2, 3, 3}, DIMS(2, 3),
+                  (const float[]){0, 12, 16, 5, 21, 28});
+    kiln_model_release(model);
+}
+
+static kiln_model_lease *lease_rows(kiln_onnx_model *model, size_t rows)
+{
+    kiln_array in = {KILN_F32, 2, {rows, 2}, NULL};
+    kiln_model_lease *lease;
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    return lease;
+}
+
+Test(model, keeps_as_many_batches_as_it_may)
+{
+    kiln_model_options options;
+    kiln_model_options_init(&options);
+    options.batches = 2;
+    kiln_onnx_model *model;
+    expect_ok(load_model(context, layer(), &options, &model));
+    kiln_model_lease *one = lease_rows(model, 1), *two = lease_rows(model, 2);
+    kiln_model_lease *again = lease_rows(model, 1);
+    cr_assert_neq(one, again, "one batch for two at once");
+    kiln_model_batch_return(again);
+    kiln_model_batch_return(one);
+    kiln_model_batch_return(two); /* `again` is the one too many */
+    cr_assert_eq(lease_rows(model, 1), one);
+    cr_assert_eq(lease_rows(model, 2), two);
+    kiln_model_batch_return(one);
+    kiln_model_batch_return(two);
+    kiln_model_batch_return(NULL);
+    kiln_model_release(model);
+}
+
+/* What a lease has rebound is its own again for the next. */
+Test(model, gives_a_lease_its_memory_back)
+{
+    kiln_onnx_model *model = load(layer());
+    kiln_model_lease *lease = lease_rows(model, 1);
+    float mine[2] = {1, 2}, result[3];
+    expect_ok(kiln_rebind_upload(lease->batch, lease->input_tensors[0], mine));
+    expect_ok(kiln_rebind_read(lease->batch, lease->output_tensors[0], result));
+    expect_ok(kiln_batch_execute(lease->batch));
+    cr_assert_float_eq(result[2], 16, 1e-5);
+    kiln_model_batch_return(lease);
+    expect_floats(model, DIMS(1, 2), (const float[]){3, 3}, DIMS(1, 3), (const float[]){5, 21, 28});
+    cr_assert_float_eq(result[2], 16, 1e-5);
+    kiln_model_release(model);
+}
+
+Test(model, shares_its_weights_among_batches)
+{
+    Onnx__ModelProto *proto = new_model(17);
+    static float weights[20 * 30];
+    add_input(proto, "x", FLOAT, "n 20");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "w", "20 30", weights);
+    add_node(proto, "MatMul", "x w", "y");
+    kiln_onnx_model *model = load(proto);
+    uint64_t bytes = stats_of(context).buffer_bytes;
+    kiln_model_lease *lease[3];
+    for (size_t i = 0; i < 3; i++) {
+        kiln_array in = {KILN_F32, 2, {i + 1, 20}, NULL};
+        expect_ok(kiln_model_batch(model, &in, &lease[i]));
+    }
+    cr_assert_eq(bytes, sizeof weights);
+    cr_assert_eq(stats_of(context).buffer_bytes, bytes);
+    for (size_t i = 0; i < 3; i++)
+        kiln_model_batch_return(lease[i]);
+    kiln_model_release(model);
+}
+
+/* x as [batch, 2, n / 2], whatever its shape: what depends on shapes is no part of the batch. */
+Test(model, computes_shapes_on_the_host)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "batch n");
+    add_output(proto, "y", FLOAT, NULL);
+    add_integers(proto, "zero", "", (const int64_t[]){0});
+    add_integers(proto, "axes", "1", (const int64_t[]){0});
+    add_integers(proto, "one", "1", (const int64_t[]){1});
+    add_integers(proto, "two", "1", (const int64_t[]){2});
+    add_node(proto, "Shape", "x", "shape");
+    add_node(proto, "Gather", "shape zero", "batch");
+    add_node(proto, "Unsqueeze", "batch axes", "rows");
+    add_node(proto, "Slice", "shape one two", "columns");
+    add_node(proto, "Div", "columns two", "half");
+    set_int(add_node(proto, "Concat", "rows two half", "wanted"), "axis", 0);
+    add_node(proto, "Reshape", "x wanted", "y");
+    kiln_onnx_model *model = load(proto);
+    kiln_array in = {KILN_F32, 2, {3, 8}, NULL};
+    kiln_model_lease *lease;
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    cr_assert_eq(lease->outputs[0].rank, 3u);
+    cr_assert(lease->outputs[0].dims[0] == 3 && lease->outputs[0].dims[1] == 2 &&
+              lease->outputs[0].dims[2] == 4);
+    cr_assert_eq(kiln_batch_operation_count(lease->batch), 1u);
+    kiln_model_batch_return(lease);
+    kiln_model_release(model);
+}
+
+Test(model, computes_integers_of_64_bits_exactly)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_output(proto, "y", INT64, "2");
+    add_integers(proto, "a", "2", (const int64_t[]){4611686018427387905, -9007199254740993});
+    add_integers(proto, "b", "1", (const int64_t[]){4611686018427387904});
+    add_integers(proto, "c", "1", (const int64_t[]){1000000000});
+    add_node(proto, "Sub", "a b", "difference");
+    add_node(proto, "Div", "difference c", "quotient");
+    add_node(proto, "Max", "quotient minimum", "bounded");
+    add_integers(proto, "minimum", "", (const int64_t[]){-2000000000});
+    add_node(proto, "Identity", "bounded", "y");
+    kiln_onnx_model *model = load(proto);
+    kiln_array out;
+    expect_ok(kiln_model_run(model, NULL, &out));
+    cr_assert_eq(out.type, KILN_I64);
+    cr_assert_eq(((int64_t *)out.data)[0], 0);
+    cr_assert_eq(((int64_t *)out.data)[1], -2000000000);
+    kiln_free(out.data);
+    kiln_model_release(model);
+}
+
+/* The second input says what shape the first one gets. */
+Test(model, takes_the_content_of_inputs_that_decide_about_shapes)
+{
+    Onnx__ModelProto *proto = new_model(14);
+    add_input(proto, "x", FLOAT, "n");
+    add_input(proto, "shape", INT64, "2");
+    add_output(proto, "y", FLOAT, "a b");
+    add_node(proto, "Reshape", "x shape", "y");
+    kiln_onnx_model *model = load(proto);
+    const kiln_model_value *values;
+    kiln_model_inputs(model, &values);
+    cr_assert(!values[0].content && values[1].content);
+    float x[6] = {1, 2, 3, 4, 5, 6};
+    int64_t shapes[2][2] = {{2, 3}, {3, -1}};
+    for (size_t i = 0; i < 2; i++) {
+        kiln_array in[2] = {{KILN_F32, 1, {6}, x}, {KILN_I64, 1, {2}, shapes[i]}}, out;
+        expect_ok(kiln_model_run(model, in, &out));
+        cr_assert(out.rank == 2 && out.dims[0] == 2 + i && out.dims[1] == 3 - i);
+        kiln_free(out.data);
+    }
+    kiln_array in[2] = {{KILN_F32, 1, {6}, x}, {KILN_I64, 1, {2}, NULL}};
+    kiln_model_lease *lease;
+    expect_error(kiln_model_batch(model, in, &lease), KILN_INVALID_ARGUMENT,
+                 "kiln_model_batch: input 'shape' decides about shapes, and its data is NULL");
+    kiln_model_release(model);
+}
+
+Test(model, is_recorded_among_other_operations)
+{
+    kiln_onnx_model *model = load(layer());
+    kiln_batch *batch = kiln_batch_create(context);
+    float x[2] = {0.5f, 1}, y[3];
+    kiln_tensor in = kiln_upload(batch, KILN_F32, 2, (const size_t[]){1, 2}, x), out;
+    in = kiln_add(batch, in, in);
+    expect_ok(kiln_model_record(model, batch, &in, NULL, &out));
+    out = kiln_neg(batch, out);
+    expect_ok(kiln_read(batch, out, y, sizeof y));
+    kiln_model_release(model); /* the batch has what it needs */
+    run_batch(batch);
+    cr_assert_float_eq(y[1], -12, 1e-5);
+    cr_assert_float_eq(y[2], -16, 1e-5);
+    kiln_batch_release(batch);
+}
+
+/* Twice(x) = x + x; Both(x) = Twice(x) + factor Twice(x), with an attribute of its caller. */
+Test(model, writes_functions_out)
+{
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "n");
+    add_output(proto, "y", FLOAT, NULL);
+    Onnx__FunctionProto *twice = add_function(proto, "Twice", "x", "sum");
+    function_node(twice, new_node("Add", "x x", "sum"));
+    Onnx__FunctionProto *both = add_function(proto, "Both", "x", "z");
+    Onnx__NodeProto *inner = new_node("Twice", "x", "y");
+    inner->domain = twice->domain;
+    function_node(both, inner);
+    Onnx__NodeProto *constant = new_node("Constant", "", "factor");
+    set_int(constant, "value_int", 0)->ref_attr_name = (char *)"factor";
+    function_node(both, constant);
+    Onnx__NodeProto *cast = new_node("Cast", "factor", "number");
+    set_int(cast, "to", FLOAT);
+    function_node(both, cast);
+    function_node(both, new_node("Mul", "y number", "scaled"));
+    function_node(both, new_node("Add", "y scaled", "z"));
+    Onnx__NodeProto *call = add_node(proto, "Both", "x", "y");
+    call->domain = twice->domain;
+    set_int(call, "factor", 3);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){8, -16});
+    kiln_model_release(model);
+}
+
+/* softmax(q k' / 2 + mask) v, and x / 2 (1 + erf(x / sqrt(2))), as exporters write them. */
+static Onnx__ModelProto *encoder(void)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    static const float mask[] = {0, 0, -1e9f};
+    add_input(proto, "x", FLOAT, "3 4");
+    add_output(proto, "y", FLOAT, "3 4");
+    add_floats(proto, "mask", "1 3", mask);
+    add_floats(proto, "two", "", (const float[]){2});
+    add_floats(proto, "root", "", (const float[]){1.41421356f});
+    add_floats(proto, "one", "", (const float[]){1});
+    add_floats(proto, "half", "1", (const float[]){0.5f});
+    add_node(proto, "Transpose", "x", "keys");
+    add_node(proto, "MatMul", "x keys", "scores");
+    add_node(proto, "Div", "scores two", "scaled");
+    add_node(proto, "Add", "scaled mask", "masked");
+    set_int(add_node(proto, "Softmax", "masked", "weights"), "axis", -1);
+    add_node(proto, "MatMul", "weights x", "seen");
+    add_node(proto, "Div", "seen root", "d");
+    add_node(proto, "Erf", "d", "e");
+    add_node(proto, "Add", "e one", "f");
+    add_node(proto, "Mul", "seen f", "g");
+    add_node(proto, "Mul", "g half", "y");
+    return proto;
+}
+
+Test(model, recognises_attention_and_gelu)
+{
+    float x[12], result[2][12];
+    size_t operations[2];
+    for (size_t i = 0; i < 12; i++)
+        x[i] = (float)(i * 7 % 5) / 4 - 0.5f;
+    for (int plain = 0; plain < 2; plain++) {
+        kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+        options.plain = plain;
+        kiln_onnx_model *model;
+        expect_ok(load_model(context, encoder(), &options, &model));
+        kiln_array in = {KILN_F32, 2, {3, 4}, x};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, &in, &lease));
+        operations[plain] = kiln_batch_operation_count(lease->batch);
+        memcpy(lease->inputs[0].data, x, sizeof x);
+        expect_ok(kiln_batch_execute(lease->batch));
+        memcpy(result[plain], lease->outputs[0].data, sizeof x);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_lt(operations[0], operations[1]);
+    for (size_t i = 0; i < 12; i++)
+        cr_assert_float_eq(result[0][i], result[1][i], 1e-5);
+}
+
+/* The softmax is over the queries here: no attention. */
+Test(model, records_the_nodes_where_a_pattern_does_not_hold)
+{
+    Onnx__ModelProto *proto = encoder();
+    proto->graph->node[4]->attribute[0]->i = 0;
+    kiln_onnx_model *model;
+    expect_ok(load_model(context, proto, NULL, &model));
+    kiln_array in = {KILN_F32, 2, {3, 4}, NULL};
+    kiln_model_lease *lease;
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    size_t operations = kiln_batch_operation_count(lease->batch);
+    kiln_model_batch_return(lease);
+    kiln_model_release(model);
+    expect_ok(load_model(context, encoder(), NULL, &model));
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    cr_assert_gt(operations, kiln_batch_operation_count(lease->batch));
+    kiln_model_batch_return(lease);
+    kiln_model_release(model);
+}
+
+Test(model, stores_weights_narrower_if_asked)
+{
+    static float weights[16 * 32];
+    for (size_t i = 0; i < 16 * 32; i++)
+        weights[i] = 1 + (float)i / 65536;
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "1 16");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "w", "16 32", weights);
+    add_node(proto, "MatMul", "x w", "y");
+    kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+    options.weights = KILN_F16;
+    kiln_onnx_model *model;
+    expect_ok(load_model(context, proto, &options, &model));
+    cr_assert_eq(stats_of(context).buffer_bytes, sizeof weights / 2);
+    kiln_model_release(model);
+    options.weights = KILN_I8;
+    expect_error(load_model(context, proto, &options, &model), KILN_INVALID_ARGUMENT,
+                 "kiln_model_load: options->weights is i8, and can be f32, f16 or bf16");
+}
+
+static void *run_rows(void *data)
+{
+    kiln_onnx_model *model = data;
+    static const float x[] = {1, 2, 3, 3};
+    for (size_t i = 0; i < 20; i++) {
+        kiln_array in = {KILN_F32, 2, {1 + i % 2, 2}, (void *)x}, out;
+        if (kiln_model_run(model, &in, &out))
+            return (void *)"a run failed";
+        float first = ((float *)out.data)[1];
+        kiln_free(out.data);
+        if (first < 11.99f || first > 12.01f)
+            return (void *)"a wrong number";
+    }
+    return NULL;
+}
+
+Test(model, runs_in_many_threads_at_once)
+{
+    kiln_onnx_model *model = load(layer());
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++)
+        cr_assert(!pthread_create(&threads[i], NULL, run_rows, model));
+    for (size_t i = 0; i < 4; i++) {
+        void *complaint;
+        pthread_join(threads[i], &complaint);
+        cr_assert(!complaint, "%s", (char *)complaint);
+    }
+    kiln_model_release(model);
+}
