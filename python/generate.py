@@ -64,7 +64,11 @@ def headers(source):
 def plain(comment):
     """A Doxygen comment as text."""
     lines = [re.sub(r'^\s*(/\*\*<?|\*/|\*)? ?', '', line) for line in comment.split('\n')]
-    text = re.sub(r'\s*\*/\s*$', '', '\n'.join(lines)).strip()
+    return in_python(re.sub(r'\s*\*/\s*$', '', '\n'.join(lines)).strip())
+
+
+def in_python(text):
+    """Functions in a sentence by the names that they have in Python."""
     return re.sub(r'\bkiln_(\w+)\(', r'kiln.\1(', text)
 
 
@@ -96,33 +100,43 @@ def functions(text):
 
 
 def enums(text):
-    """Values of every enum that lists them one by one, and of #define KILN_X number."""
+    """(type, {constant: value}) of every enum that is written out; plain numbers are of type ""."""
     text = without_comments(text)
-    for body in re.findall(r'typedef enum \w+ \{(.*?)\}', text, re.S):
-        yield from re.findall(r'(KILN_\w+) = (-?\d+)', body)
-    yield from re.findall(r'^#define (KILN_\w+) (\d+)$', text, re.M)
+    for body, name in re.findall(r'typedef enum \w+ \{(.*?)\} (\w+);', text, re.S):
+        values, following = {}, 0
+        for constant, value in re.findall(r'(KILN_\w+)(?: = (-?\d+))?\s*(?:,|$)', body.strip()):
+            values[constant] = following = int(value) if value else following
+            following += 1
+        yield name, values
+    yield '', {name: int(value)
+               for name, value in re.findall(r'^#define (KILN_\w+) (\d+)$', text, re.M)}
+
+
+ONE = r'\**\w+(?:\[[^\]]*\])?'
+DECLARATION = rf'^(\w+(?: \w+)*?) ({ONE}(?:, ?{ONE})*)$'
+
+
+def fields_of(body):
+    """[(C type, field, array length)] of a structure's body; None where one is of another kind, such as
+    a pointer to a function."""
+    fields = []
+    for line in filter(None, (' '.join(part.split()) for part in body.split(';'))):
+        match = re.match(DECLARATION, line)
+        if not match:
+            return None
+        kind, declared = match.groups()
+        for stars, name, length in re.findall(r'(\**)(\w+)(?:\[([^\]]*)\])?(?:, ?|$)', declared):
+            fields.append((kind + (' ' + stars if stars else ''), name, length))
+    return fields
 
 
 def structs(text):
     """(name, [(C type, field, array length)]) of each structure of the public interface."""
     text = without_comments(text)
     for name, body in re.findall(r'typedef struct (kiln_\w+) \{([^{}]*)\}', text):
-        fields = []
-        for line in body.split(';'):
-            line = ' '.join(line.split())
-            if not line:
-                continue
-            first, *others = line.split(',')
-            match = re.match(r'^(.*?)(\w+)((?:\[[^\]]*\])*)$', first)
-            if not match:
-                fields.append(('void *', f'field{len(fields)}', ''))
-                continue
-            kind = match.group(1).strip()
-            fields.append((kind, match.group(2), match.group(3).strip('[]')))
-            for other in others:
-                match = re.match(r'^ ?(\w+)(?:\[([^\]]*)\])?$', other)
-                fields.append((kind, match.group(1), match.group(2) or ''))
-        yield name, fields
+        fields = fields_of(body)
+        if fields:
+            yield name, fields
 
 
 def initialisers(text):
@@ -140,7 +154,8 @@ def initialisers(text):
 # Defaults where C has none; a tensor that may be left out is None.
 DEFAULTS = {
     'epsilon': '1e-5', 'correction': '0.0', 'keep_dims': 'False', 'reverse': 'False',
-    'exclusive': 'False', 'transpose_a': 'False', 'transpose_b': 'False',
+    'transpose_a': 'False', 'transpose_b': 'False', 'upper': 'True', 'diagonal': '0',
+    'batch_dims': '0', 'mode': "'set'",
 }
 OPTIONAL = {
     ('layer_norm', 'scale'), ('layer_norm', 'shift'), ('rms_norm', 'scale'), ('attention', 'mask'),
@@ -153,7 +168,7 @@ NUMBERS = {'double': 'float', 'int': 'int', 'size_t': 'int', 'int64_t': 'int', '
 PYTHON_NAMES = {'keep_dims': 'keepdims', 'type': 'dtype', 'lambda': 'factor', 'from': 'start'}
 
 
-def explain_parameters(name, parameters, struct_fields):
+def explain_parameters(name, parameters, struct_fields, named_enums):
     """[(Python parameters), (arguments of record())], or None where C's do not explain themselves."""
     signature, arguments, later = [], [], []
     i = 1
@@ -184,9 +199,14 @@ def explain_parameters(name, parameters, struct_fields):
         elif kind == 'kiln_type':
             signature.append('dtype: Type')
             arguments.append("('type', dtype)")
+        elif kind in named_enums:
+            signature.append(f'{python}: Union[int, str]')
+            if parameter in DEFAULTS:
+                later.append(python)
+            arguments.append(f"('word', ('{kind}', {python}))")
         elif kind in NUMBERS:
             python_type = NUMBERS[kind]
-            if DEFAULTS.get(parameter) == 'False':
+            if DEFAULTS.get(parameter) in ('False', 'True'):
                 python_type = 'bool'
             signature.append(f'{python}: {python_type}')
             if parameter in DEFAULTS:
@@ -199,7 +219,7 @@ def explain_parameters(name, parameters, struct_fields):
                 return None
             signature.append('*')
             for field_kind, field, length in fields:
-                hint = 'Sequence[int]' if length else NUMBERS.get(field_kind, 'int')
+                hint = NUMBERS.get(field_kind, 'Union[int, str]')
                 if length:
                     hint = 'Union[int, Sequence[int]]'
                 signature.append(f'{field}: {hint} = 0')
@@ -235,7 +255,7 @@ def indent(text):
 
 def function_text(name, signature, doc, body):
     lines = f'def {name}({", ".join(signature)}) -> Tensor:\n'
-    doc = doc.replace('\\', '\\\\').replace('"""', "'''")
+    doc = in_python(doc).replace('\\', '\\\\').replace('"""', "'''")
     return f'\n\n{lines}    """{indent(doc)}\n    """\n    return {body}\n'
 
 
@@ -252,14 +272,14 @@ def row_function(name, kind, arity, numbers, kinds, sentence):
                          f"row('{name}', '{kinds}', ({values}), ({''.join(n + ', ' for n in numbers)}))")
 
 
-def recording_functions(all_functions, struct_fields, row_names):
+def recording_functions(all_functions, struct_fields, named_enums, row_names):
     for name, result, parameters, doc in all_functions:
         short = name[len('kiln_'):]
         if result != 'kiln_tensor' or not parameters or parameters[0][0] != 'kiln_batch *':
             continue
         if short in row_names:
             continue
-        explained = explain_parameters(short, parameters, struct_fields)
+        explained = explain_parameters(short, parameters, struct_fields, named_enums)
         if explained:
             signature, arguments = explained
             if not any('Array' in part for part in signature):
@@ -291,7 +311,9 @@ def generate(source, folder):
     all_headers = headers(source)
     all_functions = [f for _, text in all_headers for f in functions(text)]
     struct_fields = {name: fields for _, text in all_headers for name, fields in structs(text)}
-    constants = dict(pair for _, text in all_headers for pair in enums(text))
+    all_enums = [pair for _, text in all_headers for pair in enums(text)]
+    constants = {name: value for _, values in all_enums for name, value in values.items()}
+    named_enums = {name: values for name, values in all_enums if name and values}
     statuses = re.findall(r'X\((\w+), (-?\d+), "([^"]*)"\)', dict(all_headers)['status.h'])
     inits = {macro: (struct, values) for _, text in all_headers
              for macro, struct, values in initialisers(text)}
@@ -312,7 +334,8 @@ def generate(source, folder):
     for title, value in (
             ('TYPES', types(source)),
             ('STATUSES', [(name, int(value), text) for name, value, text in statuses]),
-            ('CONSTANTS', {name: int(value) for name, value in constants.items()}),
+            ('CONSTANTS', constants),
+            ('ENUMS', named_enums),
             ('STRUCTS', struct_fields),
             ('INITIALISERS', inits)):
         items = value.items() if isinstance(value, dict) else value
@@ -327,7 +350,7 @@ def generate(source, folder):
 
     names = {name for name, *_ in all_rows}
     made = [(row[0], row_function(*row)) for row in all_rows]
-    made += recording_functions(all_functions, struct_fields, names)
+    made += recording_functions(all_functions, struct_fields, named_enums, names)
     listed = ''.join(f'    {name!r},\n' for name, _ in sorted(made))
     text = OPERATIONS_HEAD + f'\n__all__ = [\n{listed}]\n' + ''.join(text for _, text in made)
 

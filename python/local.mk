@@ -6,10 +6,13 @@ python_modules = \
 	python/kiln/_batch.py \
 	python/kiln/_buffer.py \
 	python/kiln/_context.py \
+	python/kiln/_executor.py \
+	python/kiln/_files.py \
 	python/kiln/_function.py \
 	python/kiln/_functions.py \
 	python/kiln/_gradient.py \
 	python/kiln/_library.py \
+	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
 	python/kiln/_record.py \
 	python/kiln/_tape.py \
@@ -17,17 +20,23 @@ python_modules = \
 	python/kiln/_tree.py \
 	python/kiln/_types.py \
 	python/kiln/optim.py \
-	python/kiln/py.typed
+	python/kiln/py.typed \
+	python/kiln/random.py
 python_tests = \
 	python/tests/tap.py \
+	python/tests/test_executor.py \
 	python/tests/test_exit.py \
+	python/tests/test_onnx.py \
+	python/tests/test_pages.py \
 	python/tests/test_running.py \
 	python/tests/test_table.py \
 	python/tests/test_tensors.py
 EXTRA_DIST += \
 	$(python_modules) \
 	$(python_tests) \
+	doc/python.md \
 	python/backend.py \
+	python/examples/digits.py \
 	python/generate.py \
 	python/pyproject.toml \
 	tests/check-python

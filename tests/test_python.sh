@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The package for Python, beside numpy: its tests speak TAP themselves. $PYTHON is the interpreter, else
 # one that has numpy is looked for.
-source=${srcdir:-.}
+source=$(cd "${srcdir:-.}" && pwd)
 library=$PWD/.libs/libkiln.so.0
 
 skip() {
@@ -25,6 +25,6 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/kiln"
 cp "$source"/python/kiln/*.py "$folder/kiln" &&
     "$python" -B "$source/python/generate.py" "$source" "$folder/kiln" || exit 99
-export KILN_LIBRARY="$library" KILN_HEADERS="$PWD/include/kiln" PYTHONPATH="$folder"
-export PYTHONDONTWRITEBYTECODE=1
+export KILN_LIBRARY="$library" KILN_HEADERS="$PWD/include/kiln" KILN_SOURCE="$source"
+export PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1
 "$python" "$source/python/tests/tap.py" "$@"

@@ -21,15 +21,19 @@ from ._batch import Batch, batch
 from ._function import Function, function
 from ._gradient import grad, value_and_grad
 from ._tree import tree_map
+from ._files import load, load_into, save, saved
+from ._onnx import Model
+from ._executor import Executor, Future, Row
 from ._operations import *  # noqa: F401,F403
 from ._functions import *  # noqa: F401,F403
-from . import _functions, _operations, optim
+from . import _functions, _operations, optim, random
 
 f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
 
 __all__ = sorted({
-    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Function', 'Tensor', 'batch', 'bf16',
+    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future', 'Model',
+    'Row', 'Tensor', 'batch', 'bf16',
     'bool_', 'default_context', 'devices', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64',
-    'i8', 'library_version', 'optim', 'set_default_context', 'tensor', 'tree_map', 'u8',
+    'i8', 'library_version', 'load', 'load_into', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tree_map', 'u8',
     'value_and_grad', *_operations.__all__, *_functions.__all__})

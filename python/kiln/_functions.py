@@ -13,7 +13,7 @@ import numpy as np
 from . import _operations as _o
 from . import _tensor
 from ._context import default_context
-from ._library import Handle, lib, longs, sizes
+from ._library import Handle, initialised, lib, longs, sizes, word
 from ._record import dims_of, axes_of, find_context, options_of, record
 from ._tape import Expression
 from ._types import BY_NAME, Type, as_dtype
@@ -111,15 +111,18 @@ def broadcast_to(x: _tensor.Array, shape: _tensor.Shape) -> _tensor.Tensor:
     return x if tuple(dims) == x.shape else _of(x, 'broadcast', len(dims), sizes(dims))
 
 
-def pad(x: _tensor.Array, width: Any, value: float = 0.0) -> _tensor.Tensor:
-    """x with elements of this value around it: `width` is a number for all sides, a pair (before,
-    behind) for all dimensions, or a pair for each."""
+def pad(x: _tensor.Array, width: Any, value: float = 0.0, mode: str = 'constant') -> _tensor.Tensor:
+    """x with elements of this value around it, or with its own: `mode` is "constant", "edge",
+    "reflect", "symmetric" or "wrap". `width` is a number for all sides, a pair (before, behind) for
+    all dimensions, or a pair for each."""
     x = _operand(x)
     widths = np.broadcast_to(np.asarray(width, np.int64), (x.ndim, 2)).tolist()
     if any(side < 0 for pair in widths for side in pair):
         raise ValueError(f'a width below 0: {width}')
     low, high = ([pair[i] for pair in widths] for i in (0, 1))
-    return _of(x, 'pad', sizes(low), sizes(high), float(value))
+    if mode == 'constant':
+        return _of(x, 'pad', sizes(low), sizes(high), float(value))
+    return _of(x, 'pad_by', sizes(low), sizes(high), word('kiln_padding', mode))
 
 
 def windows(x: _tensor.Array, axis: int, size: Sequence[int], step: Optional[Sequence[int]] = None,
@@ -339,11 +342,6 @@ def floor_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
     return _o.sub(quotient, astype(below, 'i32'))
 
 
-def remainder(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
-    """a % b as Python has it: of b's sign."""
-    return _o.sub(a, _o.mul(floor_divide(a, b), b))
-
-
 def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
     """a ** b; small whole exponents are products."""
     if isinstance(b, (int, float)) and not isinstance(b, bool):
@@ -375,10 +373,7 @@ def bits(what: str, a: Any, b: Any) -> Any:
         raise TypeError(f'bit by bit {what} of floating types')
     if all(_is_truth(x) for x in (a, b)):
         return getattr(_o, 'logical_' + what)(a, b)
-    for name in ('bitwise_' + what, 'bit_' + what):
-        if hasattr(_o, name):
-            return getattr(_o, name)(a, b)
-    raise TypeError(f'{what} of integers; this kiln has it of masks only')
+    return getattr(_o, 'bit_' + what)(a, b)
 
 
 def _is_truth(x: Any) -> bool:
@@ -388,39 +383,111 @@ def _is_truth(x: Any) -> bool:
 
 
 def invert(a: Any) -> Any:
-    """~a: of masks the logical one, of integers -a - 1."""
+    """~a: of masks the logical one, of integers bit by bit."""
     if not _whole(a):
         raise TypeError('bit by bit not of floating types')
-    return _o.logical_not(a) if _is_truth(a) else _o.sub(_o.neg(astype(a, 'i32')), 1)
+    return _o.logical_not(a) if _is_truth(a) else _o.bit_not(a)
 
 
 # ---- pools, quantisation, clipping ----
 
-def _pool(name: str, x: Any, window: Any, options: dict) -> Any:
-    size = [window, window] if hasattr(window, '__index__') else dims_of(window)
-    if len(size) != 2:
-        raise ValueError(f'a window has two sizes, not {len(size)}')
-    chosen = options_of('kiln_window_options', options)
-    return _of(_operand(x), name, sizes(size), ctypes.byref(chosen))
+Sizes = Union[int, Sequence[int]]
 
 
-def max_pool2d(x: _tensor.Array, window: Union[int, Sequence[int]], *,
-               stride: Union[int, Sequence[int]] = 0, dilation: Union[int, Sequence[int]] = 0,
-               before: Union[int, Sequence[int]] = 0,
-               after: Union[int, Sequence[int]] = 0) -> _tensor.Tensor:
+def _window(x: Any, window: Any, name: str, fields: dict) -> tuple:
+    """C's window and options, for the dimensions of x between rows and channels."""
+    dimensions = x.ndim - 2
+    size = [window] * dimensions if hasattr(window, '__index__') else dims_of(window)
+    if len(size) != dimensions or dimensions < 1:
+        raise ValueError(f'a window over a tensor of {x.ndim} dimensions has {dimensions} sizes, '
+                         f'not {len(size)}')
+    return sizes(size), ctypes.byref(options_of(name, fields, dimensions))
+
+
+def max_pool2d(x: _tensor.Array, window: Sizes, *, stride: Sizes = 0, dilation: Sizes = 0,
+               before: Sizes = 0, after: Sizes = 0) -> _tensor.Tensor:
     """The largest element of each window of each channel of images [N,H,W,C]; a stride of 0 is the
     window's own size."""
-    return _pool('max_pool2d', x, window, {
-        'stride': stride, 'dilation': dilation, 'before': before, 'after': after})
+    x = _operand(x)
+    return _of(x, 'max_pool2d', *_window(x, window, 'kiln_window_options', {
+        'stride': stride, 'dilation': dilation, 'before': before, 'after': after}))
 
 
-def avg_pool2d(x: _tensor.Array, window: Union[int, Sequence[int]], *,
-               stride: Union[int, Sequence[int]] = 0, dilation: Union[int, Sequence[int]] = 0,
-               before: Union[int, Sequence[int]] = 0,
-               after: Union[int, Sequence[int]] = 0) -> _tensor.Tensor:
+def avg_pool2d(x: _tensor.Array, window: Sizes, *, stride: Sizes = 0, dilation: Sizes = 0,
+               before: Sizes = 0, after: Sizes = 0) -> _tensor.Tensor:
     """The mean of each window, as kiln.max_pool2d() has them; padding is zeros and counts."""
-    return _pool('avg_pool2d', x, window, {
-        'stride': stride, 'dilation': dilation, 'before': before, 'after': after})
+    x = _operand(x)
+    return _of(x, 'avg_pool2d', *_window(x, window, 'kiln_window_options', {
+        'stride': stride, 'dilation': dilation, 'before': before, 'after': after}))
+
+
+def max_pool(x: _tensor.Array, window: Sizes, *, layout: Union[int, str] = 0, stride: Sizes = 0,
+             dilation: Sizes = 0, before: Sizes = 0, after: Sizes = 0, ceil: bool = False,
+             indices: bool = False) -> Any:
+    """The largest element of each window of each channel, over one to three dimensions; `layout` is
+    "channels_last" or "channels_first". With `indices` a pair: each one's row-major number among
+    its channel's elements comes second."""
+    x = _operand(x)
+    size, options = _window(x, window, 'kiln_pool_options', {
+        'layout': layout, 'stride': stride, 'dilation': dilation, 'before': before,
+        'after': after, 'ceil': bool(ceil)})
+    if not indices:
+        return _of(x, 'max_pool', size, options, None)
+
+    def enter(batch: Any, handles: list) -> list:
+        where = Handle()
+        return [lib.kiln_max_pool(batch, handles[0], size, options, ctypes.byref(where)), where]
+    return tuple(_several(x._context, [x], enter, 2))
+
+
+def avg_pool(x: _tensor.Array, window: Sizes, *, layout: Union[int, str] = 0, stride: Sizes = 0,
+             dilation: Sizes = 0, before: Sizes = 0, after: Sizes = 0, ceil: bool = False,
+             count_padding: bool = False) -> _tensor.Tensor:
+    """The mean of each window, as kiln.max_pool() has them."""
+    x = _operand(x)
+    return _of(x, 'avg_pool', *_window(x, window, 'kiln_pool_options', {
+        'layout': layout, 'stride': stride, 'dilation': dilation, 'before': before,
+        'after': after, 'ceil': bool(ceil), 'count_padding': bool(count_padding)}))
+
+
+def lp_pool(x: _tensor.Array, window: Sizes, p: float, *, layout: Union[int, str] = 0,
+            stride: Sizes = 0, dilation: Sizes = 0, before: Sizes = 0, after: Sizes = 0,
+            ceil: bool = False) -> _tensor.Tensor:
+    """sum(|x|^p)^(1/p) of each window, as kiln.max_pool() has them."""
+    x = _operand(x)
+    size, options = _window(x, window, 'kiln_pool_options', {
+        'layout': layout, 'stride': stride, 'dilation': dilation, 'before': before,
+        'after': after, 'ceil': bool(ceil)})
+    return _of(x, 'lp_pool', size, float(p), options)
+
+
+def resize(x: _tensor.Array, shape: Optional[Sequence[int]] = None, *,
+           scale: Optional[Sequence[float]] = None, method: str = 'nearest',
+           coordinates: str = 'asymmetric', nearest: str = 'floor', cubic: float = -0.75,
+           exclude_outside: bool = False, antialias: bool = False) -> _tensor.Tensor:
+    """x with another extent in each dimension: `shape`, or x's times `scale`, each with a number for
+    every dimension. `method` is "nearest", "linear" or "cubic"; `coordinates` where elements lie:
+    "asymmetric", "half_pixel", "align_corners" and so on, and `nearest` which one that is: "floor",
+    "ceil", "prefer_floor", "prefer_ceil" (kiln/resize.h)."""
+    x = _operand(x)
+    if shape is None:
+        shape = [int(dim * factor) for dim, factor in zip(x.shape, scale or ())]
+    if len(shape) != x.ndim or scale is not None and len(scale) != x.ndim:
+        raise ValueError(f'shape and scale have {x.ndim} numbers, one for each dimension')
+    options = initialised('KILN_RESIZE_OPTIONS_INIT')
+    options.method = word('kiln_resize_method', method)
+    options.coordinates = word('kiln_coordinates', coordinates)
+    options.nearest = word('kiln_nearest', nearest)
+    options.cubic = cubic
+    options.exclude_outside, options.antialias = bool(exclude_outside), bool(antialias)
+    # The closure below holds the numbers that the options name.
+    scales = None if scale is None else (ctypes.c_double * x.ndim)(*scale)
+    options.scales = None if scales is None else ctypes.addressof(scales)
+    dims = sizes(dims_of(shape))
+
+    def enter(batch: Any, handles: list, _: Any = scales) -> Any:
+        return lib.kiln_resize(batch, handles[0], dims, ctypes.byref(options))
+    return _tensor.make(x._context, Expression((x,), enter))
 
 
 def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
@@ -479,8 +546,8 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 
 
 __all__ = [
-    'arange', 'astype', 'avg_pool2d', 'broadcast_to', 'clip_by_norm', 'concatenate', 'expand_dims',
-    'floor_divide', 'full', 'max_pool2d', 'ones', 'pad', 'place', 'power', 'quantize', 'remainder',
-    'replaced', 'reshape', 'split', 'squeeze', 'swapaxes', 'transpose', 'true_divide', 'windows',
-    'zeros',
+    'arange', 'astype', 'avg_pool', 'avg_pool2d', 'broadcast_to', 'clip_by_norm', 'concatenate',
+    'expand_dims', 'floor_divide', 'full', 'lp_pool', 'max_pool', 'max_pool2d', 'ones', 'pad',
+    'place', 'power', 'quantize', 'replaced', 'reshape', 'resize', 'split', 'squeeze', 'swapaxes',
+    'transpose', 'true_divide', 'windows', 'zeros',
 ]

@@ -10,7 +10,7 @@ import weakref
 from typing import Any, Callable, Optional
 
 try:
-    from ._table import CONSTANTS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
+    from ._table import CONSTANTS, ENUMS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
 except ImportError:
     raise ImportError(
         'kiln._table is missing: it is generated when the package is installed (pip install ./python) '
@@ -84,6 +84,17 @@ def initialised(macro: str) -> Any:
             number = CONSTANTS[value] if value in CONSTANTS else float(value)
             setattr(made, field, number if kind == 'double' else int(number))
     return made
+
+
+def word(kind: str, value: Any) -> int:
+    """The value of an enum that a word names, such as "channels_first" or "first" of kiln_layout."""
+    if not isinstance(value, str):
+        return int(value)
+    known = ENUMS[kind]
+    for name, number in known.items():
+        if ('_' + name.lower()).endswith('_' + value.lower()):
+            return number
+    raise ValueError(f'{value!r} is none of ' + ', '.join(n[5:].lower() for n in known))
 
 
 Handle = struct('kiln_tensor')

@@ -185,10 +185,10 @@ class Operators:
         return _f.floor_divide(other, self)
 
     def __mod__(self, other: Any) -> Tensor:
-        return _f.remainder(self, other)
+        return _o.mod(self, other)
 
     def __rmod__(self, other: Any) -> Tensor:
-        return _f.remainder(other, self)
+        return _o.mod(other, self)
 
     def __pow__(self, other: Any) -> Tensor:
         return _f.power(self, other)
@@ -228,6 +228,18 @@ class Operators:
         return _f.bits('xor', self, other)
 
     __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return _o.shift_left(self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return _o.shift_left(other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return _o.shift_right(self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return _o.shift_right(other, self)
 
     def __lt__(self, other: Any) -> Tensor:
         return _o.less(self, other)

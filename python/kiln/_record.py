@@ -8,7 +8,8 @@ from typing import Any, Callable, Optional, Sequence
 
 from . import _tensor
 from ._context import Context, default_context
-from ._library import Error, Handle, ints, lib, sizes, struct
+from ._library import Error, Handle, ints, lib, sizes, struct, word
+from ._table import STRUCTS
 from ._tape import Expression, Scalar
 from ._types import BY_NAME, DType, as_dtype, promoted
 
@@ -121,24 +122,27 @@ def dims_of(shape: Any) -> list[int]:
     return dims
 
 
-def options_of(name: str, fields: dict[str, Any]) -> Any:
-    """A structure of options with these fields; zero in the others is their default."""
+def options_of(name: str, fields: dict[str, Any], dimensions: Optional[int] = None) -> Any:
+    """A structure of options with these fields; zero in the others is their default. Where a field
+    has a number for each of so many dimensions, one stands for all of them."""
     options = struct(name)()
+    kinds = {field: kind for kind, field, _ in STRUCTS[name]}
     for field, value in fields.items():
         if isinstance(getattr(options, field), ctypes.Array):
             target = getattr(options, field)
-            values = [value] * len(target) if hasattr(value, '__index__') else list(value)
-            if len(values) != len(target):
-                raise ValueError(f'{field} has {len(target)} numbers, not {len(values)}')
+            count = len(target) if dimensions is None else max(0, min(dimensions, len(target)))
+            values = [value] * count if hasattr(value, '__index__') else list(value)
+            if len(values) != count:
+                raise ValueError(f'{field} has {count} numbers, not {len(values)}')
             for i, number in enumerate(values):
                 target[i] = number
         else:
-            setattr(options, field, value)
+            setattr(options, field, word(kinds[field], value) if isinstance(value, str) else value)
     options.size = ctypes.sizeof(options)
     return options
 
 
-def _plain_arguments(kind: str, value: Any) -> list[Any]:
+def _plain_arguments(kind: str, value: Any, dimensions: Optional[int]) -> list[Any]:
     """What C takes for a parameter that is no tensor."""
     if kind == 'axes':
         return list(axes_of(value))
@@ -147,8 +151,10 @@ def _plain_arguments(kind: str, value: Any) -> list[Any]:
         return [len(dims), sizes(dims)]
     if kind == 'type':
         return [as_dtype(value).value]
+    if kind == 'word':
+        return [word(*value)]
     if kind == 'options':
-        return [ctypes.byref(options_of(*value))]
+        return [ctypes.byref(options_of(*value, dimensions))]
     return [int(value) if isinstance(value, bool) else value]
 
 
@@ -162,8 +168,11 @@ def record(name: str, items: Sequence[tuple[str, Any]],
             tensors.extend(value)
     given = next((v for kind, v in items if kind == 'context'), None)
     context = given or find_context(tensors) or default_context()
-    first = next((t for t in tensors if isinstance(t, _tensor.Tensor)), None)
+    first = next((_tensor.as_tensor(t, context) for t in tensors
+                  if t is not None and not isinstance(t, (bool, int, float))), None)
     dtype = first.dtype.computed if first is not None else _F32
+    # Windows lie over all dimensions but rows and channels.
+    dimensions = first.ndim - 2 if first is not None else None
 
     def one(value: Any) -> Any:
         value = None if value is None else take(value, context)
@@ -182,7 +191,7 @@ def record(name: str, items: Sequence[tuple[str, Any]],
             plan.append(('tensors', (len(operands), len(values))))
             operands.extend(values)
         elif kind != 'context':
-            plan.extend(('plain', argument) for argument in _plain_arguments(kind, value))
+            plan.extend(('plain', argument) for argument in _plain_arguments(kind, value, dimensions))
     call = function or getattr(lib, 'kiln_' + name)
 
     def enter(batch: Any, handles: list) -> Any:

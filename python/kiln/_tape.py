@@ -54,9 +54,7 @@ class Tape:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.owned = Owned(lib.kiln_batch_create(context._pointer), lib.kiln_batch_release)
-        if not self.owned.pointer:
-            raise Error('OUT_OF_HOST_MEMORY', 'no memory for a batch')
+        self.owned = self._batch_of(context)
         self.handles: dict[Tensor, Any] = {}
         self.outputs: dict[Any, list] = {}
         self.borrowed: list[Any] = []  # memory that the batch reads and writes
@@ -64,7 +62,14 @@ class Tape:
         self.exports: dict[Buffer, Tensor] = {}
         self.effects: list[Callable[[Tape], None]] = []
         self.written: set[Buffer] = set()
+        self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
         self.complete = False
+
+    def _batch_of(self, context: Context) -> Any:
+        owned = Owned(lib.kiln_batch_create(context._pointer), lib.kiln_batch_release)
+        if not owned.pointer:
+            raise Error('OUT_OF_HOST_MEMORY', 'no memory for a batch')
+        return owned
 
     @property
     def batch(self) -> Any:
@@ -155,6 +160,7 @@ class Tape:
         self.exports.clear()
         self.effects.clear()
         self.written.clear()
+        self.keys.clear()
 
     # ---- running ----
 
@@ -184,6 +190,24 @@ class Tape:
         for buffer in self.written:
             buffer._version += 1
         check(status)
+
+
+class BorrowedTape(Tape):
+    """Over a batch of the library's, which has it recorded, and runs it."""
+
+    def __init__(self, context: Context, batch: Any) -> None:
+        self._borrowed_batch = batch
+        super().__init__(context)
+
+    def _batch_of(self, context: Context) -> Any:
+        return None
+
+    @property
+    def batch(self) -> Any:
+        return self._borrowed_batch
+
+    def renew(self) -> None:
+        """Its error stays: the library asks for it."""
 
 
 def is_tensor(operand: Any) -> bool:

@@ -172,6 +172,12 @@ def as_tensor(value: Any, context: Context) -> Tensor:
     return of_array(as_array(value), context)
 
 
+def as_type(value: Any, dtype: DType) -> np.ndarray:
+    """A value as an array of this type, not copied where it is one."""
+    array = value._host() if isinstance(value, Tensor) else np.asarray(as_array(value))
+    return storable(array if array.dtype == dtype.raw else array.astype(dtype.raw))
+
+
 def tensor(value: Array, dtype: Optional[Type] = None, context: Optional[Context] = None) -> Tensor:
     """A tensor of a numpy array, of lists and numbers, or of whatever shows its memory (the buffer
     protocol, __array_interface__, DLPack).

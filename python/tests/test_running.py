@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches, buffers, functions, gradients, optimisers; errors; what is copied; threads."""
+import pathlib
+import tempfile
 import threading
 import unittest
 
@@ -196,6 +198,26 @@ class Running(unittest.TestCase):
         self.assertTrue(np.shares_memory(result.numpy(), result.numpy()))
         self.assertEqual(lazy[0, 0], 1)
         self.assertTrue(np.shares_memory(kiln.tensor(big).numpy(), big))
+
+    def test_files(self):
+        """buffers and what an optimiser remembers go into a file and come back"""
+        w = {'layers': [kiln.Buffer(A), kiln.Buffer(np.float32(2))], 'n': kiln.Buffer(np.int32([7]))}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / 'a.safetensors'
+            kiln.save(path, {**w, 'array': np.float16([1, 2])})
+            self.assertEqual(kiln.saved(path)['layers.0'], (kiln.f32, (3, 4)))
+            loaded = kiln.load(path)
+            self.assertEqual(set(loaded), {'layers.0', 'layers.1', 'n', 'array'})
+            np.testing.assert_array_equal(loaded['layers.0'].numpy(), A)
+            self.assertEqual(loaded['array'].dtype, np.float16)
+            w['layers'][0][...] = 0
+            kiln.load_into(path, w)
+            np.testing.assert_array_equal(w['layers'][0].numpy(), A)
+            with self.assertRaisesRegex(kiln.Error, 'nonesuch'):
+                kiln.load(path, ['nonesuch'])
+            with self.assertRaises(kiln.Error) as caught:
+                kiln.load(path / 'none')
+            self.assertEqual(caught.exception.status, 'IO_ERROR')
 
     def test_threads(self):
         """threads share contexts, functions and tensors"""

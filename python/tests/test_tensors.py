@@ -44,7 +44,8 @@ class Tensors(unittest.TestCase):
         i, j = kiln.tensor(I), kiln.tensor(J)
         self.check_all([(text, eval(text, {'i': i, 'j': j}), eval(text, {'i': I, 'j': J}))
                         for text in ('i + j', 'i * 3', 'i // j', 'i % j', 'i // -3', 'i % -3',
-                                     'i ** 3', '~i', '-i', 'i > j')])
+                                     'i ** 3', '~i', '-i', 'i > j', 'i & 3', 'i | j', 'i ^ j',
+                                     'i << 2', 'i >> j')])
         self.assertEqual((i + 1).dtype, 'i32')
         self.check_all([('i / j', i / j, I / J), ('i + 0.5', i + 0.5, I + 0.5),
                         ('mask * f32', kiln.tensor(M) * kiln.tensor(A), M * A),
@@ -106,7 +107,27 @@ class Tensors(unittest.TestCase):
             ('attention', kiln.attention(q, q, q), weights @ CUBE),
             ('conv2d', kiln.conv2d(image, kernel, before=1, after=1)[0, :, :, 0],
              [[8, 12, 12, 8], [12, 18, 18, 12], [12, 18, 18, 12], [8, 12, 12, 8]]),
-            ('max_pool2d', kiln.max_pool2d(image, 2).sum(), 8)], 1e-5)
+            ('max_pool2d', kiln.max_pool2d(image, 2).sum(), 8),
+            ('avg_pool', kiln.avg_pool(CUBE, 2, layout='channels_first', stride=1),
+             (CUBE[..., 1:] + CUBE[..., :-1]) / 2),
+            ('max_pool and where', kiln.max_pool(CUBE, 5, layout='first', indices=True)[1][..., 0],
+             CUBE.argmax(-1)),
+            ('conv', kiln.conv(CUBE, kiln.ones((2, 3, 1)), layout='channels_first', stride=2)[0, 0],
+             [CUBE[0].sum(0)[i] for i in (0, 2, 4)]),
+            ('pad', kiln.pad(CUBE, 2, mode='reflect')[2:-2, 2:-2], np.pad(
+                CUBE, 2, mode='reflect')[2:-2, 2:-2])], 1e-5)
+        indices = np.int32([[2, 0, 1, 1]])
+        self.check_all([
+            ('gather_elements', kiln.gather_elements(A, indices, 0),
+             np.take_along_axis(A, indices, 0)),
+            ('scatter', kiln.scatter(A, np.int32([1]), A[:1], 0, 'max')[1], np.maximum(A[0], A[1])),
+            ('triangle', kiln.triangle(A), np.triu(A)),
+            ('resize', kiln.resize(A, scale=(2, 1)), A.repeat(2, axis=0)),
+            ('in between', kiln.resize(A, (3, 7), method='linear', coordinates='align_corners')[0],
+             np.interp(np.arange(7) / 2, np.arange(4), A[0])),
+            ('of another sort', kiln.triangle(A, upper=False, diagonal=-1), np.tril(A, -1))])
+        with self.assertRaisesRegex(ValueError, 'channels_first'):
+            kiln.max_pool(CUBE, 2, layout='sideways')
 
     def test_types(self):
         """types: conversions in, out and between"""

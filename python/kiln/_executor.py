@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors: many callers' small requests in full batches."""
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from . import _tape
+from ._context import Context, default_context, values_of
+from ._library import (CONSTANTS, Error, Handle, Owned, check, initialised, lib, struct,
+                       take_text, word)
+from ._tensor import Tensor, as_type, learn_shape
+from ._tree import leaves_of
+from ._types import DType, Type, as_dtype, from_raw
+
+_RECORDER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t,
+                             ctypes.POINTER(Handle), ctypes.POINTER(Handle), ctypes.c_void_p)
+_PRESETS = {'balanced': 'KILN_EXECUTOR_OPTIONS_INIT', 'latency': 'KILN_EXECUTOR_LATENCY_INIT',
+            'throughput': 'KILN_EXECUTOR_THROUGHPUT_INIT'}
+_NOT_READY = 1
+_FAILED = -1  # any error: the exception that is kept is what is raised
+
+
+class Row(NamedTuple):
+    """One row of an input: what a batch of n rows has n of. `shape` is () for one number. Integers
+    may be bound to be from 0 to below - 1; with `sequence` the first dimension is the row's length,
+    which each request says, and shape[0] the greatest."""
+
+    shape: Sequence[int] = ()
+    dtype: Type = 'f32'
+    below: int = 0
+    sequence: bool = False
+
+
+class Future:
+    """The end of one request. `result()` waits for it; `await future` does so in asyncio."""
+
+    def __init__(self, executor: Executor, pointer: Any, borrowed: Any,
+                 outputs: list[tuple[np.ndarray, DType]]) -> None:
+        self._owned = Owned(pointer, lib.kiln_future_release)
+        self._executor = executor
+        self._borrowed = borrowed
+        self._outputs = outputs
+
+    def done(self) -> bool:
+        """Whether it has completed."""
+        return lib.kiln_future_poll(self._owned.pointer) != _NOT_READY
+
+    def cancel(self) -> bool:
+        """Cancel it, if it still waits; whether it did."""
+        return lib.kiln_future_cancel(self._owned.pointer) == 0
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """What the request computed: an array, or a list where the executor has several outputs.
+        Raises kiln.Error if it failed, and TimeoutError after so many seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            # In pieces, so that an interrupt is seen.
+            left = 0.2 if end is None else min(0.2, max(0.0, end - time.monotonic()))
+            status = lib.kiln_future_wait_for(self._owned.pointer, int(left * 1e6))
+            if status != _NOT_READY:
+                break
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f'the request has not completed after {timeout} s')
+        self._executor._forget(self)
+        check(status)
+        arrays = [from_raw(array, dtype) for array, dtype in self._outputs]
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[Error]:
+        """The error that the request ended with, or None; waits as result() does."""
+        try:
+            self.result(timeout)
+        except Error as error:
+            return error
+        return None
+
+    async def _completed(self) -> Any:
+        loop = asyncio.get_running_loop()
+        descriptor = ctypes.c_int()
+        check(lib.kiln_future_descriptor(self._owned.pointer, ctypes.byref(descriptor)))
+        if not self.done():
+            ready = loop.create_future()
+            loop.add_reader(descriptor.value, lambda: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(descriptor.value)
+        return self.result()
+
+    def __await__(self) -> Any:
+        return self._completed().__await__()
+
+
+class Executor:
+    """Gathers requests of some rows each into batches, on one context or several.
+
+    `function(inputs)` is recorded for batches of several sizes: inputs[i] is a tensor [rows, ...the
+    shape of row i], and it gives a tensor [rows, ...], or so many of them as `outputs` says. Rows
+    must not depend on each other. It is called when the executor is made, and never later; with
+    several contexts it uses the buffers of inputs[0].context. With sequences two more inputs come
+    last: each row's length, and a mask.
+
+    `preset` is "balanced", "latency" or "throughput"; the other options are those of
+    kiln_executor_options, max_wait in seconds. Any thread may submit. At the end of a `with` what
+    still waits is run.
+    """
+
+    def __init__(self, function: Callable[..., Any], inputs: Sequence[Row], outputs: int = 1, *,
+                 contexts: Optional[Sequence[Context]] = None, preset: str = 'balanced',
+                 max_batch: Optional[int] = None, min_batch: Optional[int] = None,
+                 max_wait: Optional[float] = None, max_queue: Optional[int] = None,
+                 prepare: bool = False) -> None:
+        self._contexts = list(contexts) if contexts else [default_context()]
+        self._rows = [Row(*row) for row in inputs]
+        self._types = [as_dtype(row.dtype) for row in self._rows]
+        self._recorded: list[tuple[int, list[Tensor]]] = []
+        self._error: Optional[BaseException] = None
+        self._waiting: dict[int, Future] = {}
+        self._sweep = 64
+        self._lock = threading.Lock()
+        options = initialised(_PRESETS[preset])
+        for field, value in (('max_batch', max_batch), ('min_batch', min_batch),
+                             ('max_queue', max_queue), ('prepare', prepare or None),
+                             ('max_wait_us', None if max_wait is None else int(max_wait * 1e6))):
+            if value is not None:
+                setattr(options, field, int(value))
+        self._create(function, outputs, options)
+        self._outputs = [self._row_of_output(i) for i in range(outputs)]
+
+    def _create(self, function: Callable[..., Any], outputs: int, options: Any) -> None:
+        rows = (struct('kiln_row') * max(len(self._rows), 1))()
+        for entry, row, dtype in zip(rows, self._rows, self._types):
+            entry.type, entry.rank = dtype.value, len(row.shape)
+            entry.below, entry.sequence = row.below, bool(row.sequence)
+            for i, dim in enumerate(row.shape):
+                entry.dims[i] = dim
+        recorder = _RECORDER(lambda *given: self._record(function, outputs, *given))
+        model = initialised('KILN_MODEL_INIT')
+        model.record = ctypes.cast(recorder, ctypes.c_void_p).value
+        model.input_count, model.output_count = len(self._rows), outputs
+        model.inputs = ctypes.addressof(rows)
+        contexts = (ctypes.c_void_p * len(self._contexts))(*[c._pointer for c in self._contexts])
+        made = ctypes.c_void_p()
+        status = lib.kiln_executor_create(contexts, len(self._contexts), ctypes.byref(model),
+                                          ctypes.byref(options), ctypes.byref(made))
+        if self._error is not None:
+            raise self._error
+        check(status)
+        self._owned = Owned(made.value, lib.kiln_executor_release)
+
+    # ---- recording ----
+
+    def _record(self, function: Callable[..., Any], count: int, batch: Any, context: int, rows: int,
+                inputs: Any, outputs: Any, _: Any) -> int:
+        """Called by the library: record the function in its batch."""
+        try:
+            tape = _tape.BorrowedTape(self._contexts[context], batch)
+            given = len(self._rows) + (2 if any(row.sequence for row in self._rows) else 0)
+            tensors = [self._placed(tape, inputs[i]) for i in range(given)]
+            results = self._record_in(tape, function, tensors)
+            if len(results) != count:
+                raise ValueError(f'the function gives {len(results)} outputs, not {count}')
+            for i, result in enumerate(results):
+                outputs[i] = tape.handle(result)
+            length = next((t.shape[1] for t, row in zip(tensors, self._rows) if row.sequence), 0)
+            self._recorded.append((length, results))
+            return 0
+        except BaseException as error:  # nothing may go through the library's frames
+            self._error = self._error or error
+            return _FAILED
+
+    @staticmethod
+    def _record_in(tape: Any, function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor]:
+        _tape.thread.tapes.append(tape)
+        _tape.thread.tracing += 1
+        try:
+            results = leaves_of(function(tensors))
+        finally:
+            _tape.thread.tracing -= 1
+            _tape.thread.tapes.remove(tape)
+        if tape.exports or tape.effects:
+            raise Error('WRONG_STATE', 'the function of an executor writes a buffer: batches may '
+                                       'run twice')
+        return results
+
+    @staticmethod
+    def _placed(tape: Any, handle: Any) -> Tensor:
+        """A tensor that is in the batch already."""
+        made = Tensor(tape.context)
+        handle = Handle(handle.id)
+        tape.handles[made] = handle
+        learn_shape(made, tape.batch, handle)
+        return made
+
+    def _row_of_output(self, i: int) -> tuple[tuple[int, ...], DType, bool]:
+        """The shape of an output's row, its type, and whether its first dimension is the length."""
+        shapes = [(length, results[i].shape) for length, results in self._recorded]
+        lengths = all(length and len(shape) > 1 and shape[1] == length for length, shape in shapes)
+        return shapes[-1][1][1:], self._recorded[-1][1][i].dtype, lengths
+
+    # ---- requests ----
+
+    def _request(self, arrays: Sequence[Any], length: int) -> tuple:
+        """C's inputs and outputs of a request, its rows, and what holds their memory."""
+        if len(arrays) != len(self._rows):
+            raise TypeError(f'{len(arrays)} inputs, not {len(self._rows)}')
+        given = [as_type(array, dtype) for array, dtype in zip(arrays, self._types)]
+        for array, row in zip(given, self._rows):
+            wanted = list(row.shape)
+            if row.sequence:
+                wanted[0] = length or wanted[0]
+            if list(array.shape[1:]) != wanted or array.ndim == 0:
+                raise ValueError(f'an input has shape {list(array.shape)}, not [rows, '
+                                 f'{", ".join(map(str, wanted))}]')
+        count = len(given[0])
+        greatest = next((row.shape[0] for row in self._rows if row.sequence), 0)
+        results = []
+        for shape, dtype, sequence in self._outputs:
+            shape = (length or greatest, *shape[1:]) if sequence else shape
+            results.append((np.empty((count, *shape), dtype.raw), dtype))
+        inputs = (struct('kiln_input') * len(given))()
+        for entry, array, dtype in zip(inputs, given, self._types):
+            entry.data, entry.bytes, entry.type = array.ctypes.data, array.nbytes, dtype.value
+        outputs = (struct('kiln_output') * len(results))()
+        for entry, (array, dtype) in zip(outputs, results):
+            entry.data, entry.bytes, entry.type = array.ctypes.data, array.nbytes, dtype.value
+        return inputs, outputs, count, given, results
+
+    @staticmethod
+    def _options(priority: str, deadline: float, wait: bool, room: float, length: int) -> Any:
+        options = initialised('KILN_REQUEST_OPTIONS_INIT')
+        options.priority = word('kiln_priority', priority)
+        options.deadline_us = int(deadline * 1e6)
+        options.when_full = CONSTANTS['KILN_WHEN_FULL_' + ('WAIT' if wait else 'FAIL')]
+        options.room_us = int(room * 1e6)
+        options.length = length
+        return options
+
+    def submit(self, *arrays: Any, priority: str = 'normal', deadline: float = 0, wait: bool = True,
+               room: float = 0, length: int = 0) -> Future:
+        """Submit rows: an array [rows, ...] for each input. `priority` is "high", "normal" or "low";
+        `deadline` and `room` (how long to wait for room in the queue) are seconds, 0: as long as it
+        takes; without `wait` a full queue is BUSY. `length` is that of each row of a sequence.
+        The arrays must not change until the request has completed."""
+        inputs, outputs, rows, given, results = self._request(arrays, length)
+        options = self._options(priority, deadline, wait, room, length)
+        pointer = ctypes.c_void_p()
+        check(lib.kiln_executor_submit(self._pointer, inputs, outputs, rows, ctypes.byref(options),
+                                       ctypes.byref(pointer)))
+        future = Future(self, pointer.value, given, results)
+        self._remember(future)
+        return future
+
+    def run(self, *arrays: Any, length: int = 0) -> Any:
+        """Run any number of rows now, spread over all contexts, and wait for them."""
+        inputs, outputs, rows, _, results = self._request(arrays, length)
+        options = self._options('normal', 0, True, 0, length)
+        check(lib.kiln_executor_run(self._pointer, inputs, outputs, rows, ctypes.byref(options)))
+        made = [from_raw(array, dtype) for array, dtype in results]
+        return made[0] if len(made) == 1 else made
+
+    def _remember(self, future: Future) -> None:
+        """Hold the memory of a request that nobody may wait for."""
+        with self._lock:
+            self._waiting[id(future)] = future
+            if len(self._waiting) <= self._sweep:
+                return
+            self._waiting = {key: f for key, f in self._waiting.items() if not f.done()}
+            self._sweep = max(64, 2 * len(self._waiting))
+
+    def _forget(self, future: Future) -> None:
+        with self._lock:
+            self._waiting.pop(id(future), None)
+
+    # ---- the rest ----
+
+    @property
+    def _pointer(self) -> Any:
+        if self._owned.pointer is None:
+            raise Error('WRONG_STATE', 'the executor is closed')
+        return self._owned.pointer
+
+    @property
+    def stats(self) -> SimpleNamespace:
+        """What it has done so far: requests, batches, fill, wait.p99 and so on."""
+        stats = struct('kiln_executor_stats')()
+        check(lib.kiln_executor_get_stats(self._pointer, ctypes.byref(stats)))
+        return values_of(stats)
+
+    def metrics(self, form: str = 'json') -> str:
+        """The metrics as text: "json" or "prometheus"."""
+        text = ctypes.c_void_p()
+        check(lib.kiln_executor_metrics(self._pointer, word('kiln_metrics_format', form),
+                                        ctypes.byref(text)))
+        return take_text(text)
+
+    def close(self, cancel: bool = False) -> None:
+        """Take no more requests; run those that wait, or cancel them, and return when all have
+        completed."""
+        if self._owned.pointer is not None:
+            how = 'KILN_SHUTDOWN_CANCEL' if cancel else 'KILN_SHUTDOWN_DRAIN'
+            check(lib.kiln_executor_shutdown(self._pointer, CONSTANTS[how]))
+            self._owned.close()
+            self._waiting.clear()
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.close(cancel=kind is not None)

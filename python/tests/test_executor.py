@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors, and random keys that are others in each run."""
+import asyncio
+import threading
+import unittest
+
+import numpy as np
+
+import kiln
+
+
+class Executors(unittest.TestCase):
+    def test_requests(self):
+        """requests of threads and of asyncio get their own rows back"""
+        w = kiln.Buffer(np.float32([[1, 2, 3]]))
+        failures = []
+
+        def ask(executor, number):
+            try:
+                x = np.full((2, 3), number, np.float32)
+                y, z = executor.submit(x, np.int32([number, 1])).result(60)
+                np.testing.assert_array_equal(y, x * [[1, 2, 3]] + 1)
+                np.testing.assert_array_equal(z, [number + 2, 3])
+            except Exception as error:
+                failures.append(error)
+
+        async def ask_all(executor):
+            return await asyncio.gather(*(ask_one(executor, k) for k in range(4)))
+
+        async def ask_one(executor, number):
+            return (await executor.submit(np.full((1, 3), number), [number]))[1].item()
+
+        with kiln.Executor(lambda x: [x[0] * w + 1, x[1] + 2], [kiln.Row((3,)), kiln.Row((), 'i32')],
+                           outputs=2, max_batch=8) as executor:
+            threads = [threading.Thread(target=ask, args=(executor, n)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failures, [])
+            self.assertEqual(asyncio.run(ask_all(executor)), [2, 3, 4, 5])
+            self.assertEqual(executor.run(np.ones((20, 3)), np.arange(20))[1].tolist(),
+                             list(range(2, 22)))
+            self.assertGreaterEqual(executor.stats.completed, 8)
+            self.assertIn('requests', executor.metrics())
+            for _ in range(100):  # nobody waits for these
+                executor.submit(np.ones((1, 3)), [1])
+            with self.assertRaisesRegex(ValueError, r'not \[rows, 3\]'):
+                executor.submit(np.ones((1, 4)), [1])
+        with self.assertRaisesRegex(kiln.Error, 'closed'):
+            executor.submit(np.ones((1, 3)), [1])
+
+    def test_sequences(self):
+        """rows of several lengths, and outputs that are as long"""
+        def model(inputs):
+            x, lengths, mask = inputs
+            return [x * 2, kiln.where(mask, x, 0).sum(axis=1), lengths]
+        with kiln.Executor(model, [kiln.Row((16,), sequence=True)], outputs=3, max_batch=2) as executor:
+            futures = [executor.submit(np.ones((1, n)), length=n) for n in (3, 5)]
+            for n, future in zip((3, 5), futures):
+                doubled, sums, lengths = future.result(60)
+                self.assertEqual(doubled.tolist(), [[2] * n])
+                self.assertEqual((sums.item(), lengths.item()), (n, n))
+
+    def test_refused(self):
+        """a function that cannot be recorded says why"""
+        with self.assertRaisesRegex(kiln.Error, 'do not broadcast'):
+            kiln.Executor(lambda x: x[0] + np.zeros(7, np.float32), [kiln.Row((3,))])
+        with self.assertRaises(ZeroDivisionError):
+            kiln.Executor(lambda x: 1 / 0, [kiln.Row((3,))])
+        with self.assertRaisesRegex(ValueError, 'gives 2 outputs'):
+            kiln.Executor(lambda x: [x[0], x[0]], [kiln.Row((3,))])
+
+    def test_random(self):
+        """keys: another in each call and in each run, the same of one seed"""
+        def draw():
+            generator = kiln.random.Generator(7)
+            f = kiln.function(lambda: (generator.uniform(8), generator.uniform(8)))
+            return [x.numpy().tolist() for x in
+                    (*f(), *f(), generator.uniform(8), generator.uniform(8))]
+        drawn = draw()
+        self.assertEqual(len({tuple(x) for x in drawn}), 6)
+        self.assertEqual(drawn, draw())
+
+
+if __name__ == '__main__':
+    unittest.main()
