@@ -233,9 +233,11 @@ record_sources = \
 	lib/record/attention.c \
 	lib/record/batch.c \
 	lib/record/batch.h \
+	lib/record/channels.c \
 	lib/record/convolution.c \
 	lib/record/convolution.h \
 	lib/record/convolution_transposed.c \
+	lib/record/einsum.c \
 	lib/record/elements.c \
 	lib/record/gather.c \
 	lib/record/interpolation.c \

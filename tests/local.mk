@@ -13,11 +13,13 @@ criterion_tests = \
 	tests/test_cache_processes \
 	tests/test_cache_program \
 	tests/test_cache_store \
+	tests/test_channels \
 	tests/test_context \
 	tests/test_conv \
 	tests/test_convolution \
 	tests/test_counts \
 	tests/test_device \
+	tests/test_einsum \
 	tests/test_errors \
 	tests/test_errors_calls \
 	tests/test_events \
@@ -115,6 +117,7 @@ device_tests = \
 	tests/test_batch \
 	tests/test_buffers \
 	tests/test_cache_program \
+	tests/test_channels \
 	tests/test_context \
 	tests/test_conv \
 	tests/test_convolution \
@@ -332,6 +335,8 @@ libtest_support_la_SOURCES = \
 	tests/support/layer.c \
 	tests/support/layer.h \
 	tests/support/movement.c \
+	tests/support/pattern.c \
+	tests/support/pattern.h \
 	tests/support/movement.h \
 	tests/support/random.c \
 	tests/support/random.h \

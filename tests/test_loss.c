@@ -6,6 +6,8 @@
 
 #include "support/check.h"
 #include "support/context.h"
+#include "support/movement.h"
+#include "support/pattern.h"
 
 /* One loss of x and a target, and its gradient by x. */
 struct result {
@@ -218,4 +220,139 @@ Test(loss, misuse_is_named)
            "kiln_cross_entropy: logits are [] and labels [3], not one for each row",
            kiln_cross_entropy(batch, kiln_constant(batch, KILN_F32, 1), whole));
     close_context(context);
+}
+
+/* ---- options ---- */
+
+static kiln_tensor record_options(kiln_batch *b, kiln_tensor x, kiln_cross_entropy_options *options,
+                                  bool weighted)
+{
+    static const int32_t label[] = {0, 3, 1, 2, 2, 3};
+    const size_t classes = 4;
+    if (weighted)
+        options->class_weights =
+            kiln_add(b, kiln_abs(b, pattern(b, 1, &classes, 8)), kiln_constant(b, KILN_F32, 0.25));
+    return kiln_cross_entropy_with(b, x, check_given(b, KILN_I32, DIMS(6), label), options);
+}
+
+/* PyTorch 2.15 in float64: the mean, the sum, each row's. */
+Test(loss, cross_entropy_with_options)
+{
+    static const struct {
+        int weighted;
+        double smoothing;
+        int ignores;
+        int32_t ignored;
+        double both[2], each[6];
+    } rows[] = {{0,
+                 0,
+                 0,
+                 0,
+                 {1.61964686, 9.71788115},
+                 {1.97815048, 0.976329543, 0.860745145, 2.27082084, 2.12723977, 1.50459536}},
+                {1,
+                 0,
+                 0,
+                 0,
+                 {1.41151478, 4.23454434},
+                 {1.23634405, 0.366123579, 0.968338289, 0.567705211, 0.531809943, 0.564223262}},
+                {0,
+                 0.1,
+                 0,
+                 0,
+                 {1.61443853, 9.68663115},
+                 {1.93127548, 1.04507954, 0.926370145, 2.20832084, 2.07098977, 1.50459536}},
+                {0,
+                 0,
+                 1,
+                 2,
+                 {1.32995513, 5.31982054},
+                 {1.97815048, 0.976329543, 0.860745145, 0, 0, 1.50459536}},
+                {1,
+                 0.25,
+                 1,
+                 3,
+                 {1.47987892, 3.32972756},
+                 {1.12128038, 0, 0.934098699, 0.653478878, 0.620869611, 0}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int reduction = KILN_REDUCTION_MEAN; reduction <= KILN_REDUCTION_NONE; reduction++) {
+            kiln_batch *b = check_begin();
+            kiln_cross_entropy_options options = KILN_CROSS_ENTROPY_INIT;
+            options.reduction = (kiln_loss_reduction)reduction;
+            options.label_smoothing = rows[i].smoothing;
+            options.ignores = rows[i].ignores;
+            options.ignored_label = rows[i].ignored;
+            options.log_probabilities = i % 2;
+            kiln_tensor x = pattern(b, DIMS(6, 4), 6);
+            x = i % 2 ? kiln_log_softmax(b, x, 1, (int[]){1}) : x;
+            kiln_tensor loss = record_options(b, x, &options, rows[i].weighted);
+            bool each = reduction == KILN_REDUCTION_NONE;
+            expect_pattern(b, loss, each ? 6 : 1, each ? rows[i].each : &rows[i].both[reduction]);
+        }
+    check_close();
+}
+
+Test(loss, cross_entropy_with_options_has_a_gradient)
+{
+    static const double gradient[] = {-0.187751174,
+                                      0.101185028,
+                                      0.0482626887,
+                                      0.0383034573,
+                                      0,
+                                      0,
+                                      0,
+                                      0,
+                                      0.0242445707,
+                                      -0.219786271,
+                                      0.0928623977,
+                                      0.102679302,
+                                      0.071331277,
+                                      -0.00583920536,
+                                      -0.0748653517,
+                                      0.0093732801,
+                                      0.062377597,
+                                      -0.00536263166,
+                                      -0.0724856671,
+                                      0.0154707017,
+                                      0,
+                                      0,
+                                      0,
+                                      0};
+    kiln_batch *b = check_begin();
+    kiln_cross_entropy_options options = KILN_CROSS_ENTROPY_INIT;
+    options.label_smoothing = 0.25;
+    options.ignores = 1;
+    options.ignored_label = 3;
+    kiln_tensor x = pattern(b, DIMS(6, 4), 6), g;
+    expect_ok(kiln_grad(b, record_options(b, x, &options, true), &x, 1, &g));
+    EXPECT_PATTERN(b, g, gradient);
+    check_close();
+}
+
+Test(loss, options_are_checked)
+{
+    kiln_cross_entropy_options options = KILN_CROSS_ENTROPY_INIT;
+    kiln_batch *b = check_begin();
+    options.label_smoothing = 1.5;
+    record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
+    expect_refusal(b, KILN_INVALID_ARGUMENT,
+                   "kiln_cross_entropy_with: label smoothing is 1.5, not from 0 to 1");
+    b = check_begin();
+    options.label_smoothing = 0;
+    options.reduction = (kiln_loss_reduction)3;
+    record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
+    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_cross_entropy_with: 3 is no reduction");
+    b = check_begin();
+    options.reduction = KILN_REDUCTION_MEAN;
+    record_options(b, pattern(b, DIMS(6, 3), 6), &options, true);
+    expect_refusal(
+        b, KILN_SHAPE_MISMATCH,
+        "kiln_cross_entropy_with: class weights have shape [4], and there are 3 classes");
+    b = check_begin();
+    options.size = 3;
+    record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
+    expect_refusal(b, KILN_INVALID_ARGUMENT,
+                   "kiln_cross_entropy_with: options of 3 bytes; start "
+                   "from KILN_CROSS_ENTROPY_INIT");
+    check_close();
 }

@@ -41,7 +41,8 @@ typedef struct kiln_attention_options {
  *  v is expected to be finite there.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
- *  or a 32nd part of all, whichever is more, are in memory at once, a few times over.
+ *  or a 32nd part of all, whichever is more, are in memory at once, a few times over. Of a row that
+ *  sees a single key those by q and k are what rounding leaves, next to 0 and not always 0.
  *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
  *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE, UNSUPPORTED

@@ -58,6 +58,45 @@ KILN_API kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tens
 KILN_API kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
                                    size_t n_axes, const int *axes, double epsilon);
 
+/** (x - mean) / sqrt(variance + epsilon) * scale + shift, of x's shape, with statistics that are
+ *  given (Ioffe and Szegedy 2015): each operand has an element for each channel, that is, for each
+ *  position along the axis; scale and shift may be {0}: none. Errors: INVALID_ARGUMENT also for a
+ *  negative or not finite epsilon. */
+KILN_API kiln_tensor kiln_batch_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                     kiln_tensor shift, kiln_tensor mean, kiln_tensor variance,
+                                     int axis, double epsilon);
+
+/** The same with the mean and the population's variance of x itself, over all dimensions but the
+ *  axis, through which gradients flow. `mean` and `variance`, each unless NULL, get these (the
+ * empty tensor after an error), of which a program keeps running averages for kiln_batch_norm(). */
+KILN_API kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                           kiln_tensor shift, int axis, double epsilon,
+                                           kiln_tensor *mean, kiln_tensor *variance);
+
+/** Each element of the first dimension, and of it each of so many groups of neighbouring channels,
+ *  normalised by its own mean and population's variance (Wu and He 2018); then times scale and plus
+ *  shift, an element for each channel, each of which may be {0}: none. Errors: INVALID_ARGUMENT
+ * also for channels that do not make up groups, in dimension 0, or an epsilon as above. */
+KILN_API kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                     kiln_tensor shift, size_t groups, int axis, double epsilon);
+
+/** The same of groups of one channel (Ulyanov, Vedaldi and Lempitsky 2016). */
+KILN_API kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
+                                        kiln_tensor shift, int axis, double epsilon);
+
+/** x / (bias + alpha / size * s)^beta, s the sum of x^2 over `size` channels around, of them
+ *  (size - 1) / 2 before; beyond the ends there are zeros (Krizhevsky, Sutskever and Hinton 2012).
+ *  Errors: INVALID_ARGUMENT also for a size of 0 and for a negative or not finite number. */
+KILN_API kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis,
+                                              size_t size, double alpha, double beta, double bias);
+
+/** x with pairs (a, b) of its last dimension turned by angles, to (a cos - b sin, b cos + a sin)
+ *  (Su et al. 2021). The last dimension of cosine and sine, r at most half of x's, says how many
+ *  pairs there are; their others broadcast to x's. Pairs are elements i and i + r, or with
+ *  `interleaved` nonzero 2 i and 2 i + 1; what is behind the first 2 r stays. */
+KILN_API kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine,
+                                 kiln_tensor sine, int interleaved);
+
 /** Running sums of x along one axis: element i of the result is the sum of elements 0 to i, or,
  *  with `reverse` nonzero, of i to the last. x has any type; u8 is summed as i32, integers wrap
  *  around. Errors: INVALID_ARGUMENT for an axis that x has not. */

@@ -7,8 +7,8 @@
  *  kernel: a layer is kiln_gelu(batch, kiln_add(batch, kiln_matmul(batch, x, w), bias)), and
  *  neither the product nor the sum is in memory unless something else uses it. So do cheap
  *  operations on inputs before the product: quantised operands are read as they lie in memory, as
- *  narrow ones are that anything has stored (<kiln/types.h>). What else is computed on the way to an
- *  operand is a kernel of its own.
+ *  narrow ones are that anything has stored (<kiln/types.h>). What else is computed on the way to
+ * an operand is a kernel of its own.
  *
  *  For all of them: the result belongs to the batch; one thread at a time; errors are sticky:
  *  INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE,
@@ -33,6 +33,15 @@ KILN_API kiln_tensor kiln_matmul(kiln_batch *batch, kiln_tensor a, kiln_tensor b
  *  nonzero; such an operand has 2 dimensions or more. Nothing is copied for that. */
 KILN_API kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, int transpose_a,
                                             kiln_tensor b, int transpose_b);
+
+/** Einstein's sum of n operands, 1 to 16 of one type, as numpy's einsum(): "bij,bjk->bik" names the
+ *  dimensions of each operand and of the result by letters. What the result has not is added up; a
+ *  letter that an operand has twice takes the diagonal; "..." stands for any further dimensions,
+ *  which broadcast. Without an arrow the result has the letters that occur once, in the alphabet's
+ *  order. Dimensions of one letter agree, or are 1 and repeat. Operands are multiplied from the
+ *  left, two at a time, by kiln_matmul() where something floating is added up over both. */
+KILN_API kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
+                                 const kiln_tensor *operands);
 
 /** Inner product of two vectors of equal length and type: a scalar. */
 KILN_API kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b);

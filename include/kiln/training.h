@@ -36,6 +36,37 @@ KILN_API kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, k
  *  the loss NaN. */
 KILN_API kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels);
 
+/** What is made of the losses of all rows. */
+typedef enum kiln_loss_reduction {
+    KILN_REDUCTION_MEAN = 0, /**< the sum divided by that of the weights */
+    KILN_REDUCTION_SUM = 1,
+    KILN_REDUCTION_NONE = 2 /**< nothing: the result has the labels' shape */
+} kiln_loss_reduction;
+
+/** What cross-entropy counts. Start from KILN_CROSS_ENTROPY_INIT. */
+typedef struct kiln_cross_entropy_options {
+    size_t size; /**< sizeof(kiln_cross_entropy_options), set by the initialiser */
+    kiln_loss_reduction reduction; /**< mean */
+    kiln_tensor class_weights;     /**< f32 [classes]: a row counts as its label's; {0}: all 1 */
+    double label_smoothing; /**< this share, from 0 to 1, of the label's 1 goes to all classes
+                                 evenly (Szegedy et al. 2016); 0 */
+    int ignores;            /**< nonzero: rows with ignored_label count nothing */
+    int32_t ignored_label;  /**< it need not be a class */
+    int log_probabilities;  /**< nonzero: what is given are logarithms of probabilities already */
+} kiln_cross_entropy_options;
+
+/** Options of kiln_cross_entropy(). */
+#define KILN_CROSS_ENTROPY_INIT                                                                    \
+    {                                                                                              \
+        sizeof(kiln_cross_entropy_options), KILN_REDUCTION_MEAN, {0}, 0, 0, 0, 0                   \
+    }
+
+/** kiln_cross_entropy() with options, which may be NULL. The mean is NaN where the weights of all
+ *  rows add up to 0. Errors: INVALID_ARGUMENT also for options that make no sense. */
+KILN_API kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits,
+                                             kiln_tensor labels,
+                                             const kiln_cross_entropy_options *options);
+
 /** The mean of -target * log(p) - (1 - target) * log(1 - p), p = sigmoid(logits), accurate where p
  *  is next to 0 or 1; targets from 0 to 1. */
 KILN_API kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits,
@@ -91,8 +122,8 @@ typedef struct kiln_optimizer kiln_optimizer;
  *  twice (Adam), hold zeros. For a parameter stored in a narrower type than f32 there is one buffer
  *  more, with what rounding took from it: the two together are the parameter in f32, which each
  *  step goes on from. Beyond the type's range (65,504 for f16) the parameter stays at its largest
- *  number, and the rest is in that buffer. Who writes such a parameter later zeros that buffer, too.
- *  Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
+ *  number, and the rest is in that buffer. Who writes such a parameter later zeros that buffer,
+ * too. Owner: the caller, until kiln_optimizer_release(); it holds the parameters. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, an option out of range, a buffer of another context, the same
  *  buffer twice), TYPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;
  *  *optimizer is NULL. */

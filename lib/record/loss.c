@@ -106,3 +106,83 @@ kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tenso
     kiln_tensor picked = pick(batch, logits, labels, rank, dims);
     return kiln_mean(batch, kiln_sub(batch, total, picked), 0, NULL, 0);
 }
+
+/* ---- with options ---- */
+
+static bool check_options(kiln_batch *batch, const char *call, size_t classes,
+                          const kiln_cross_entropy_options *options)
+{
+    const kiln_tensor weights = options->class_weights;
+    if (options->size != sizeof *options)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: options of %zu bytes; start from KILN_CROSS_ENTROPY_INIT", call,
+                   options->size);
+    else if ((unsigned)options->reduction > KILN_REDUCTION_NONE)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no reduction", call,
+                   (int)options->reduction);
+    else if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: label smoothing is %.9g, not from 0 to 1", call, options->label_smoothing);
+    else if (weights.id) {
+        const struct kiln__node *node = kiln__batch_floating(batch, weights, call, "class_weights");
+        if (node && (node->shape.rank != 1 || node->shape.dims[0] != classes))
+            kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                       "%s: class weights have shape %s, and there are %zu classes", call,
+                       kiln__shape_text(&node->shape).text, classes);
+    }
+    return !batch->error.status;
+}
+
+/* The loss of each row before what ignoring and reducing make of it; *share: the weight of its
+ * label, {0} if all are 1. */
+static kiln_tensor lose(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
+                        const kiln_cross_entropy_options *options, size_t rank, const size_t *dims,
+                        kiln_tensor *share)
+{
+    const int last = -1;
+    const kiln_tensor weights = options->class_weights;
+    const double smoothing = options->label_smoothing;
+    kiln_tensor logs = options->log_probabilities ? kiln_cast(batch, logits, KILN_F32)
+                                                  : kiln_log_softmax(batch, logits, 1, &last);
+    kiln_tensor loss = kiln_neg(batch, pick(batch, logs, labels, rank, dims));
+    *share = none;
+    if (weights.id) {
+        *share = pick(batch, kiln_broadcast(batch, weights, rank, dims), labels, rank, dims);
+        loss = kiln_mul(batch, loss, *share);
+    }
+    if (smoothing == 0)
+        return loss;
+    kiln_tensor all =
+        kiln_sum(batch, weights.id ? kiln_mul(batch, logs, weights) : logs, 1, &last, 0);
+    return kiln_sub(batch, kiln_scale(batch, loss, 1 - smoothing),
+                    kiln_scale(batch, all, smoothing / (double)dims[rank - 1]));
+}
+
+kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
+                                    const kiln_cross_entropy_options *options)
+{
+    static const kiln_cross_entropy_options defaults = KILN_CROSS_ENTROPY_INIT;
+    size_t rank, dims[KILN_MAX_RANK];
+    kiln_tensor share;
+    options = options ? options : &defaults;
+    if (!check_labels(batch, logits, labels, __func__) ||
+        kiln_tensor_shape(batch, logits, NULL, &rank, dims) ||
+        !check_options(batch, __func__, dims[rank - 1], options))
+        return none;
+    kiln_tensor loss = lose(batch, logits, labels, options, rank, dims, &share);
+    kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
+    if (options->ignores) {
+        kiln_tensor kept = kiln_not_equal(batch, kiln_cast(batch, labels, KILN_I32),
+                                          kiln_constant(batch, KILN_I32, options->ignored_label));
+        loss = kiln_where(batch, kept, loss, zero);
+        share = kiln_where(batch, kept, share.id ? share : one, zero);
+    }
+    if (options->reduction == KILN_REDUCTION_NONE)
+        return loss;
+    if (options->reduction == KILN_REDUCTION_MEAN && !share.id)
+        return kiln_mean(batch, loss, 0, NULL, 0);
+    loss = kiln_sum(batch, loss, 0, NULL, 0);
+    return options->reduction == KILN_REDUCTION_SUM
+               ? loss
+               : kiln_div(batch, loss, kiln_sum(batch, share, 0, NULL, 0));
+}

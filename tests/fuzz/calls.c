@@ -10,7 +10,7 @@
 
 #include "fuzz/world.h"
 
-#define MOST_KINDS 8
+#define MOST_KINDS 9
 #define MOST_CALLS 64
 
 /* ---- the table ---- */
@@ -44,8 +44,9 @@ struct answer {
 #define EACH_5(what, a, b, c, d, e) EACH_4(what, a, b, c, d), what(4, e)
 #define EACH_6(what, a, b, c, d, e, f) EACH_5(what, a, b, c, d, e), what(5, f)
 #define EACH_7(what, a, b, c, d, e, f, g) EACH_6(what, a, b, c, d, e, f), what(6, g)
-#define EACH_N(a, b, c, d, e, f, g, n, ...) EACH_##n
-#define EACH(what, ...) EACH_N(__VA_ARGS__, 7, 6, 5, 4, 3, 2, 1, 0)(what, __VA_ARGS__)
+#define EACH_8(what, a, b, c, d, e, f, g, h) EACH_7(what, a, b, c, d, e, f, g), what(7, h)
+#define EACH_N(a, b, c, d, e, f, g, h, n, ...) EACH_##n
+#define EACH(what, ...) EACH_N(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)(what, __VA_ARGS__)
 
 #define VALUE(i, kind) v[i].kind
 #define NUMBER(i, kind) KIND_##kind

@@ -665,6 +665,29 @@ static const kiln_attention_options *take_attention_options(void)
     return &options;
 }
 
+static const kiln_cross_entropy_options *take_cross_entropy_options(void)
+{
+    static kiln_cross_entropy_options options;
+    if (one_in(3))
+        return NULL;
+    options.size = take_struct_size(sizeof options);
+    options.reduction = (kiln_loss_reduction)(byte() % 4);
+    options.class_weights = take_tensor();
+    options.label_smoothing = one_in(2) ? take_number() : 0;
+    options.ignores = take_flag();
+    options.ignored_label = take_axis();
+    options.log_probabilities = take_flag();
+    return &options;
+}
+
+static const char *take_equation(void)
+{
+    static const char *const texts[] = {"ij,jk->ik", "...i,...i", "ii->i", "i,j->ji",
+                                        "->",        ",",         "a b",   "ij,ij->",
+                                        "i1",        "abcdefghi", "i..j",  NULL};
+    return ONE_OF(texts);
+}
+
 static const kiln_window_options *take_window_options(void)
 {
     static kiln_window_options options;
