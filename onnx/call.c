@@ -159,9 +159,17 @@ const char *kiln__onnx_string(struct kiln__onnx_call *call, const char *name, co
 {
     const Onnx__AttributeProto *found =
         kiln__onnx_attribute(call, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
-    /* protobuf-c ends bytes with a 0 that their length does not count. */
-    const char *text = found && found->s.data ? (const char *)found->s.data : usual;
-    return text ? text : "";
+    if (!found)
+        return usual ? usual : "";
+    /* Bytes in a file do not end with a 0. */
+    size_t cells = found->s.len / sizeof(union kiln__onnx_cell) + 1;
+    struct kiln__onnx_host *room =
+        kiln__onnx_new_host(call, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, 1, &cells);
+    if (!room)
+        return "";
+    if (found->s.len)
+        memcpy(room->cells, found->s.data, found->s.len);
+    return (const char *)room->cells;
 }
 
 const int64_t *kiln__onnx_ints(struct kiln__onnx_call *call, const char *name, size_t *n)

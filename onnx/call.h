@@ -71,7 +71,7 @@ bool kiln__onnx_scalar(const struct kiln__onnx_call *call, size_t i, double *num
 bool kiln__onnx_has_attribute(const struct kiln__onnx_call *call, const char *name);
 int64_t kiln__onnx_int(struct kiln__onnx_call *call, const char *name, int64_t usual);
 double kiln__onnx_float(struct kiln__onnx_call *call, const char *name, double usual);
-/* "" is the usual one if `usual` is NULL. Owner: the model; the bytes end with a 0. */
+/* "" is the usual one if `usual` is NULL. Owner: the recorder. */
 const char *kiln__onnx_string(struct kiln__onnx_call *call, const char *name, const char *usual);
 /* NULL and *n = 0 where there is none. Owner: the model. */
 const int64_t *kiln__onnx_ints(struct kiln__onnx_call *call, const char *name, size_t *n);

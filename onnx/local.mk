@@ -6,10 +6,16 @@
 onnx_operators = \
 	onnx/ops_attention.c \
 	onnx/ops_elementwise.c \
+	onnx/ops_language.c \
+	onnx/ops_lines.c \
+	onnx/ops_loss.c \
+	onnx/ops_made.c \
 	onnx/ops_movement.c \
 	onnx/ops_normalization.c \
 	onnx/ops_product.c \
-	onnx/ops_reduce.c
+	onnx/ops_quantize.c \
+	onnx/ops_reduce.c \
+	onnx/ops_sample.c
 
 onnx_sources = \
 	onnx/batches.c \

@@ -13,10 +13,16 @@ struct kiln__onnx_call;
 #define KILN__ONNX_TABLES(X)                                                                       \
     X(attention)                                                                                   \
     X(elementwise)                                                                                 \
+    X(language)                                                                                    \
+    X(lines)                                                                                       \
+    X(loss)                                                                                        \
+    X(made)                                                                                        \
     X(movement)                                                                                    \
     X(normalization)                                                                               \
     X(product)                                                                                     \
-    X(reduce)
+    X(quantize)                                                                                    \
+    X(reduce)                                                                                      \
+    X(sample)
 
 /* Last version of what has not changed since. */
 #define KILN__ONNX_NEWEST 9999

@@ -18,7 +18,8 @@ struct reduction {
     kiln_tensor (*after)(kiln_batch *batch, kiln_tensor x);
     double empty; /* the result of no elements, where `reduce` has none */
     bool has_empty;
-    char host; /* of known integers: + * < > or 0 */
+    bool floats; /* integers are reduced as f32, and the result rounded towards zero */
+    char host;   /* of known integers: + * < > or 0 */
 };
 
 struct axes {
@@ -98,6 +99,19 @@ static bool no_elements(const struct kiln__onnx_value *x)
     return false;
 }
 
+/* What a choice among no elements gives: of integers the end of their range. */
+static double empty_number(const struct reduction *how, int type)
+{
+    kiln_type computed = kiln__onnx_type(type)->computed;
+    if (computed == KILN_F32)
+        return how->empty;
+    if (computed == KILN_U8)
+        return how->empty < 0 ? 0 : type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL ? 1 : UINT8_MAX;
+    if (type == ONNX__TENSOR_PROTO__DATA_TYPE__INT8)
+        return how->empty < 0 ? INT8_MIN : INT8_MAX;
+    return how->empty < 0 ? INT32_MIN : INT32_MAX;
+}
+
 static void reduce(struct kiln__onnx_call *call)
 {
     const struct reduction *how = call->row->data;
@@ -112,19 +126,22 @@ static void reduce(struct kiln__onnx_call *call)
         return;
     if (how->has_empty && no_elements(x)) {
         kiln_type type = kiln__onnx_type(x->type)->computed;
-        double number = type == KILN_F32 || isfinite(how->empty) ? how->empty
-                        : how->empty < 0                         ? INT32_MIN
-                                                                 : INT32_MAX;
+        double number = empty_number(how, x->type);
         kiln__onnx_give(call, 0, kiln_fill(call->batch, type, rank, dims, number), x->type);
         return;
     }
+    bool rounds = how->floats && !kiln__onnx_type_floats(x->type);
     kiln_tensor y = kiln__onnx_tensor(call, 0);
+    if (rounds)
+        y = kiln_cast(call->batch, y, KILN_F32);
     if (how->before)
         y = how->before(call->batch, y);
     if (axes.n)
         y = how->reduce(call->batch, y, axes.n, axes.list, keep);
     if (how->after)
         y = how->after(call->batch, y);
+    if (rounds)
+        y = kiln_cast(call->batch, y, kiln__onnx_type(x->type)->computed);
     kiln__onnx_give(call, 0, y, x->type);
 }
 
@@ -195,15 +212,15 @@ static const bool yes = true;
 
 const struct kiln__onnx_row kiln__onnx_reduce_rows[] = {
     ROW("ReduceSum", 1, .reduce = kiln_sum, .host = '+'),
-    ROW("ReduceMean", 1, .reduce = kiln_mean),
+    ROW("ReduceMean", 1, .reduce = kiln_mean, .floats = true),
     ROW("ReduceProd", 1, .reduce = kiln_product, .host = '*'),
     ROW("ReduceMax", 1, .reduce = kiln_max, .empty = -INFINITY, .has_empty = true, .host = '>'),
     ROW("ReduceMin", 1, .reduce = kiln_min, .empty = INFINITY, .has_empty = true, .host = '<'),
     ROW("ReduceL1", 1, .before = kiln_abs, .reduce = kiln_sum),
-    ROW("ReduceL2", 1, .reduce = kiln_norm),
+    ROW("ReduceL2", 1, .reduce = kiln_norm, .floats = true),
     ROW("ReduceSumSquare", 1, .before = kiln_square, .reduce = kiln_sum),
-    ROW("ReduceLogSum", 1, .reduce = kiln_sum, .after = logarithm),
-    ROW("ReduceLogSumExp", 1, .reduce = kiln_logsumexp),
+    ROW("ReduceLogSum", 1, .reduce = kiln_sum, .after = logarithm, .floats = true),
+    ROW("ReduceLogSumExp", 1, .reduce = kiln_logsumexp, .floats = true),
     {"ArgMax", 1, KILN__ONNX_NEWEST, position, 0, &yes, NULL},
     {"ArgMin", 1, KILN__ONNX_NEWEST, position, 0, NULL, NULL},
     {"Softmax", 1, KILN__ONNX_NEWEST, softmax, 0, NULL, NULL},

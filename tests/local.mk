@@ -236,6 +236,21 @@ fuzz_calls_ldflags = -Wl,--wrap=clBuildProgram
 tests_test_fuzz_calls_SOURCES = tests/test_fuzz_calls.c $(fuzz_calls_sources)
 tests_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
 
+# Hostile model files.
+fuzz_onnx_sources = \
+	tests/fuzz/onnx.c \
+	tests/fuzz/onnx.h \
+	tests/fuzz/onnx_file.c \
+	tests/fuzz/onnx_file.h
+fuzz_onnx_cppflags = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_builddir)
+fuzz_onnx_libs = libkiln-onnx-internal.la $(LDADD)
+tests_test_fuzz_onnx_SOURCES = tests/test_fuzz_onnx.c $(fuzz_onnx_sources)
+tests_test_fuzz_onnx_CPPFLAGS = $(fuzz_onnx_cppflags)
+tests_test_fuzz_onnx_LDADD = $(fuzz_onnx_libs)
+if ONNX
+criterion_tests += tests/test_fuzz_onnx
+endif
+
 # Searches for rare failures; with the argument "long" they take their time.
 campaigns = \
 	tests/campaigns/allocations \

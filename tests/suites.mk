@@ -47,15 +47,42 @@ check-simulator: all
 check-portable:
 	+@$(RUN_SUITES) check-pocl check-rusticl check-intel check-simulator
 
+# The tests that PyPI's package `onnx` carries, on libkiln-onnx; ONNX_ARGUMENTS such as "-v -t abs".
+check-onnx: all
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(onnx_programs) $(check_DATA)
+	+@$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' KILN_TEST_TIMEOUT=900 \
+	    $(SHELL) $(srcdir)/tests/onnx/check-nodes onnx-nodes $(ONNX_ARGUMENTS)
+if ONNX
+onnx_programs = tests/onnx/run_nodes
+endif
+tests_onnx_run_nodes_SOURCES = \
+	tests/onnx/cases.c \
+	tests/onnx/cases.h \
+	tests/onnx/known.c \
+	tests/onnx/known.h \
+	tests/onnx/run_nodes.c \
+	tests/onnx/tensors.c \
+	tests/onnx/tensors.h
+tests_onnx_run_nodes_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_builddir)
+tests_onnx_run_nodes_LDADD = libkiln-onnx-internal.la libkiln-internal.la
+CLEANFILES += $(onnx_programs)
+
 # libFuzzer targets, built in a tree with --enable-fuzzing.
 fuzz_programs = \
 	tests/fuzz/bundle \
 	tests/fuzz/cache_entry \
 	tests/fuzz/calls
+if ONNX
+fuzz_programs += tests/fuzz/onnx
+endif
 tests_fuzz_bundle_LDFLAGS = -fsanitize=fuzzer -Wl,--wrap=fsync
 tests_fuzz_cache_entry_LDFLAGS = -fsanitize=fuzzer
 tests_fuzz_calls_SOURCES = $(fuzz_calls_sources)
 tests_fuzz_calls_LDFLAGS = -fsanitize=fuzzer $(fuzz_calls_ldflags)
+tests_fuzz_onnx_SOURCES = $(fuzz_onnx_sources)
+tests_fuzz_onnx_CPPFLAGS = $(fuzz_onnx_cppflags)
+tests_fuzz_onnx_LDADD = $(fuzz_onnx_libs)
+tests_fuzz_onnx_LDFLAGS = -fsanitize=fuzzer
 if FUZZING
 noinst_PROGRAMS += $(fuzz_programs)
 endif
@@ -112,7 +139,8 @@ check-docs: doc/Doxyfile $(BUILT_SOURCES)
 	$(DOXYGEN) doc/Doxyfile
 
 check-shell:
-	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run tests/run-on tests/run-test \
+	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run bench/get-models tests/run-on tests/run-test \
+	    tests/onnx/check-nodes tests/onnx/environment \
 	    tests/run-suites tests/sub-build tests/check-faults tests/check-python \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
 
@@ -128,6 +156,7 @@ CHECK_SUITES = \
 	check-tsan \
 	check-oclgrind \
 	check-rusticl \
+	check-onnx \
 	check-dist
 
 # The distribution with a few tests: all of them have run by then.
@@ -229,5 +258,6 @@ installcheck-local:
 AM_DISTCHECK_CONFIGURE_FLAGS = $(DISTCHECK_FLAGS)
 
 clean-local:
+	rm -rf onnx-models onnx-nodes
 	rm -rf build-faults build-fuzz build-plain build-sanitizers build-tsan implementations suite-logs \
 	    test-store bench-json bench-peers bench.svg doc/html
