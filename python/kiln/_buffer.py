@@ -159,5 +159,8 @@ class Buffer(Operators):
             self._version += 1
             check(lib.kiln_buffer_unmap(self._pointer))
 
+    def __reduce__(self) -> Any:
+        return Buffer, (self.numpy(), self.dtype)
+
     def __repr__(self) -> str:
         return f'<kiln.Buffer {list(self.shape)} {self.dtype.name} on {self._context.device.name}>'

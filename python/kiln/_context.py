@@ -90,6 +90,7 @@ class Context:
         pointer = ctypes.c_void_p()
         check(lib.kiln_context_create(ctypes.byref(options), ctypes.byref(pointer)))
         self._owned = Owned(pointer.value, lib.kiln_context_release)
+        self._thread = threading.local()  # each one's batch for what is in no other
         self.device = self._describe_device()
 
     def _describe_device(self) -> SimpleNamespace:
@@ -153,6 +154,7 @@ class Context:
         """Release the context; buffers and batches that there are still hold it. What else is made
         of it says WRONG_STATE from now on."""
         self._owned.close()
+        self._thread = threading.local()
 
     def __enter__(self) -> Context:
         return self

@@ -16,7 +16,7 @@ from ._functions import _several
 from ._library import Handle, Library, Owned, check, lib, load, struct
 from ._table import CONSTANTS, ONNX_FUNCTIONS
 from ._tensor import Tensor, as_tensor, as_type
-from ._types import BY_VALUE, DType, Type, as_dtype, from_raw
+from ._types import BY_VALUE, Type, as_dtype, from_raw
 
 _MAX_RANK = CONSTANTS['KILN_MAX_RANK']
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Callable, Optional, Sequence
 
+import numpy as np
+
 from . import _tensor
 from ._context import Context, default_context
 from ._library import Error, Handle, ints, lib, sizes, struct, word
@@ -32,6 +34,8 @@ def find_context(operands: Sequence[Any]) -> Optional[Context]:
 
 def take(operand: Any, context: Context) -> Any:
     """A tensor, or the number itself."""
+    if isinstance(operand, np.generic) and operand.dtype.kind in 'biuf':
+        operand = operand.item()
     if isinstance(operand, (bool, int, float)):
         return operand
     return _tensor.as_tensor(operand, context)

@@ -10,7 +10,6 @@ and most things are recorded once.
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import numpy as np
@@ -219,7 +218,6 @@ def is_tensor(operand: Any) -> bool:
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.tapes: list[Tape] = []  # of `with kiln.batch()` and of functions that are recorded
-        self.usual: Any = weakref.WeakKeyDictionary()  # of each context, for everything else
         self.tracing = 0  # why no value can be had now
 
 
@@ -228,9 +226,9 @@ thread = _Thread()
 
 def usual_tape(context: Context) -> Tape:
     """The batch of this thread for what is in no `with kiln.batch()`."""
-    tape = thread.usual.get(context)
+    tape = getattr(context._thread, 'tape', None)
     if tape is None:
-        tape = thread.usual[context] = Tape(context)
+        tape = context._thread.tape = Tape(context)
     return tape
 
 

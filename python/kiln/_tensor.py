@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
 from . import _tape
 from ._context import Context, default_context
-from ._library import MAX_RANK, Error, check, lib
+from ._library import MAX_RANK, check, lib
 from ._operators import Operators
 from ._types import BY_VALUE, DType, Type, as_dtype, from_raw, storable
-
-if TYPE_CHECKING:
-    from ._buffer import Buffer
 
 # What functions take: tensors, buffers, numbers, numpy's arrays and what becomes one without a copy.
 Array = Any
@@ -118,6 +115,12 @@ class Tensor(Operators):
 
     def __str__(self) -> str:
         return repr(self) if _tape.thread.tracing else str(self.numpy())
+
+    def __format__(self, form: str) -> str:
+        return format(self.item() if self.size == 1 and form else str(self), form)
+
+    def __reduce__(self) -> Any:
+        return tensor, (self.numpy(), self.dtype)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError('a tensor does not change; kiln.where() or kiln.place() makes another, and a '

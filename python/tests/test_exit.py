@@ -37,6 +37,21 @@ except kiln.Error as error:
         self.assertIn('[2. 2. 2. 2.]', out)
         self.assertIn('the context is closed', out)
 
+    def test_contexts_go(self):
+        """a context that nobody refers to any more is released, with what was recorded in it"""
+        status, out, errors = self.run_program('''
+import gc, weakref, kiln, numpy as np
+context = kiln.Context()
+gone = weakref.ref(context)
+x = kiln.tensor(np.ones(4, np.float32), context=context) + 1
+x.numpy()
+y = x + 1
+del x, y, context
+gc.collect()
+print(gone())
+''')
+        self.assertEqual((errors, out, status), ('', 'None\n', 0))
+
     def test_daemon(self):
         """a thread that runs when the interpreter ends does not spoil it"""
         status, _, errors = self.run_program('''
@@ -64,7 +79,7 @@ if not child:
         print(error.status, flush=True)
     raise SystemExit
 print(os.waitpid(child, 0)[1], (w + 1).numpy())
-''')
+''', PYTHONWARNINGS='ignore')  # newer ones warn of the fork
         self.assertEqual((errors, status), ('', 0))
         self.assertIn('FORKED', out)
         self.assertIn('0 [2. 2. 2. 2.]', out)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators, functions and slices against numpy."""
+import pickle
 import unittest
 
 import numpy as np
@@ -173,6 +174,9 @@ class Tensors(unittest.TestCase):
             bool(kiln.tensor(A))
         self.assertIn('not computed', repr(kiln.tensor(A) + 1))
         self.assertIn('3.', str(one))
+        self.assertEqual(f'{one:.2f}', '3.00')
+        copied = pickle.loads(pickle.dumps(kiln.tensor(A).astype('bf16')))
+        self.assertEqual(copied.dtype, 'bf16')
 
 
 if __name__ == '__main__':
