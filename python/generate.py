@@ -8,6 +8,7 @@ structures, prototypes) and _operations.py (a function for each row, and for eac
 of the headers whose parameters explain themselves) into the folder. So a new row, or a new function,
 is a function of the package without a line of Python.
 """
+import math
 import os
 import re
 import sys
@@ -116,11 +117,18 @@ ONE = r'\**\w+(?:\[[^\]]*\])?'
 DECLARATION = rf'^(\w+(?: \w+)*?) ({ONE}(?:, ?{ONE})*)$'
 
 
+FUNCTIONS_OF = r'^[\w ]+ ?\(\*(\w+)((?:\[\d+\])*)\)\(.*\)$'
+
+
 def fields_of(body):
-    """[(C type, field, array length)] of a structure's body; None where one is of another kind, such as
-    a pointer to a function."""
+    """[(C type, field, array length)] of a structure's body; None where one is of another kind."""
     fields = []
     for line in filter(None, (' '.join(part.split()) for part in body.split(';'))):
+        match = re.match(FUNCTIONS_OF, line)
+        if match:
+            count = math.prod(map(int, re.findall(r'\d+', match.group(2))))
+            fields.append(('void *', match.group(1), str(count) if match.group(2) else ''))
+            continue
         match = re.match(DECLARATION, line)
         if not match:
             return None
@@ -145,8 +153,9 @@ def initialisers(text):
     for macro, body in re.findall(r'#define (KILN_\w+_INIT)\s+\{(.*?)\}\s*$', text, re.M):
         struct = re.search(r'sizeof\((\w+)\)', body)
         if struct:
-            values = re.sub(r'\{[^}]*\}', '0', body)
-            yield macro, struct.group(1), [value.strip() for value in values.split(',')]
+            while '{' in body:  # arrays
+                body = re.sub(r'\{[^{}]*\}', '0', body)
+            yield macro, struct.group(1), [value.strip() for value in body.split(',')]
 
 
 # ---- Python functions for recording functions ----
@@ -155,14 +164,14 @@ def initialisers(text):
 DEFAULTS = {
     'epsilon': '1e-5', 'correction': '0.0', 'keep_dims': 'False', 'reverse': 'False',
     'transpose_a': 'False', 'transpose_b': 'False', 'upper': 'True', 'diagonal': '0',
-    'batch_dims': '0', 'mode': "'set'",
+    'batch_dims': '0', 'mode': "'set'", 'descending': 'False',
 }
 OPTIONAL = {
     ('layer_norm', 'scale'), ('layer_norm', 'shift'), ('rms_norm', 'scale'), ('attention', 'mask'),
     ('matmul_quantized', 'a_scale'), ('matmul_quantized', 'b_scale'),
 }
 # Over the last dimension unless told: what networks mean.
-LAST_AXIS = {'softmax', 'log_softmax', 'layer_norm', 'rms_norm'}
+LAST_AXIS = {'softmax', 'log_softmax', 'layer_norm', 'rms_norm', 'sort', 'argsort'}
 NUMBERS = {'double': 'float', 'int': 'int', 'size_t': 'int', 'int64_t': 'int', 'uint32_t': 'int',
            'uint64_t': 'int', 'int32_t': 'int', 'unsigned': 'int'}
 PYTHON_NAMES = {'keep_dims': 'keepdims', 'type': 'dtype', 'lambda': 'factor', 'from': 'start'}
@@ -209,7 +218,7 @@ def explain_parameters(name, parameters, struct_fields, named_enums):
             if DEFAULTS.get(parameter) in ('False', 'True'):
                 python_type = 'bool'
             signature.append(f'{python}: {python_type}')
-            if parameter in DEFAULTS:
+            if parameter in DEFAULTS or parameter == 'axis' and name in LAST_AXIS:
                 later.append(python)
             arguments.append(f"('number', {python})")
         elif kind.startswith('const kiln_') and kind.endswith('_options *'):

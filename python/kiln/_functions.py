@@ -490,6 +490,77 @@ def resize(x: _tensor.Array, shape: Optional[Sequence[int]] = None, *,
     return _tensor.make(x._context, Expression((x,), enter))
 
 
+def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tuple:
+    """(the k largest elements along an axis, the largest first, and their positions); with
+    `smallest` the smallest. Of equal ones those come that are first in x."""
+    x = _operand(x)
+
+    def enter(batch: Any, handles: list) -> list:
+        where = Handle()
+        return [lib.kiln_topk(batch, handles[0], k, axis, bool(smallest), ctypes.byref(where)), where]
+    return tuple(_several(x._context, [x], enter, 2))
+
+
+# ---- recurrent layers ----
+
+def _recurrent(name: str, operands: dict, options: dict, states: int) -> list:
+    """A recurrent layer over these operands, of which some are None: all states, then the last."""
+    context = find_context(list(operands.values())) or default_context()
+    given = {field: _tensor.as_tensor(x, context) for field, x in operands.items() if x is not None}
+    layer = initialised('KILN_RECURRENT_INIT')
+    layer.direction = word('kiln_direction', options.pop('direction'))
+    layer.gates = word('kiln_gates', options.pop('gates'))
+    for field, value in options.items():
+        setattr(layer, field, value)
+    fields = list(given)
+
+    def enter(batch: Any, handles: list) -> list:
+        mine = type(layer).from_buffer_copy(layer)  # another thread may record it, too
+        for field, handle in zip(fields, handles):
+            setattr(mine, field, handle)
+        last = [Handle() for _ in range(states)]
+        call = getattr(lib, 'kiln_' + name)
+        return [call(batch, ctypes.byref(mine), *map(ctypes.byref, last)), *last]
+    return _several(context, list(given.values()), enter, 1 + states)
+
+
+def rnn(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_tensor.Array] = None,
+        h: Optional[_tensor.Array] = None, lengths: Optional[_tensor.Array] = None, *,
+        direction: str = 'forward', clip: float = 0.0) -> tuple:
+    """(all states [T,D,B,H], the last ones [D,B,H]) of h = tanh(x w' + h r' + bias), over x [T,B,I]
+    with w [D,H,I], r [D,H,H] and bias [D,2H]; D is 2 where the direction is "bidirectional", else 1
+    ("forward", "reverse"). h is the state before the first step; `lengths` [B] each sequence's."""
+    made = _recurrent('rnn', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
+                      {'direction': direction, 'gates': 'onnx', 'clip': clip}, 1)
+    return tuple(made)
+
+
+def gru(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_tensor.Array] = None,
+        h: Optional[_tensor.Array] = None, lengths: Optional[_tensor.Array] = None, *,
+        direction: str = 'forward', gates: str = 'pytorch', clip: float = 0.0,
+        linear_before_reset: bool = True) -> tuple:
+    """(all states, the last ones) of a gated recurrent unit, as kiln.rnn() has them; w [D,3H,I],
+    r [D,3H,H], bias [D,6H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
+    made = _recurrent('gru', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
+                      {'direction': direction, 'gates': gates, 'clip': clip,
+                       'linear_before_reset': bool(linear_before_reset)}, 1)
+    return tuple(made)
+
+
+def lstm(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_tensor.Array] = None,
+         h: Optional[_tensor.Array] = None, c: Optional[_tensor.Array] = None,
+         lengths: Optional[_tensor.Array] = None, *, peephole: Optional[_tensor.Array] = None,
+         direction: str = 'forward', gates: str = 'pytorch', clip: float = 0.0,
+         input_forget: bool = False) -> tuple:
+    """(all states, the last ones, the last cells) of long short-term memory, as kiln.rnn() has them;
+    w [D,4H,I], r [D,4H,H], bias [D,8H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
+    made = _recurrent('lstm', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'c': c,
+                               'peephole': peephole, 'lengths': lengths},
+                      {'direction': direction, 'gates': gates, 'clip': clip,
+                       'input_forget': bool(input_forget)}, 2)
+    return tuple(made)
+
+
 def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
     """(q, scale): x in i8, and the scale of each slice over the dimensions `axis`; q times scale is
     near x."""
@@ -547,7 +618,7 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 
 __all__ = [
     'arange', 'astype', 'avg_pool', 'avg_pool2d', 'broadcast_to', 'clip_by_norm', 'concatenate',
-    'expand_dims', 'floor_divide', 'full', 'lp_pool', 'max_pool', 'max_pool2d', 'ones', 'pad',
-    'place', 'power', 'quantize', 'replaced', 'reshape', 'resize', 'split', 'squeeze', 'swapaxes',
-    'transpose', 'true_divide', 'windows', 'zeros',
+    'expand_dims', 'floor_divide', 'full', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones',
+    'pad', 'place', 'power', 'quantize', 'replaced', 'reshape', 'resize', 'rnn', 'split', 'squeeze',
+    'swapaxes', 'topk', 'transpose', 'true_divide', 'windows', 'zeros',
 ]

@@ -118,6 +118,8 @@ class Tensors(unittest.TestCase):
             ('pad', kiln.pad(CUBE, 2, mode='reflect')[2:-2, 2:-2], np.pad(
                 CUBE, 2, mode='reflect')[2:-2, 2:-2])], 1e-5)
         indices = np.int32([[2, 0, 1, 1]])
+        x, W = CUBE[:2, :, :2] / 2, np.float32([[0.5, -1], [-1, 0.25]])
+        w, h = W[None], np.tanh(x[0] @ W.T)
         self.check_all([
             ('gather_elements', kiln.gather_elements(A, indices, 0),
              np.take_along_axis(A, indices, 0)),
@@ -126,6 +128,8 @@ class Tensors(unittest.TestCase):
             ('resize', kiln.resize(A, scale=(2, 1)), A.repeat(2, axis=0)),
             ('in between', kiln.resize(A, (3, 7), method='linear', coordinates='align_corners')[0],
              np.interp(np.arange(7) / 2, np.arange(4), A[0])),
+            ('sort', kiln.sort(A), np.sort(A)), ('topk', kiln.topk(A, 2)[1], np.argsort(-A)[:, :2]),
+            ('rnn', kiln.rnn(x, w, w[..., :2])[1][0], np.tanh(h @ W[..., :2] + x[1] @ W.T)),
             ('of another sort', kiln.triangle(A, upper=False, diagonal=-1), np.tril(A, -1))])
         with self.assertRaisesRegex(ValueError, 'channels_first'):
             kiln.max_pool(CUBE, 2, layout='sideways')
