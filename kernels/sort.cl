@@ -36,6 +36,14 @@
 #define SPAN 1
 #endif
 
+/* A text before the file may say how elements of what is stored otherwise are read (operands.h). */
+#ifdef OPERAND_A
+#define VALUE(i) OPERAND_A(values + (i), 0, 0, 0)
+#else
+#define OPERAND_A_TYPE TYPE
+#define VALUE(i) values[i]
+#endif
+
 /* Unsigned integers in the order of the values; -0 is 0. */
 static inline uint order_float(float x)
 {
@@ -71,9 +79,9 @@ static inline void put_in_order(local ulong *first, local ulong *second)
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void sort_blocks(global const TYPE *restrict values, const long values_offset, global int *result,
-                 const long result_offset, const long lines, const long extent, const long segment,
-                 const long merges)
+void sort_blocks(global const OPERAND_A_TYPE *restrict values, const long values_offset,
+                 global int *result, const long result_offset, const long lines, const long extent,
+                 const long segment, const long merges)
 {
     local ulong held[BLOCK];
     const int item = get_local_id(0), size = (int)segment;
@@ -87,7 +95,7 @@ void sort_blocks(global const TYPE *restrict values, const long values_offset, g
         ulong key = 0xffffffffffffffffUL;
         if (line < lines && place < extent) {
             const uint at = merges ? (uint)result[line * extent + place] : (uint)place;
-            key = key_of(values[line * extent + at], at);
+            key = key_of(VALUE(line * extent + at), at);
         }
         held[e] = key;
     }
@@ -116,9 +124,9 @@ void sort_blocks(global const TYPE *restrict values, const long values_offset, g
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void sort_pass(global const TYPE *restrict values, const long values_offset, global int *result,
-               const long result_offset, const long extent, const long padded, const long apart,
-               const long turned)
+void sort_pass(global const OPERAND_A_TYPE *restrict values, const long values_offset,
+               global int *result, const long result_offset, const long extent, const long padded,
+               const long apart, const long turned)
 {
     const long first = get_global_id(0) * SPAN, line = first / (padded / 2);
     values += values_offset + line * extent;
@@ -130,7 +138,7 @@ void sort_pass(global const TYPE *restrict values, const long values_offset, glo
         if (b >= extent)
             continue;
         const int x = result[a], y = result[b];
-        if (key_of(values[x], (uint)x) > key_of(values[y], (uint)y)) {
+        if (key_of(VALUE(x), (uint)x) > key_of(VALUE(y), (uint)y)) {
             result[a] = y;
             result[b] = x;
         }

@@ -81,6 +81,24 @@ Test(sort, as_the_reference)
     check_close();
 }
 
+/* Elements that are stored in another type than they are computed in, read as they lie. */
+Test(sort, of_types_that_are_only_stored)
+{
+    static const int64_t wide[] = {5, -7, 5, INT32_MAX, INT32_MIN, 0};
+    static const int8_t narrow[] = {5, -7, 5, 127, -128, 0};
+    kiln_batch *b = check_begin();
+    kiln_tensor x[] = {check_given(b, KILN_I64, DIMS(6), wide),
+                       check_given(b, KILN_I8, DIMS(6), narrow),
+                       check_input(b, KILN_F16, DIMS(3, 1500), CHECK_PLAIN),
+                       check_input(b, KILN_BF16, DIMS(5, 9), CHECK_PLAIN)};
+    for (size_t i = 0; i < 4; i++)
+        check_read(b, kiln_argsort(b, x[i], -1, (int)(i % 2)));
+    check_read(b, kiln_sort(b, x[0], 0, 1));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
 Test(sort, of_nothing)
 {
     kiln_batch *b = check_begin();

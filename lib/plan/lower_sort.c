@@ -29,6 +29,7 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     launch.file = "sort";
     launch.kernel = kernel;
     launch.form.wide = true;
+    kiln__launch_reads(plan, 1, &launch);
     launch.dimensions = 1;
     launch.local[0] = traits->chunked ? 1 : traits->work_group;
     launch.bytes = kiln__group_bytes(plan, group);
