@@ -109,7 +109,7 @@ class PyTorch:
     COMPILED = """chain relu2 chain8 bias_add gelu sum row_sums column_sums argmax softmax
         log_softmax cross_entropy cross_entropy_grad layer_norm layer_norm_grad rms_norm linear_gelu transpose
         linear_gelu_residual linear_gelu_narrow conv attention_grad training_step mlp_step block
-        block_step cumsum_rows gather scatter_add""".split()
+        block_step encoder cumsum_rows gather scatter_add""".split()
     GRAPHS = ["training_step", "mlp_step", "block", "block_step"]
 
     def __init__(self, device="cpu"):
@@ -364,6 +364,21 @@ class PyTorch:
         y = self.layer_norm(x, g2, s2)
         return x + self.F.gelu(y @ w1 + b1, approximate="tanh") @ w2 + b2
 
+    def encoder(self, x, tokens, wq, wk, wv, wo, bias, w1, b1, w2, b2, norms):
+        n, rows, width = x.shape
+        mask = (tokens != 0)[:, None, None, :]
+        for l in range(len(wq)):
+            heads = [
+                (x @ w[l] + bias[l, i]).view(n, rows, width // 32, 32).transpose(1, 2)
+                for i, w in enumerate((wq, wk, wv))
+            ]
+            y = self.F.scaled_dot_product_attention(*heads, attn_mask=mask)
+            y = y.transpose(1, 2).reshape(n, rows, width) @ wo[l] + bias[l, 3]
+            x = self.layer_norm(x + y, norms[l, 0], norms[l, 1])
+            y = self.F.gelu(x @ w1[l] + b1[l]) @ w2[l] + b2[l]
+            x = self.layer_norm(x + y, norms[l, 2], norms[l, 3])
+        return x
+
     def block_loss(self, x, target, *weights):
         return self.F.mse_loss(self.block(x, target, *weights), target)
 
@@ -439,6 +454,12 @@ class OnnxRuntime:
     WEIGHTS = {"linear_gelu": (1, 2), "conv": (1, 2), "layer_norm": (1, 2), "matmul": (1,)}
 
     def modes(self, name, inputs):
+        if name == "encoder":
+            plain, fused = (self.load_encoder(inputs, fused) for fused in (False, True))
+            return {
+                "plain": lambda: plain[0].run(None, plain[1])[0],
+                "fused": lambda: fused[0].run(None, fused[1])[0],
+            }
         if name not in self.MODELS:
             return {}
         session, fed = self.load(name, inputs)
@@ -463,10 +484,84 @@ class OnnxRuntime:
             [helper.make_tensor_value_info("y", 1, None)],
             given,
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+        return self.start(graph), fed
+
+    def start(self, graph):
+        helper = self.onnx.helper
+        sets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=sets)
         model.ir_version = 10
         providers = ["CPUExecutionProvider"]
-        return self.runtime.InferenceSession(model.SerializeToString(), providers=providers), fed
+        return self.runtime.InferenceSession(model.SerializeToString(), providers=providers)
+
+    def load_encoder(self, inputs, fused):
+        """As exporters write it; or with ONNX Runtime's own operators, as its optimiser for
+        transformers does."""
+        x, tokens, wq, wk, wv, wo, bias, w1, b1, w2, b2, norms = inputs
+        n, rows, width = x.shape
+        nodes, given = [], []
+
+        def constant(value):
+            name = "c%d" % len(given)
+            given.append(self.onnx.numpy_helper.from_array(numpy.ascontiguousarray(value), name))
+            return name
+
+        def node(kind, *ins, **more):
+            name = "t%d" % len(nodes)
+            domain = "com.microsoft" if kind in ("Attention", "SkipLayerNormalization") else ""
+            nodes.append(self.onnx.helper.make_node(kind, ins, [name], domain=domain, **more))
+            return name
+
+        def linear(value, w, b):
+            return node("Add", node("MatMul", value, constant(w)), constant(b))
+
+        def heads(value, w, b, order):
+            split = node("Reshape", linear(value, w, b), shape)
+            return node("Transpose", split, perm=order)
+
+        def attend(value, l):
+            if fused:
+                joined = constant(numpy.concatenate((wq[l], wk[l], wv[l]), axis=1))
+                return node(
+                    "Attention", value, joined, constant(bias[l, :3].ravel()), "tokens",
+                    num_heads=width // 32,
+                )
+            q = heads(value, wq[l], bias[l, 0], [0, 2, 1, 3])
+            k = heads(value, wk[l], bias[l, 1], [0, 2, 3, 1])
+            v = heads(value, wv[l], bias[l, 2], [0, 2, 1, 3])
+            scores = node("Add", node("Div", node("MatMul", q, k), scale), hidden)
+            y = node("MatMul", node("Softmax", scores, axis=-1), v)
+            return node("Reshape", node("Transpose", y, perm=[0, 2, 1, 3]), merged)
+
+        def norm_sum(value, y, gain, shift):
+            gain, shift = constant(gain), constant(shift)
+            if fused:
+                return node("SkipLayerNormalization", value, y, gain, shift, epsilon=1e-5)
+            value = node("Add", y, value)
+            return node("LayerNormalization", value, gain, shift, axis=-1, epsilon=1e-5)
+
+        shape = constant(numpy.array([n, rows, width // 32, 32]))
+        merged = constant(numpy.array([n, rows, width]))
+        scale = constant(numpy.float32(math.sqrt(32)))
+        seen = (numpy.asarray(tokens) != 0).astype(numpy.int32)
+        if not fused:
+            lowest = constant(numpy.finfo(numpy.float32).min)
+            seen = seen.astype(numpy.float32)[:, None, None, :]
+            absent = node("Sub", constant(numpy.float32(1)), "tokens")
+            hidden = node("Mul", absent, lowest)
+        value = "x"
+        for l in range(len(wq)):
+            y = linear(attend(value, l), wo[l], bias[l, 3])
+            value = norm_sum(value, y, norms[l, 0], norms[l, 1])
+            y = node("Gelu", linear(value, w1[l], b1[l]))
+            value = norm_sum(value, linear(y, w2[l], b2[l]), norms[l, 2], norms[l, 3])
+        value_info = self.onnx.helper.make_tensor_value_info
+        kinds = [("x", 1, x.shape), ("tokens", 6 if fused else 1, seen.shape)]
+        graph = self.onnx.helper.make_graph(
+            nodes, "encoder", [value_info(*kind) for kind in kinds],
+            [value_info(value, 1, None)], given,
+        )
+        return self.start(graph), {"x": x, "tokens": seen}
 
 
 class PyOpenCL:

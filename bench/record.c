@@ -318,3 +318,62 @@ void record_block_step(struct recording *r)
     record_block(r);
     train(r, kiln_mean_squared_error(r->batch, r->out[0], r->in[1]), 2, 12);
 }
+
+/* ---- an encoder ---- */
+
+#define NARROW_HEAD 32
+
+/* Part `i` of the layer `l` of weights that are stacked, [layers, parts, rest...]; of
+ * [layers, rest...] with parts of 0. */
+static kiln_tensor part_of(struct recording *r, size_t input, size_t l, size_t parts, size_t i)
+{
+    size_t dims[KILN_MAX_RANK], rank, cut = parts ? 2 : 1;
+    int64_t start[KILN_MAX_RANK] = {(int64_t)l, (int64_t)i}, stop[KILN_MAX_RANK];
+    bench_ok(kiln_tensor_shape(r->batch, r->in[input], NULL, &rank, dims), "a shape");
+    for (size_t d = 0; d < rank; d++)
+        stop[d] = d < cut ? start[d] + 1 : (int64_t)dims[d];
+    kiln_tensor part = kiln_slice(r->batch, r->in[input], start, stop, NULL);
+    return kiln_reshape(r->batch, part, rank - cut, dims + cut);
+}
+
+/* x w + b of [sequences * rows, width] as [sequences, heads, rows, NARROW_HEAD]. */
+static kiln_tensor narrow_heads(struct recording *r, kiln_tensor x, size_t l, size_t i,
+                                const size_t dims[KILN_MAX_RANK])
+{
+    kiln_tensor y = linear(r->batch, x, part_of(r, 2 + i, l, 0, 0), part_of(r, 6, l, 4, i));
+    y = kiln_reshape(r->batch, y, 4,
+                     (size_t[]){dims[0], dims[1], dims[2] / NARROW_HEAD, NARROW_HEAD});
+    return kiln_transpose(r->batch, y, (size_t[]){0, 2, 1, 3});
+}
+
+static kiln_tensor norm_sum(struct recording *r, kiln_tensor x, kiln_tensor y, size_t l, size_t i)
+{
+    return kiln_layer_norm(r->batch, kiln_add(r->batch, x, y), part_of(r, 11, l, 4, i),
+                           part_of(r, 11, l, 4, i + 1), 1, axis_1, 1e-5);
+}
+
+/* Of sentences, as BERT and its like (Devlin et al. 2018): x, tokens (0: none there), and of all
+ * layers wq, wk, wv, wo, their biases, w1, b1, w2, b2, scales and shifts of two layer norms. */
+void record_encoder(struct recording *r)
+{
+    kiln_batch *batch = r->batch;
+    size_t dims[KILN_MAX_RANK], layers[KILN_MAX_RANK];
+    shape_of(r, 0, dims);
+    shape_of(r, 2, layers);
+    kiln_tensor mask = kiln_not_equal(batch, r->in[1], kiln_constant(batch, KILN_I32, 0));
+    kiln_tensor x = kiln_reshape(batch, r->in[0], 2, (size_t[]){dims[0] * dims[1], dims[2]});
+    mask = kiln_reshape(batch, mask, 4, (size_t[]){dims[0], 1, 1, dims[1]});
+    for (size_t l = 0; l < layers[0]; l++) {
+        kiln_tensor heads[3];
+        for (size_t i = 0; i < 3; i++)
+            heads[i] = narrow_heads(r, x, l, i, dims);
+        kiln_tensor y = kiln_attention(batch, heads[0], heads[1], heads[2], mask, NULL);
+        y = kiln_transpose(batch, y, (size_t[]){0, 2, 1, 3});
+        y = kiln_reshape(batch, y, 2, (size_t[]){dims[0] * dims[1], dims[2]});
+        y = linear(batch, y, part_of(r, 5, l, 0, 0), part_of(r, 6, l, 4, 3));
+        x = norm_sum(r, x, y, l, 0);
+        y = kiln_gelu(batch, linear(batch, x, part_of(r, 7, l, 0, 0), part_of(r, 8, l, 0, 0)));
+        x = norm_sum(r, x, linear(batch, y, part_of(r, 9, l, 0, 0), part_of(r, 10, l, 0, 0)), l, 2);
+    }
+    r->out[0] = kiln_reshape(batch, x, 3, dims);
+}

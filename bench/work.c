@@ -90,6 +90,16 @@
         WEIGHTS(w)
 #define BLOCK_FLOPS(b, n, w) (MULTIPLY_ADDS((b) * (n), w, 12 * (w)) + PAIRS(b, n, w))
 
+/* b sentences of n tokens of width w through l layers. */
+#define ENCODER(name, sets, b, n, w, l)                                                            \
+    {                                                                                              \
+        name, "encoder", record_encoder, sets, NULL, 1e-4,                                         \
+            IN(F(b, n, w), CLASSES(8, b, n), WEIGHTS(l, w, w), WEIGHTS(l, w, w), WEIGHTS(l, w, w), \
+               WEIGHTS(l, w, w), WEIGHTS(l, 4, w), WEIGHTS(l, w, 4 * (w)), WEIGHTS(l, 4 * (w)),    \
+               WEIGHTS(l, 4 * (w), w), WEIGHTS(l, w), F(l, 4, w)),                                 \
+            OUT(R(b, n, w)), .flops = (l)*BLOCK_FLOPS(b, n, w)                                     \
+    }
+
 #define M1 1000000
 #define M16 16000000
 #define M256 268435456
@@ -123,6 +133,8 @@ const struct work works[] = {
         OUT(R(8, 512, 64)), .flops = PAIRS(8, 512, 64)),
     CPU("attention, 2 heads, 2048 x 64", attention, WORK_CPU, 1e-4, IN(HEADS(2, 2048, 64)),
         OUT(R(2, 2048, 64)), .flops = PAIRS(2, 2048, 64)),
+    ENCODER("encoder (MiniLM's 6 layers of 384), 32 x 128 tokens", BOTH, 32, 128, 384, 6),
+    ENCODER("encoder (MiniLM's 6 layers of 384), 1 x 16 tokens", BOTH, 1, 16, 384, 6),
     STEP("training step, 64-128-10, 128 rows", BOTH, 1e-4, 128, 64, 128, 10),
     STEP("training step, 784-512-10, 256 rows", WORK_CPU, 1e-3, 256, 784, 512, 10),
 

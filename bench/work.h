@@ -74,6 +74,6 @@ work_record record_chain, record_relu2, record_chain8, record_bias_add, record_g
     record_matmul_tn, record_linear_gelu, record_linear_gelu_residual, record_linear_gelu_narrow,
     record_matmul_int, record_conv, record_conv_plain, record_conv_grad, record_attention,
     record_attention_causal, record_attention_grad, record_training_step, record_mlp_step,
-    record_block, record_block_step;
+    record_block, record_block_step, record_encoder;
 
 #endif

@@ -41,9 +41,9 @@ typedef float mask_type;
 
 /* The arguments of a leading dimension, and the step into it. */
 #if MASK
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long mask_##i
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i, long mask_##i
 #else
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i
 #define mask_0 0
 #define mask_1 0
 #define mask_2 0
@@ -58,6 +58,7 @@ typedef float mask_type;
         q += at * q_##i;                                                                           \
         k += at * k_##i;                                                                           \
         v += at * v_##i;                                                                           \
+        out += at * out_##i;                                                                       \
         first_mask += at * mask_##i;                                                               \
     }
 #define TO_1(x) x(0)

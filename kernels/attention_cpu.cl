@@ -9,14 +9,15 @@
  * (Milakov and Gimelshein 2018); scores are in units of log 2, so that weights are powers of two.
  *
  *     args    q, k, v, out, m, n, d, e, scale (times log2(e), float), diagonal, q_offset, q_row,
- *             q_column, k_offset, k_row, k_column, v_offset, v_row, v_column, out_offset
+ *             q_column, k_offset, k_row, k_column, v_offset, v_row, v_column, out_offset,
+ *             out_row
  *             MASK 1 (u8), 2 (f32): mask, mask_offset, mask_row, mask_column
  *             for each of the RUNS leading dimensions, innermost first: its size, and its stride in
- *             q, k, v and, if there is one, the mask
+ *             q, k, v, out and, if there is one, the mask
  *     global  ceil(m / ROWS), product of the leading sizes, 1               local  1, 1, 1
  *     ROWS = ROW_VECTORS * VECTOR. Row i sees keys 0 to i + diagonal; n if all: every one.
  * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
- * column stride of 1. out is dense. DEPTH and WIDTH are at least d and e, WIDTH a multiple of
+ * column stride of 1, which out has. DEPTH and WIDTH are at least d and e, WIDTH a multiple of
  * TILE_VALUES and VECTOR, BLOCK_KEYS of TILE_KEYS. Local memory: (DEPTH + BLOCK_KEYS + WIDTH) * ROWS * 4
  * bytes.
  */
@@ -290,7 +291,7 @@ INLINE void add_values_tile(__local const float *weights, VALUE_SPACE const floa
 
 /* A row without a key is 0. */
 INLINE void write_results(__local const float *results, const vector total[ROW_VECTORS],
-                          __global float *out, int rows, int e)
+                          __global float *out, long out_row, int rows, int e)
 {
     PLAIN_LOOP
     for (int first = 0; first < rows; first += VECTOR) {
@@ -311,7 +312,7 @@ INLINE void write_results(__local const float *results, const vector total[ROW_V
                 STORE(square[i], i, __private, lines);
             PLAIN_LOOP
             for (int i = 0; i < min(rows - first, VECTOR); i++) {
-                __global float *to = out + (long)(first + i) * e + c;
+                __global float *to = out + (first + i) * out_row + c;
                 if (c + VECTOR <= e) {
                     STORE(LOAD(i, __private, lines), 0, __global, to);
                     continue;
@@ -330,7 +331,7 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
               __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m, long n,
               long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
-              long out_offset
+              long out_offset, long out_row
 #if MASK
               ,
               __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
@@ -346,7 +347,7 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
     const long seen = min(n, row0 + rows + diagonal);
     long rest = get_group_id(1), first_mask = 0;
 
-    out += out_offset + (rest * m + row0) * e;
+    out += out_offset + row0 * out_row;
     q += q_offset + row0 * q_row;
     k += k_offset;
     v += v_offset;
@@ -389,5 +390,5 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
                             correction, results + c * ROWS);
 #endif
     }
-    write_results(results, total, out, rows, e);
+    write_results(results, total, out, out_row, rows, e);
 }

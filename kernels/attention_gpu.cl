@@ -13,7 +13,7 @@
  *     global  ceil(m / ROWS) * ITEMS, product of the leading sizes, 1       local  ITEMS, 1, 1
  *     ITEMS = ROWS / ITEM_ROWS * LANES
  * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
- * column stride of 1. out is dense. Rows are float8, not loops: llvmpipe unrolls none, and ends a
+ * column stride of 1, which out has. Rows are float8, not loops: llvmpipe unrolls none, and ends a
  * kernel's loops after 65,535 rounds in all. DEPTH and WIDTH are powers of two, at least d and e; KEYS and
  * WIDTH are multiples of LANES. NO_FMA: fma() is slow. Local memory, in floats:
  * DEPTH * (ROWS + 4) + max(DEPTH * (KEYS + 1), KEYS * WIDTH) + (KEYS + LANES) * ROWS.
@@ -178,7 +178,7 @@ INLINE void add_values(__local const float *weights, __local const float *tile, 
 
 /* Each row's total of all lanes, then results; a row without a key is 0. */
 INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int first_row, int lane,
-                          int rows, int e, __local float *shared, __global float *out)
+                          int rows, int e, __local float *shared, __global float *out, long out_row)
 {
     float8 whole = (float8)(0.0f);
     store_rows(total, shared + lane * ROWS + first_row);
@@ -192,7 +192,7 @@ INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int fir
         vstore8(sums[c] * whole, 0, result);
         for (int i = 0; i < min(rows - first_row, ITEM_ROWS); i++)
             if (c * LANES + lane < e)
-                out[(long)(first_row + i) * e + c * LANES + lane] = result[i];
+                out[(first_row + i) * out_row + c * LANES + lane] = result[i];
     }
 }
 
@@ -231,7 +231,7 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
               __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m, long n,
               long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
-              long out_offset
+              long out_offset, long out_row
 #if MASK
               ,
               __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
@@ -251,7 +251,7 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
     float8 peak = (float8)(-INFINITY), total = (float8)(0.0f), sums[ITEM_COLUMNS];
     long rest = get_group_id(1), first_mask = 0;
 
-    out += out_offset + (rest * m + row0) * e;
+    out += out_offset + row0 * out_row;
     q += q_offset + row0 * q_row;
     k += k_offset;
     v += v_offset;
@@ -284,5 +284,5 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
         barrier(CLK_LOCAL_MEM_FENCE);
         add_values(weights + first_row, tile, keys, lane, sums);
     }
-    write_results(sums, total, first_row, lane, rows, e, shared, out);
+    write_results(sums, total, first_row, lane, rows, e, shared, out, out_row);
 }

@@ -91,6 +91,7 @@ fuse_sources = \
 	lib/fuse/layout.h \
 	lib/fuse/limits.h \
 	lib/fuse/materialise.c \
+	lib/fuse/moved.c \
 	lib/fuse/nest.c \
 	lib/fuse/nest.h \
 	lib/fuse/prologue.c \

@@ -185,7 +185,7 @@ static void multiply_alike(const char *name, float *y)
 
 Test(matmul, adds_up_alike_by_each_implementation_that_may)
 {
-    static const char *const names[] = {"dots", "small", "packed", "clblast"};
+    static const char *const names[] = {"dots", "few", "small", "packed", "clblast"};
     float wanted[4 * 64], found[4 * 64];
     multiply_alike("skinny", wanted);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -304,7 +304,8 @@ static void expect_chosen(const char *name, size_t m, int transposes)
 
 static bool fits_few_rows(const char *name)
 {
-    return !strcmp(name, "skinny") || !strcmp(name, "dots") || !strcmp(name, "rows");
+    return !strcmp(name, "skinny") || !strcmp(name, "dots") || !strcmp(name, "few") ||
+           !strcmp(name, "rows");
 }
 
 static void everything_with(const char *name, bool of_cpus)
@@ -330,6 +331,10 @@ Test(matmul, dots)
 Test(matmul, skinny)
 {
     everything_with("skinny", true);
+}
+Test(matmul, few)
+{
+    everything_with("few", true);
 }
 Test(matmul, small)
 {

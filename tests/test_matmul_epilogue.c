@@ -231,6 +231,12 @@ Test(epilogue, of_skinny_products_the_other_way_round)
                     &(struct product){4, {2, 3}, 35, 1, 300, 1, 0});
 }
 
+Test(epilogue, of_products_of_few_rows)
+{
+    everything_with("few", true, &(struct product){2, {0}, 21, 143, 300, 2, 0},
+                    &(struct product){4, {2, 3}, 5, 35, 20, 0, 1});
+}
+
 Test(epilogue, of_small_products)
 {
     everything_with("small", true, &(struct product){2, {0}, 37, 53, 300, 0, 0},

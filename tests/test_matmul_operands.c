@@ -135,6 +135,11 @@ Test(operands, skinny)
     CHECK_ALL("skinny", true, {0, 3, 70, 300, 0}, {2, 4, 40, 9, 0}, {0, 70, 1, 64, 1});
 }
 
+Test(operands, few)
+{
+    CHECK_ALL("few", true, {0, 21, 70, 300, 0}, {2, 17, 20, 9, 0}, {0, 32, 77, 33, 3});
+}
+
 Test(operands, small)
 {
     CHECK_ALL("small", true, {0, 37, 70, 300, 0}, {2, 17, 20, 9, 0}, {0, 50, 41, 33, 3});

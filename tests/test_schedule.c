@@ -80,6 +80,29 @@ Test(schedule, of_a_product_takes_no_more_local_memory_than_there_is)
     }
 }
 
+/* Panels that stay from run to run are taken where they are; others are packed as they are used. */
+Test(schedule, of_products_goes_by_whether_weights_stay)
+{
+    static const struct {
+        size_t rows;
+        bool stays;
+        const char *chosen;
+    } cases[] = {{4, true, "skinny"}, {16, true, "few"},    {16, false, "small"},
+                 {32, true, "few"},   {33, true, "packed"}, {33, false, "small"}};
+    kiln_context *cpu = imagined_cpu();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = kiln_batch_create(cpu);
+        kiln_tensor w =
+            cases[i].stays ? imagine_weights(batch, 200, 100) : imagine_matrix(batch, 200, 100);
+        ask(batch, kiln_matmul(batch, imagine_matrix(batch, cases[i].rows, 200), w));
+        struct kiln__plan plan = plan_of(batch, false);
+        cr_expect_str_eq(plan.launches.items[0].matmul, cases[i].chosen, "%zu rows, %s",
+                         cases[i].rows, plan.launches.items[0].matmul);
+        kiln__plan_free(&plan);
+        kiln_batch_release(batch);
+    }
+}
+
 #define WALKS(kept, reduced) ((struct walks){KILN__WALK_##kept, KILN__WALK_##reduced})
 
 Test(schedule, has_a_word_for_each_axis_on_a_cpu)

@@ -11,7 +11,8 @@
  *   0 map of indices; 1 map that gathers; 2 reduction of columns and what follows it; 3 rows;
  *   4 product of a tensor with itself, and what follows; 5 attention; 6, 7 rows of running sums;
  *   8 reduction of them; 9 map, not stored: the part of 10 takes over what 7 has made;
- *   10 a part put over it; 11, 12 a scatter over a copy of an input. */
+ *   10 a part put over it; 11, 12 a scatter over a copy of an input; 13 attention that stores its
+ *   heads side by side; 14 the map that would have copied them there. */
 static struct kiln__fusion sound_fusion(void)
 {
     kiln_batch *batch = imagined_batch();
@@ -29,6 +30,10 @@ static struct kiln__fusion sound_fusion(void)
     ask(batch, kiln_sum(batch, base, 0, NULL, 0));
     ask(batch, kiln_place(batch, base, x, (int64_t[]){0, 1}, (int64_t[]){1, 3}));
     ask(batch, kiln_scatter_add(batch, x, indices, part, 0));
+    kiln_tensor heads = kiln_reshape(batch, y, 3, (size_t[]){8, 3, 8});
+    heads = kiln_transpose(batch, heads, (size_t[]){1, 0, 2});
+    heads = kiln_attention(batch, heads, heads, heads, (kiln_tensor){0}, NULL);
+    ask(batch, kiln_transpose(batch, heads, (size_t[]){1, 0, 2}));
     struct kiln__fusion fusion = fusion_of(batch);
     kiln_batch_release(batch);
     return fusion;
@@ -119,6 +124,16 @@ Test(verify_fusion, names_the_store_that_is_broken)
                   STORE(0).placed = true);
     EXPECT_BROKEN(10, "group 10 (map), store 0: reaches beyond what it stores",
                   STORE(0).stride[1] = 4);
+    EXPECT_BROKEN(5, "group 5 (attention), store 0: not each of its elements once",
+                  STORE(0).placed = true);
+    EXPECT_BROKEN(13, "group 13 (attention), store 0: not each of its elements once",
+                  STORE(0).stride[0] = STORE(0).stride[1]);
+    EXPECT_BROKEN(13, "group 13 (attention), store 0: not of the node that began it",
+                  STORE(0).placed = false);
+    EXPECT_BROKEN(13, "group 13 (attention), store 0: placed, not by an attention from its start",
+                  STORE(0).offset = 1);
+    EXPECT_BROKEN(13, "group 13 (attention), store 0: of another type or size",
+                  fusion.graph.nodes.items[STORE(0).node].shape.dims[0] = 7);
     EXPECT_BROKEN(2, "group 2 (reduce), store 0: of a step that is gone once there is a result",
                   STORE(0).step = 1);
     EXPECT_BROKEN(2, "group 2 (reduce), store 0: not of its node's shape",

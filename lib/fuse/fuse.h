@@ -11,6 +11,7 @@
  *   begin.c          a group for a value that goes to memory, its root
  *   steps.c          the steps of a group, and what they read
  *   join.c, rows.c   or else the earlier group that a root joins
+ *   moved.c          results that are stored in another order at once
  *   bases.c          parts that go into the memory of what is below them
  *   nest.h, .c       what a group of steps computes, as a loop nest
  *   group_text.c, verify.c   groups as text; what later stages rely on */
@@ -60,11 +61,13 @@ bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index);
  * movements of it, or from memory of a narrower type. */
 bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
 
-/* These three answer false without memory.
+/* These four answer false without memory.
  * A new group for the root `index` (begin.c). */
 bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index);
 /* Have the root join an earlier group, *number; KILN__NO_GROUP if there is none (join.c). */
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number);
+/* Results that are only copied to another order are stored in it (moved.c). */
+bool kiln__fuse_move(struct kiln__fuser *fuser);
 /* Parts that can go straight into the memory of their base do (bases.c). */
 bool kiln__fuse_take_over(struct kiln__fuser *fuser);
 

@@ -75,8 +75,8 @@ struct kiln__step {
 _Static_assert(sizeof(struct kiln__step) == 4 + 4 * sizeof(uint16_t), "no padding");
 _Static_assert(KILN__OP_COUNT <= UINT8_MAX && KILN__REDUCE_COUNT <= UINT8_MAX, "fit `op`");
 
-/* A step's value stored as a node: row-major over what it is of, or, in a map group with this store
- * alone, where offset and strides put it in the node's memory. */
+/* A step's value stored as a node: row-major over what it is of, or, in a map or an attention group
+ * with this store alone, where offset and strides put it in the node's memory. */
 struct kiln__store {
     uint32_t node;
     uint16_t step;

@@ -311,6 +311,38 @@ static const char *check_result(const struct kiln__group_verifier *verifier,
                : "not of its node's shape";
 }
 
+/* Whether strides over `shape` visit as many neighbours as it has elements, each once. */
+static bool is_reordered(const struct kiln__shape *shape, const int64_t *stride)
+{
+    int64_t dense = 1;
+    uint32_t left = 0;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        left |= (uint32_t)(shape->dims[d] != 1) << d;
+    for (uint32_t d = 0; d < shape->rank && left; d++)
+        if (left >> d & 1 && stride[d] == dense) {
+            dense *= (int64_t)shape->dims[d];
+            left &= ~(UINT32_C(1) << d);
+            d = UINT32_MAX; /* from the first one again */
+        }
+    return left == 0;
+}
+
+/* Of a kernel for a single node: that node, or what it is once its elements are reordered. */
+static const char *check_whole_result(const struct kiln__group_verifier *verifier,
+                                      const struct kiln__store *store)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__node *node = node_at(verifier, store->node);
+    if (!store->placed)
+        return node == began(verifier) ? NULL : "not of the node that began it";
+    if (group->kind != KILN__GROUP_ATTENTION || store->offset)
+        return "placed, not by an attention from its start";
+    if (node->type != began(verifier)->type ||
+        kiln__node_count(node) != kiln__shape_count(&group->shape))
+        return "of another type or size";
+    return is_reordered(&group->shape, store->stride) ? NULL : "not each of its elements once";
+}
+
 static const char *check_store(const struct kiln__group_verifier *verifier, size_t index)
 {
     const struct kiln__fusion *fusion = verifier->fusion;
@@ -329,7 +361,8 @@ static const char *check_store(const struct kiln__group_verifier *verifier, size
     for (size_t i = 0; i < index; i++)
         if (verifier->group->stores.items[i].node == store->node)
             return "of a node that is stored already";
-    return kiln__group_is_of_steps(verifier->group) ? check_result(verifier, store) : NULL;
+    return kiln__group_is_of_steps(verifier->group) ? check_result(verifier, store)
+                                                    : check_whole_result(verifier, store);
 }
 
 static const char *check_stores(const struct kiln__group_verifier *verifier)

@@ -16,6 +16,12 @@ static const struct kiln__access *sole_access(const struct kiln__plan *plan,
                : NULL;
 }
 
+bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
+                         unsigned operand)
+{
+    return sole_access(plan, group, operand);
+}
+
 static bool takes_only(const struct kiln__launch *launch, uint32_t slot, uint32_t input)
 {
     for (size_t i = 0; i < launch->arguments.count; i++) {

@@ -7,30 +7,35 @@
 #include "plan/matmul.h"
 
 /* An attention: the leading dimensions are `runs` sizes, innermost first, that every input walks
- * with a stride of its own. Offsets and strides count elements. */
+ * with a stride of its own, and so does the result. Offsets and strides count elements. */
 struct attention {
     const struct kiln__node *node;
     struct kiln__attention_size size;
-    uint32_t group, inputs, out;
+    uint32_t group, inputs;
     bool truths; /* the mask is of u8, not of f32 */
-    struct {
+    struct place {
         uint32_t slot;
         uint8_t item; /* bytes */
         int64_t offset, row, column, run[KILN_MAX_RANK];
-    } input[KILN__MOST_INPUTS];
+        const int64_t *stride; /* per dimension of the group, until the runs are there */
+    } input[KILN__MOST_INPUTS], out;
     uint32_t runs;
     int64_t run_size[KILN_MAX_RANK];
 };
 
-/* Whether leading dimension `d` of the group goes on where the last run ends, in every input. */
-static bool goes_on(const struct attention *attention, const struct kiln__group *group, uint32_t d)
+static bool follows(const struct attention *attention, const struct place *place, uint32_t d)
 {
     uint32_t run = attention->runs - 1;
+    return place->stride[d] == place->run[run] * attention->run_size[run];
+}
+
+/* Whether leading dimension `d` of the group goes on where the last run ends, everywhere. */
+static bool goes_on(const struct attention *attention, uint32_t d)
+{
+    bool all = follows(attention, &attention->out, d);
     for (uint32_t i = 0; i < attention->inputs; i++)
-        if (group->accesses.items[i].stride[d] !=
-            attention->input[i].run[run] * attention->run_size[run])
-            return false;
-    return true;
+        all = all && follows(attention, &attention->input[i], d);
+    return all;
 }
 
 static void merge_leading(struct attention *attention, const struct kiln__group *group)
@@ -39,39 +44,50 @@ static void merge_leading(struct attention *attention, const struct kiln__group 
         int64_t size = (int64_t)group->shape.dims[d];
         if (size == 1)
             continue;
-        if (attention->runs && goes_on(attention, group, d)) {
+        if (attention->runs && goes_on(attention, d)) {
             attention->run_size[attention->runs - 1] *= size;
             continue;
         }
         attention->run_size[attention->runs] = size;
         for (uint32_t i = 0; i < attention->inputs; i++)
-            attention->input[i].run[attention->runs] = group->accesses.items[i].stride[d];
+            attention->input[i].run[attention->runs] = attention->input[i].stride[d];
+        attention->out.run[attention->runs] = attention->out.stride[d];
         attention->runs++;
     }
     if (attention->runs == 0)
         attention->run_size[attention->runs++] = 1;
 }
 
+static struct place place_of(const struct kiln__plan *plan, const struct kiln__group *group,
+                             uint32_t node, int64_t offset, const int64_t *stride)
+{
+    struct place place = {.slot = plan->slot_of[node], .offset = offset, .stride = stride};
+    place.item = (uint8_t)kiln_type_size(plan->fusion.graph.nodes.items[node].type);
+    place.row = stride[group->shape.rank - 2];
+    place.column = stride[group->shape.rank - 1];
+    return place;
+}
+
 static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__graph *graph = &plan->fusion.graph;
-    const struct kiln__node *node = &graph->nodes.items[group->stores.items[0].node];
+    const struct kiln__node *node = &graph->nodes.items[group->nodes.items[0]];
+    const struct kiln__store *store = &group->stores.items[0];
+    int64_t dense[KILN_MAX_RANK];
     struct attention attention = {.node = node, .group = index, .inputs = node->n_inputs};
     attention.size = kiln__attention_size(graph, node);
-    attention.out = plan->slot_of[group->stores.items[0].node];
     assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == attention.inputs);
     for (uint32_t i = 0; i < attention.inputs; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
-        attention.input[i].slot = plan->slot_of[access->node];
-        attention.input[i].item = (uint8_t)kiln_type_size(graph->nodes.items[access->node].type);
-        attention.input[i].offset = access->offset;
-        attention.input[i].row = access->stride[group->shape.rank - 2];
-        attention.input[i].column = access->stride[group->shape.rank - 1];
+        attention.input[i] = place_of(plan, group, access->node, access->offset, access->stride);
     }
+    kiln__shape_strides(&group->shape, dense);
+    attention.out = place_of(plan, group, store->node, 0, store->placed ? store->stride : dense);
     if (attention.inputs > KILN__MASK)
         attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
     merge_leading(&attention, group);
+    attention.out.stride = NULL;
     return attention;
 }
 
@@ -88,8 +104,11 @@ static void add_runs(struct kiln__launch *launch, const struct attention *attent
 {
     for (uint32_t run = 0; run < attention->runs; run++) {
         kiln__launch_index(launch, attention->run_size[run]);
-        for (uint32_t i = 0; i < attention->inputs; i++)
+        for (uint32_t i = 0; i < KILN__MASK; i++)
             kiln__launch_index(launch, attention->input[i].run[run]);
+        kiln__launch_index(launch, attention->out.run[run]);
+        if (attention->inputs > KILN__MASK)
+            kiln__launch_index(launch, attention->input[KILN__MASK].run[run]);
     }
 }
 
@@ -110,14 +129,15 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
     const double log2_e = 1.4426950408889634;
     for (unsigned i = 0; i < KILN__MASK; i++)
         kiln__launch_memory(launch, attention->input[i].slot);
-    kiln__launch_memory(launch, attention->out);
+    kiln__launch_memory(launch, attention->out.slot);
     KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
                          (int64_t)size->e);
     kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
     kiln__launch_index(launch, diagonal_of(attention));
     for (unsigned i = 0; i < KILN__MASK; i++)
         add_place(launch, attention, i);
-    kiln__launch_offset(launch, attention->out, 0, sizeof(float));
+    kiln__launch_offset(launch, attention->out.slot, 0, attention->out.item);
+    kiln__launch_index(launch, attention->out.row);
     if (attention->inputs > KILN__MASK) {
         kiln__launch_memory(launch, attention->input[KILN__MASK].slot);
         add_place(launch, attention, KILN__MASK);

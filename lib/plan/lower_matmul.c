@@ -41,6 +41,7 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
         .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
     matrix.item = (uint8_t)kiln_type_size(stored);
     matrix.stored = stored;
+    matrix.lasting = kiln__plan_may_keep(plan, group, k);
     matrix.bare = is_bare(group, operand);
     matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];

@@ -16,6 +16,7 @@ struct kiln__matrix {
     kiln_type stored; /* an operand's elements in memory */
     bool bare;        /* nothing is made of these but what the type is computed in */
     bool computed;    /* a generated text makes something of what is read, */
+    bool lasting;     /* what is made of these may stay from run to run (keep.c) */
     bool across;      /* by vectors that run across lines (plan/space.h), else along them */
 };
 
@@ -58,7 +59,8 @@ struct kiln__matmul_row {
 /* In the order in which the heuristic asks them; the last one is the last resort. */
 #define KILN__MATMULS(ROW)                                                                         \
     ROW(patches)                                                                                   \
-    ROW(dots) ROW(skinny) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(tiled)
+    ROW(dots)                                                                                      \
+    ROW(skinny) ROW(few) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL

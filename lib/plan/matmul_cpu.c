@@ -114,43 +114,110 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     kiln__plan_keep(plan, packed->slot, product->b.operand);
 }
 
+/* Launch 1: packed b. Its options are those of launch 2, too. */
+static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
+                                       const struct kiln__product *product, int64_t block,
+                                       struct kiln__launch *launch)
+{
+    const struct tiles *tiles = tiles_of(plan);
+    int64_t columns = tiles->packed_vectors * tiles->vector;
+    int64_t panels = divide_up(product->n, columns), size = panels * product->k * columns;
+    struct kiln__matrix packed =
+        scratch_of(plan, size * (product->b.batch ? product->batch : 1) + 1);
+    packed.batch = product->b.batch ? size : 0;
+    snprintf(launch->options, sizeof launch->options,
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
+             "-DPACK_DEPTH=%d",
+             (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors, BLOCK_DEPTH,
+             (int)block, BLOCK_DEPTH);
+    pack(plan, group, product, launch->options, &packed, panels);
+    return packed;
+}
+
+/* Of a as most kernels take it, of packed b and of c. */
+static void add_packed(struct kiln__launch *launch, const struct kiln__product *product,
+                       const struct kiln__matrix *packed)
+{
+    add_memory(launch, product->a.slot, packed->slot, product->c.slot);
+    KILN__LAUNCH_INDICES(launch, product->m, product->n, product->k);
+    add_matrix(launch, &product->a);
+    kiln__launch_offset(launch, packed->slot, 0, packed->item);
+    KILN__LAUNCH_INDICES(launch, packed->batch);
+    add_strides(launch, &product->c, product->c.row, product->c.batch);
+}
+
+/* Rows of a that local memory holds, in whole tiles. */
+static int64_t block_rows(const struct kiln__plan *plan)
+{
+    int64_t tile = tiles_of(plan)->packed_rows;
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
+    return most(tile, least(BLOCK_TILES * tile, room / tile * tile));
+}
+
 static void lower_packed(struct kiln__plan *plan, uint32_t group,
                          const struct kiln__product *product)
 {
     const struct tiles *tiles = tiles_of(plan);
-    int64_t tile = tiles->packed_rows, columns = tiles->packed_vectors * tiles->vector;
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
-    int64_t block = most(tile, least(BLOCK_TILES * tile, room / tile * tile));
-    int64_t panels = divide_up(product->n, columns), rows, item_panels;
-    int64_t size = panels * product->k * columns;
-    struct kiln__matrix packed =
-        scratch_of(plan, size * (product->b.batch ? product->batch : 1) + 1);
-    packed.batch = product->b.batch ? size : 0;
+    int64_t tile = tiles->packed_rows, block = block_rows(plan), rows, item_panels;
+    int64_t panels = divide_up(product->n, tiles->packed_vectors * tiles->vector);
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
-    snprintf(launch.options, sizeof launch.options,
-             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
-             "-DPACK_DEPTH=%d",
-             (int)tiles->vector, (int)tile, (int)tiles->packed_vectors, BLOCK_DEPTH, (int)block,
-             BLOCK_DEPTH);
+    struct kiln__matrix packed = pack_panels(plan, group, product, block, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
     share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
                  &item_panels);
-    pack(plan, group, product, launch.options, &packed, panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
-    add_memory(&launch, product->a.slot, packed.slot, product->c.slot);
-    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
-    add_matrix(&launch, &product->a);
-    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
-    KILN__LAUNCH_INDICES(&launch, packed.batch);
-    add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    add_packed(&launch, product, &packed);
     KILN__LAUNCH_INDICES(&launch, rows, item_panels);
     kiln__plan_product(plan, &extras, &launch);
 }
 
 const struct kiln__matmul_row kiln__matmul_packed = {"packed", .chunked = true, .takes_steps = true,
                                                      .alike = true, .lower = lower_packed};
+
+/* ---- few: few rows, panels of b that are there already ---- */
+
+#define FEW_TILES 2         /* of VECTOR rows */
+#define FEW_BYTES (1 << 16) /* of b, at which it pays to keep panels */
+#define FEW_ITEMS 2         /* per unit: the second one starts later */
+
+static bool few_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    int64_t lines = FEW_TILES * tiles_of(plan)->vector;
+    return product->m <= lines &&
+           (uint64_t)lines * BLOCK_DEPTH * 4 <= plan->options.device->info.local_memory;
+}
+
+/* Whether panels are packed once, and are worth it. */
+static bool has_panels(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return product->b.lasting && product->n > 2 * tiles_of(plan)->vector &&
+           product->n * product->k * (int64_t)sizeof(float) >= FEW_BYTES;
+}
+
+static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+{
+    int64_t vector = tiles_of(plan)->vector, vectors = divide_up(product->n, vector);
+    int64_t parts = least(vectors, most(1, units_of(plan) * FEW_ITEMS / product->batch));
+    int64_t item_vectors = divide_up(vectors, parts);
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_packed", "matmul_few", product);
+    struct kiln__matrix packed = pack_panels(plan, group, product, block_rows(plan), &launch);
+    struct kiln__extras extras = {.a = &product->a, .product = product, .vector = vector};
+    kiln__product_range(&launch, divide_up(vectors, item_vectors), 1, product->batch);
+    add_packed(&launch, product, &packed);
+    KILN__LAUNCH_INDICES(&launch, item_vectors);
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+const struct kiln__matmul_row kiln__matmul_few = {"few",
+                                                  .chunked = true,
+                                                  .takes_steps = true,
+                                                  .alike = true,
+                                                  .fits = few_fits,
+                                                  .suits = has_panels,
+                                                  .lower = lower_few};
 
 /* ---- patches: rows of an image, copied tile by tile ---- */
 
@@ -215,7 +282,8 @@ const struct kiln__matmul_row kiln__matmul_patches = {"patches",           .chun
 static bool small_suits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     double work = (double)product->m * (double)product->n * (double)product->k;
-    return product->n <= 2 * tiles_of(plan)->vector || work <= 1 << 24;
+    return product->n <= 2 * tiles_of(plan)->vector ||
+           (work <= 1 << 24 && !has_panels(plan, product));
 }
 
 /* Panels first, since an item packs its own; rows where panels do not give even shares. */

@@ -125,6 +125,10 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
  * the batch does not replace, and nothing else goes into the slot, say so (keep.c). */
 void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
 
+/* Whether a launch that reads nothing but operand `operand` of the group will be one of those. */
+bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
+                         unsigned operand);
+
 /* Decide which results are computed in the buffer of an input, and the order that allows it
  * (in_place.c). */
 bool kiln__plan_in_place(struct kiln__plan *plan);

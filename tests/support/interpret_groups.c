@@ -385,7 +385,9 @@ static double *read_input(struct machine *machine, const struct kiln__group *gro
 /* The one node of the group, as the reference computes it from inputs that the group finds. */
 static void run_whole(struct machine *machine, const struct kiln__group *group)
 {
-    struct kiln__node node = *interpret_node(machine, group->stores.items[0].node);
+    const struct kiln__store *store = &group->stores.items[0];
+    struct kiln__node node = *interpret_node(machine, group->nodes.items[0]);
+    size_t index[KILN_MAX_RANK];
     struct kiln__graph graph = {0};
     double *values[KILN__MOST_INPUTS + 1] = {0}, *result = interpret_room(kiln__node_count(&node));
     uint32_t own;
@@ -399,8 +401,12 @@ static void run_whole(struct machine *machine, const struct kiln__group *group)
     cr_assert(kiln__graph_add(&graph, &node, &own));
     struct kiln__reference given = {values, own};
     cr_assert(kiln__reference_node(&graph, own, NULL, &given, result));
-    for (size_t i = 0; i < kiln__node_count(&node); i++)
-        interpret_put(machine, group->stores.items[0].node, (int64_t)i, result[i]);
+    for (size_t i = 0; i < kiln__node_count(&node); i++) {
+        kiln__shape_indices(&node.shape, i, index);
+        int64_t at = store->placed ? position(store->stride, store->offset, index, node.shape.rank)
+                                   : (int64_t)i;
+        interpret_put(machine, store->node, at, result[i]);
+    }
     for (unsigned k = 0; k < node.n_inputs; k++)
         free(values[k]);
     free(result);

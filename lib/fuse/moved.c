@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A result that one map alone reads, and only to put it into another order, is stored in that order
+ * at once, where the kernel takes strides for it: attention, whose heads go side by side. */
+#include <stdlib.h>
+
+#include "fuse/fuse.h"
+
+/* Per node, how many accesses and requests there are of it. */
+static uint32_t *count_readers(const struct kiln__fusion *fusion)
+{
+    uint32_t *readers = calloc(fusion->graph.nodes.count + 1, sizeof *readers);
+    for (size_t g = 0; readers && g < fusion->groups.count; g++)
+        for (size_t i = 0; i < fusion->groups.items[g].accesses.count; i++)
+            readers[fusion->groups.items[g].accesses.items[i].node]++;
+    for (size_t i = 0; readers && i < fusion->graph.requests.count; i++)
+        readers[fusion->graph.requests.items[i].node]++;
+    return readers;
+}
+
+/* The map's one load of what an attention stores, if that is all that it does. */
+static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32_t number,
+                                         const uint32_t *readers)
+{
+    const struct kiln__fusion *fusion = fuser->fusion;
+    const struct kiln__group *map = &fusion->groups.items[number];
+    if (map->kind != KILN__GROUP_MAP || map->steps.count != 1 || map->accesses.count != 1 ||
+        map->stores.count != 1 || map->base_group != KILN__NO_GROUP ||
+        map->stores.items[0].placed || map->steps.items[0].kind != KILN__STEP_LOAD)
+        return NULL;
+    const struct kiln__access *access = &map->accesses.items[0];
+    uint32_t maker = fusion->group_of[access->node], target = map->stores.items[0].node;
+    return fusion->group_of[target] == number && access->kind == KILN__ACCESS_MEMORY &&
+                   access->offset == 0 && maker != KILN__NO_GROUP && readers[access->node] == 1 &&
+                   kiln__fuse_node(fuser, access->node)->kind == KILN__ATTENTION &&
+                   fusion->groups.items[maker].stores.count == 1 &&
+                   !fusion->groups.items[maker].stores.items[0].placed &&
+                   kiln__fuse_node(fuser, target)->type ==
+                       kiln__fuse_node(fuser, access->node)->type
+               ? access
+               : NULL;
+}
+
+/* Where the source's elements go in the target: a stride for each of its dimensions, which has to
+ * be one of the map's. False if that does not say it, or leaves no rows. */
+static bool aim(const struct kiln__node *source, const struct kiln__group *map,
+                const struct kiln__access *access, struct kiln__store *store)
+{
+    int64_t own[KILN_MAX_RANK], target[KILN_MAX_RANK];
+    const struct kiln__shape *shape = &source->shape;
+    uint32_t matched = 0, wanted = 0;
+    if (kiln__shape_count(shape) == 0 || kiln__shape_count(shape) != kiln__shape_count(&map->shape))
+        return false;
+    kiln__shape_strides(shape, own);
+    kiln__shape_strides(&map->shape, target);
+    for (uint32_t d = 0; d < map->shape.rank; d++)
+        wanted += map->shape.dims[d] != 1;
+    for (uint32_t k = 0; k < shape->rank; k++) {
+        store->stride[k] = 0;
+        for (uint32_t d = 0; d < map->shape.rank && shape->dims[k] != 1; d++)
+            if (map->shape.dims[d] == shape->dims[k] && access->stride[d] == own[k]) {
+                store->stride[k] = target[d];
+                matched++;
+            }
+        if (shape->dims[k] != 1 && store->stride[k] == 0)
+            return false;
+    }
+    return matched == wanted &&
+           (shape->dims[shape->rank - 1] == 1 || store->stride[shape->rank - 1] == 1);
+}
+
+bool kiln__fuse_move(struct kiln__fuser *fuser)
+{
+    struct kiln__fusion *fusion = fuser->fusion;
+    uint32_t *readers = count_readers(fusion);
+    for (size_t g = 0; readers && g < fusion->groups.count; g++) {
+        struct kiln__group *map = &fusion->groups.items[g];
+        const struct kiln__access *access = copied(fuser, (uint32_t)g, readers);
+        if (!access)
+            continue;
+        uint32_t source = access->node, maker = fusion->group_of[source];
+        struct kiln__store *store = &fusion->groups.items[maker].stores.items[0];
+        struct kiln__store moved = *store;
+        if (!aim(kiln__fuse_node(fuser, source), map, access, &moved))
+            continue;
+        moved.node = map->stores.items[0].node;
+        moved.placed = true;
+        *store = moved;
+        map->stores.count = map->accesses.count = map->steps.count = 0; /* never launched */
+        fusion->group_of[moved.node] = maker;
+        fusion->stored[source] = false;
+    }
+    free(readers);
+    return readers;
+}
