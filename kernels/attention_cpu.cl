@@ -61,6 +61,8 @@ typedef PASTE(int, VECTOR) integers;
  * math.cl: a fit of degree 6, 0.2 ulp. Adding 1.5 * 2^23 rounds to an integer. */
 INLINE vector power_of_two(vector x)
 {
+    const vector least = (vector)(-127.0f); /* whose power has no bits */
+    x = x < least ? least : x;
     const vector shifted = x + 12582912.0f;
     const vector r = x - (shifted - 12582912.0f);
     vector p = fma((vector)(0.000133355206f), r, (vector)(0.00133878971f));
@@ -69,8 +71,7 @@ INLINE vector power_of_two(vector x)
     p = fma(p, r, (vector)(0.240225941f));
     p = fma(p, r, (vector)(0.693147182f));
     p = fma(p, r, (vector)(1.0f));
-    return x < -126.0f ? (vector)(0.0f)
-                       : p * AS_VECTOR((AS_INTEGERS(shifted) << 23) + 0x3f800000);
+    return p * AS_VECTOR((AS_INTEGERS(shifted) << 23) + 0x3f800000);
 }
 
 /* Queries as [d][ROWS], scaled; past the last row that one again. */
@@ -209,6 +210,15 @@ INLINE void add_mask(__local float *scores, __global const OPERAND_D_TYPE *mask,
 {
     PLAIN_LOOP
     for (int j = 0; j < keys; j++) {
+        if (row == 0) { /* one for all rows */
+            const vector bias = (vector)(BIAS(READ_MASK(mask + j * column)));
+#pragma unroll
+            for (int v = 0; v < ROW_VECTORS; v++) {
+                const vector score = LOAD(v, __local, scores + j * ROWS);
+                STORE(bias == -INFINITY ? bias : score + bias, v, __local, scores + j * ROWS);
+            }
+            continue;
+        }
         PLAIN_LOOP
         for (int i = 0; i < rows; i++) {
             const float bias = BIAS(READ_MASK(mask + i * row + j * column));

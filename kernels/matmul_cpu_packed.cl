@@ -191,7 +191,7 @@ INLINE void pack_a_lines(__global const OPERAND_A_TYPE *a, long row, long column
 
 /* Lines of a panel that come near before they are used: no more than the nearest memory holds of
  * them, which lie a panel apart. */
-#define AHEAD 64
+#define AHEAD 128
 /* VECTOR rows of A times a vector of columns of a packed panel, added to C. What comes, `next` behind
  * it, is fetched ahead: the device sees no pattern in lines a panel apart. */
 INLINE void multiply_column(__local const float *a, __global const float *b,

@@ -82,8 +82,9 @@ static struct kiln__matrix scratch_of(struct kiln__plan *plan, int64_t floats)
 
 /* Even shares of rows for all units, then of panels. */
 static void share_packed(const struct kiln__product *product, int64_t panels, int64_t tile,
-                         int64_t most_rows, int64_t wanted, int64_t *rows, int64_t *item_panels)
+                         int64_t most_rows, int64_t units, int64_t *rows, int64_t *item_panels)
 {
+    const int64_t wanted = units * ITEMS_PER_UNIT;
     int64_t blocks = most(1, divide_up(product->m, most_rows));
     int64_t all = product->batch * blocks;
     if (all % wanted && all * 2 > wanted)
@@ -92,6 +93,13 @@ static void share_packed(const struct kiln__product *product, int64_t panels, in
     blocks = most(1, divide_up(product->m, *rows));
     int64_t parts = least(panels, most(1, divide_up(wanted, blocks * product->batch)));
     *item_panels = most(1, divide_up(panels, parts));
+    for (int64_t fewer = parts; fewer > 1; fewer--) {
+        int64_t share = divide_up(panels, fewer);
+        if (divide_up(panels, share) * blocks * product->batch % units == 0) {
+            *item_panels = share;
+            return;
+        }
+    }
 }
 
 static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
@@ -164,8 +172,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group,
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
     struct kiln__matrix packed = pack_panels(plan, group, product, block, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
-    share_packed(product, panels, tile, block, units_of(plan) * ITEMS_PER_UNIT, &rows,
-                 &item_panels);
+    share_packed(product, panels, tile, block, units_of(plan), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
     add_packed(&launch, product, &packed);
