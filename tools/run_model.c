@@ -69,17 +69,22 @@ static kiln_status time_runs(const struct run_request *request, kiln_batch *batc
     return status;
 }
 
-static kiln_status count_spans(kiln_batch *batch, struct run_times *times)
+static kiln_status look_at_cost(kiln_context *context, kiln_batch *batch, struct run_times *times)
 {
-    kiln_batch_cost cost;
+    kiln_batch_cost cost = {0};
+    kiln_context_stats stats = {0};
     kiln_status status = kiln_batch_get_cost(batch, &cost);
-    times->spans = status ? 0 : cost.launches + cost.uploads + cost.downloads;
+    if (!status)
+        status = kiln_context_get_stats(context, &stats);
+    times->spans = cost.launches + cost.uploads + cost.downloads;
+    times->peak_bytes = cost.peak_bytes;
+    times->weight_bytes = stats.buffer_bytes;
     return status;
 }
 
 /* A run that is compared with the host is a thousand times as long: once is enough. */
-static kiln_status run_lease(const struct run_request *request, const kiln_array *arrays,
-                             struct run_result *result)
+static kiln_status run_lease(const struct run_request *request, kiln_context *context,
+                             const kiln_array *arrays, struct run_result *result)
 {
     double start = now();
     kiln_status status = kiln_model_batch(result->model, arrays, &result->lease);
@@ -97,7 +102,7 @@ static kiln_status run_lease(const struct run_request *request, const kiln_array
     if (!status && !request->validate)
         status = time_runs(request, result->lease->batch, &result->times);
     if (!status)
-        status = count_spans(result->lease->batch, &result->times);
+        status = look_at_cost(context, result->lease->batch, &result->times);
     return status;
 }
 
@@ -146,13 +151,14 @@ static kiln_status write_outputs(const struct run_request *request, const struct
 
 /* ---- from the file to the report ---- */
 
-static int run_and_write(const struct run_request *request, struct run_result *result)
+static int run_and_write(const struct run_request *request, kiln_context *context,
+                         struct run_result *result)
 {
     size_t count = kiln_model_inputs(result->model, NULL);
     kiln_array *arrays = calloc(count + 1, sizeof *arrays);
     int failed = !arrays || !run_make_inputs(request, result->model, arrays);
     if (!failed) {
-        kiln_status status = run_lease(request, arrays, result);
+        kiln_status status = run_lease(request, context, arrays, result);
         if (!status)
             status = write_outputs(request, result);
         if (status)
@@ -187,7 +193,7 @@ static int use_context(const struct run_request *request, kiln_context *context,
     snprintf(result->device, sizeof result->device, "%s", info.name);
     if (!know_names(request, result->model))
         return EXIT_FAILURE;
-    return only_describes(request, result->model) ? 0 : run_and_write(request, result);
+    return only_describes(request, result->model) ? 0 : run_and_write(request, context, result);
 }
 
 /* ---- reports ---- */

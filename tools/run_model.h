@@ -45,7 +45,8 @@ struct run_times {
     size_t runs;         /* that were timed, after the first */
     double best, median; /* seconds of these */
     double mean;
-    size_t spans; /* kernels and transfers of a run */
+    size_t spans;                      /* kernels and transfers of a run */
+    uint64_t weight_bytes, peak_bytes; /* device memory of the model, and most beside it */
 };
 
 struct run_launches {

@@ -70,6 +70,8 @@ void run_print_text(const struct run_request *request, const struct run_result *
     if (!lease)
         return;
     printf("%-8s %s\n", "device", result->device);
+    printf("%-8s %.1f MB of weights, %.1f MB beside them in a run\n", "memory",
+           (double)times->weight_bytes * 1e-6, (double)times->peak_bytes * 1e-6);
     printf("%-8s %.3f s to load, %.3f s the first run\n", "time", times->load, times->first);
     if (times->runs)
         printf("%-8s %.3f ms a run (median of %zu; best %.3f, mean %.3f)\n", "",
@@ -134,6 +136,8 @@ json_t *run_make_json(const struct run_request *request, const struct run_result
                   kiln_model_notes(result->model));
     if (root && lease) {
         json_object_set_new(root, "device", json_string(result->device));
+        json_object_set_new(root, "weight_bytes", json_integer((json_int_t)times->weight_bytes));
+        json_object_set_new(root, "peak_bytes", json_integer((json_int_t)times->peak_bytes));
         json_object_set_new(root, "load_seconds", json_real(times->load));
         json_object_set_new(root, "first_seconds", json_real(times->first));
         json_object_set_new(root, "steady",
