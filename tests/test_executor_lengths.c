@@ -66,13 +66,20 @@ static kiln_model model_of(kiln_model_recorder record)
     return model;
 }
 
-static kiln_executor *open(kiln_context *context, kiln_model_recorder record, size_t max_batch)
+static kiln_executor *open_close(kiln_context *context, kiln_model_recorder record,
+                                 size_t max_batch, int close_lengths)
 {
     kiln_executor *executor;
     kiln_executor_options options = served_options(max_batch, 1, 0);
     kiln_model model = model_of(record);
+    options.close_lengths = close_lengths;
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     return executor;
+}
+
+static kiln_executor *open(kiln_context *context, kiln_model_recorder record, size_t max_batch)
+{
+    return open_close(context, record, max_batch, 0);
 }
 
 /* Rows of a length, from and to where rows of `width` numbers begin. */
@@ -109,14 +116,15 @@ static void expect_means(const float *from, const float *means, size_t rows, siz
     }
 }
 
-Test(executor_lengths, like_ones_travel_together)
+/* What is computed of 191 elements that are asked for, in 4 batches. */
+static void expect_company(int close_lengths, double computed)
 {
     static const struct {
         size_t rows, length;
     } requests[] = {{1, LONGEST}, {2, 5}, {3, 33}, {1, 8}, {2, 1}, {1, 20}, {4, 3}};
     enum { COUNT = sizeof requests / sizeof *requests };
     kiln_context *context = open_context();
-    kiln_executor *executor = open(context, record_means, 16);
+    kiln_executor *executor = open_close(context, record_means, 16, close_lengths);
     kiln_future *futures[COUNT];
     float *from = x, *to = y;
     fill(x, MOST, 1);
@@ -136,12 +144,22 @@ Test(executor_lengths, like_ones_travel_together)
         to += requests[i].rows * WIDTH;
     }
     kiln_executor_stats stats = served_stats(executor);
-    /* Up to 40: 1 of 2 rows and then 3 of 4; up to 8: 9 of 16; up to 32: 1 of 2. */
+    /* Up to 40: 1 of 2 rows and then 3 of 4; up to 8: 9 of 16; up to 32, or to 24: 1 of 2. */
     cr_expect_eq(stats.batches, 4u);
     cr_expect_eq(stats.padding, 10u);
-    const double asked = 40 + 99 + (10 + 8 + 2 + 12) + 20, computed = 80 + 160 + 128 + 64;
+    const double asked = 40 + 99 + (10 + 8 + 2 + 12) + 20;
     cr_expect_float_eq(stats.padding_share, 1 - asked / computed, 1e-9);
     served_end(executor, context);
+}
+
+Test(executor_lengths, like_ones_travel_together)
+{
+    expect_company(0, 80 + 160 + 128 + 64);
+}
+
+Test(executor_lengths, close_ones_have_less_padding)
+{
+    expect_company(1, 80 + 160 + 128 + 48);
 }
 
 /* Rows of another length that are gone must not count for what wakes a worker. */

@@ -114,6 +114,7 @@ bool embed_open_executor(struct embed_model *model, kiln_context *context, size_
     recorder.input_count = recorder.output_count = 1;
     options.max_batch = batch;
     options.max_queue = 8 * batch;
+    options.close_lengths = 1; /* lines come sorted */
     kiln_status status = kiln_executor_create(&context, 1, &recorder, &options, &model->executor);
     if (status && model->problem)
         fprintf(stderr, "kiln embed: the model %s\n", model->problem);

@@ -106,22 +106,25 @@ typedef struct kiln_executor_options {
                                long, and so on up to 64 times; microseconds; 100000 */
     int prepare;          /**< nonzero: compile everything in kiln_executor_create(), so that no
                                request waits for the compiler */
+    int close_lengths;    /**< nonzero: where rows have lengths, batches are for 24, 48, 96, ...
+                               as well: less padding for rows that come sorted, less company for
+                               those that do not */
 } kiln_executor_options;
 
 /** Every default: a balance of latency and throughput. */
 #define KILN_EXECUTOR_OPTIONS_INIT                                                                 \
     {                                                                                              \
-        sizeof(kiln_executor_options), 1024, 1, 5000, 128, 0, 0                                    \
+        sizeof(kiln_executor_options), 1024, 1, 5000, 128, 0, 0, 0                                 \
     }
 /** For short waits: 256 rows, 1 ms. */
 #define KILN_EXECUTOR_LATENCY_INIT                                                                 \
     {                                                                                              \
-        sizeof(kiln_executor_options), 256, 1, 1000, 128, 0, 0                                     \
+        sizeof(kiln_executor_options), 256, 1, 1000, 128, 0, 0, 0                                  \
     }
 /** For many rows a second: 2048 rows, 10 ms, and as many requests waiting as fill a batch. */
 #define KILN_EXECUTOR_THROUGHPUT_INIT                                                              \
     {                                                                                              \
-        sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0                                  \
+        sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0, 0                               \
     }
 
 /** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options` may

@@ -348,7 +348,8 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     executor->options = options;
     executor->handles = 1;
     atomic_store(&executor->references, 1);
-    status = kiln__model_check(model, options.max_batch, &executor->model);
+    status =
+        kiln__model_check(model, options.max_batch, options.close_lengths != 0, &executor->model);
     if (!status && !(watch_forks() && allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
     for (size_t i = 0; i < n && !status; i++)

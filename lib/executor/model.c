@@ -85,19 +85,24 @@ static void list_rows(struct kiln__model *model, size_t most_rows, size_t length
 }
 
 /* 8, 16, ..., the greatest: two at least if it is not 1, which tell what an output that grows is.
- */
-static void list_sizes(struct kiln__model *model, size_t most_rows)
+ * With close lengths 24, 48, ... are among them. */
+static void list_sizes(struct kiln__model *model, size_t most_rows, bool close_lengths)
 {
     size_t length = 8;
     while (length > 1 && length >= model->longest)
         length /= 2;
     model->size_count = model->length_count = 0;
-    for (; length < model->longest; length *= 2)
+    for (; length < model->longest; length *= 2) {
+        size_t between = length / 2 * 3;
         list_rows(model, most_rows, length);
+        if (close_lengths && length >= 16 && between < model->longest)
+            list_rows(model, most_rows, between);
+    }
     list_rows(model, most_rows, model->longest);
 }
 
-kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct kiln__model *model)
+kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
+                              struct kiln__model *model)
 {
     kiln_model given = KILN_MODEL_INIT;
     memset(model, 0, sizeof *model);
@@ -122,7 +127,7 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct k
     if (!status)
         status = find_longest(model);
     if (!status)
-        list_sizes(model, most_rows);
+        list_sizes(model, most_rows, close_lengths);
     return status;
 }
 

@@ -9,7 +9,7 @@
 
 #define KILN__MOST_ROWS ((size_t)1 << 20)
 #define KILN__MOST_LENGTH ((size_t)1 << 18)
-#define KILN__MOST_LENGTHS 16                      /* 8 to 2^18, doubling */
+#define KILN__MOST_LENGTHS 32                      /* 8 to 2^18, doubling, and between */
 #define KILN__MOST_SIZES (20 * KILN__MOST_LENGTHS) /* 2 to 2^20 rows, doubling, of each length */
 
 struct kiln__part {
@@ -54,7 +54,8 @@ struct kiln__slots {
 };
 
 /* Look at what the caller says of a model. Errors: INVALID_ARGUMENT, TOO_LARGE. */
-kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, struct kiln__model *model);
+kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
+                              struct kiln__model *model);
 
 /* Record all sizes. What is made after an error is released by kiln__slots_free(). */
 kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *model,

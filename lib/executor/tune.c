@@ -183,12 +183,12 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
 static kiln_status choose(struct tuning *tuning, const kiln_model *model, size_t most,
                           uint64_t max_bytes, uint64_t max_run_us, size_t *rows)
 {
-    kiln_status status = kiln__model_check(model, most, &tuning->model);
+    kiln_status status = kiln__model_check(model, most, false, &tuning->model);
     *rows = most;
     if (!status && max_bytes)
         status = find_largest(tuning, most, max_bytes, rows);
     if (!status)
-        status = kiln__model_check(model, *rows, &tuning->model);
+        status = kiln__model_check(model, *rows, false, &tuning->model);
     if (!status && max_run_us)
         status = find_fastest(tuning, max_run_us, rows);
     return status;
