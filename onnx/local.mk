@@ -5,7 +5,9 @@
 # and a line in onnx/operators.h.
 onnx_operators = \
 	onnx/ops_attention.c \
+	onnx/ops_control.c \
 	onnx/ops_elementwise.c \
+	onnx/ops_joined.c \
 	onnx/ops_language.c \
 	onnx/ops_lines.c \
 	onnx/ops_loss.c \

@@ -42,20 +42,43 @@ kiln_status kiln__onnx_buffer_of(kiln_context *context, const struct kiln__onnx_
 
 /* ---- at load ---- */
 
-static const char *name_of(const kiln_onnx_model *model, size_t i)
+/* Elements that changed on their way, and the first of them. */
+struct changes {
+    size_t count;
+    union kiln__onnx_cell first;
+};
+
+/* What is lost where a weight is not stored as the file has it. */
+static void note(const kiln_onnx_model *model, size_t which, kiln_type type, size_t count,
+                 const struct changes *changes, struct kiln__onnx_text *notes)
 {
-    return model->graphs.names[model->graphs.constants[i].value];
+    const char *name = model->graphs.names[model->graphs.constants[which].value];
+    if (changes->count && type == KILN_F32)
+        kiln__onnx_say(notes, "'%s': %zu of %zu numbers rounded from double, the first %.17g\n",
+                       name, changes->count, count, changes->first.f);
+    else if (changes->count)
+        kiln__onnx_say(notes, "'%s': %zu of %zu integers are beyond i32, the first %" PRId64 "\n",
+                       name, changes->count, count, changes->first.i);
 }
 
-static kiln_status read_small(kiln_onnx_model *model, struct kiln__onnx_weight *weight,
-                              const struct kiln__onnx_elements *elements)
+/* Small arrays keep doubles: they are rounded when the device gets them. */
+static kiln_status read_small(kiln_onnx_model *model, size_t which,
+                              const struct kiln__onnx_elements *elements,
+                              struct kiln__onnx_text *notes)
 {
+    struct kiln__onnx_weight *weight = &model->weights[which];
+    struct changes changes = {0};
     weight->host =
         kiln__onnx_host_new(&model->hosts, elements->type, elements->rank, elements->dims);
     if (!weight->host)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
-    for (size_t i = 0; i < elements->count; i++)
-        weight->host->cells[i] = kiln__onnx_element(elements, i);
+    for (size_t i = 0; i < elements->count; i++) {
+        union kiln__onnx_cell cell = weight->host->cells[i] = kiln__onnx_element(elements, i);
+        bool changed = weight->host->floats && (double)(float)cell.f != cell.f && !isnan(cell.f);
+        if (changed && !changes.count++)
+            changes.first = cell;
+    }
+    note(model, which, KILN_F32, elements->count, &changes, notes);
     return KILN_OK;
 }
 
@@ -67,12 +90,6 @@ static kiln_type stored_type(const kiln_onnx_model *model,
     bool narrow = model->options.weights == KILN_F16 || model->options.weights == KILN_BF16;
     return narrow && type == KILN_F32 && elements->rank >= 2 ? model->options.weights : type;
 }
-
-/* Elements that changed on their way, and the first of them. */
-struct changes {
-    size_t count;
-    union kiln__onnx_cell first;
-};
 
 /* Elements start to start + n as the device stores them. Beyond i32 they become its ends. */
 static void convert(const struct kiln__onnx_elements *elements, kiln_type type, size_t start,
@@ -114,8 +131,9 @@ static kiln_status read_large(kiln_onnx_model *model, size_t which,
     size_t size = kiln_type_size(type);
     kiln_status status =
         kiln_buffer_create(model->context, type, elements->rank, elements->dims, &weight->buffer);
-    bool as_it_is = !elements->unpacked && elements->type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT &&
-                    type == KILN_F32;
+    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size && type != KILN_I64 &&
+                    type == kiln__onnx_type(elements->type)->type &&
+                    (!elements->unpacked || type == KILN_F32);
     if (status)
         return status;
     if (as_it_is)
@@ -130,12 +148,7 @@ static kiln_status read_large(kiln_onnx_model *model, size_t which,
         status = kiln_buffer_write(weight->buffer, start * size, piece, n * size);
     }
     free(piece);
-    if (changes.count && type == KILN_F32)
-        kiln__onnx_say(notes, "'%s': %zu of %zu numbers rounded from double, the first %.17g\n",
-                       name_of(model, which), changes.count, elements->count, changes.first.f);
-    else if (changes.count)
-        kiln__onnx_say(notes, "'%s': %zu of %zu integers are beyond i32, the first %" PRId64 "\n",
-                       name_of(model, which), changes.count, elements->count, changes.first.i);
+    note(model, which, type, elements->count, &changes, notes);
     return status;
 }
 
@@ -171,7 +184,7 @@ static kiln_status read_weight(kiln_onnx_model *model, size_t which, const char 
     weight->rank = elements.rank;
     memcpy(weight->dims, elements.dims, sizeof weight->dims);
     status = kiln__onnx_is_small(elements.type, elements.count)
-                 ? read_small(model, weight, &elements)
+                 ? read_small(model, which, &elements, notes)
                  : read_large(model, which, &elements, notes);
     kiln__onnx_elements_free(&elements);
     forget(constant->proto);

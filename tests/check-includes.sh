@@ -31,6 +31,12 @@ grep -nE '(^|[^_[:alnum:]])(secure_)?getenv[[:space:]]*\(' lib/*/*.[ch] | grep -
   status=1
 }
 
+# libkiln-onnx lives on what is public.
+grep -nE '^#[[:space:]]*include ("|<kiln/)' onnx/*.[ch] | grep -vE 'include ("onnx/[^"/]*"|<kiln/[^>]*>)' && {
+  echo 'onnx/ may only include its own headers and public ones'
+  status=1
+}
+
 grep -n '^#[[:space:]]*include "' lib/*/*.[ch] lib/*/*.def | awk -F: -v rules="$rules" '
 BEGIN {
   count = split(rules, row, "\n")

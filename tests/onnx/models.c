@@ -226,6 +226,11 @@ void graph_node(Onnx__GraphProto *graph, Onnx__NodeProto *node)
     append(&graph->node, &graph->n_node, node);
 }
 
+void graph_input(Onnx__GraphProto *graph, const char *name)
+{
+    append(&graph->input, &graph->n_input, new_value(name, FLOAT, NULL));
+}
+
 void graph_output(Onnx__GraphProto *graph, const char *name)
 {
     append(&graph->output, &graph->n_output, new_value(name, FLOAT, NULL));

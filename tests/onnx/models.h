@@ -42,6 +42,7 @@ Onnx__TensorProto *add_integers(Onnx__ModelProto *model, const char *name, const
 /* An empty graph, and what is put into one. */
 Onnx__GraphProto *new_graph(void);
 void graph_node(Onnx__GraphProto *graph, Onnx__NodeProto *node);
+void graph_input(Onnx__GraphProto *graph, const char *name);
 void graph_output(Onnx__GraphProto *graph, const char *name);
 
 /* A function of the model, in the domain "local". */

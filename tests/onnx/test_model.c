@@ -2,6 +2,8 @@
 /* Models that are loaded, recorded, kept and run. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,6 +346,86 @@ Test(model, records_the_nodes_where_a_pattern_does_not_hold)
     cr_assert_gt(operations, kiln_batch_operation_count(lease->batch));
     kiln_model_batch_return(lease);
     kiln_model_release(model);
+}
+
+static Onnx__GraphProto *branch(const char *op)
+{
+    Onnx__GraphProto *graph = new_graph();
+    char name[16];
+    snprintf(name, sizeof name, "%s_y", op);
+    graph_node(graph, new_node(op, "x", name)); /* of the graph around it */
+    graph_output(graph, name);
+    return graph;
+}
+
+/* neg(x) if it has 2 rows, else abs(x). */
+Test(model, records_the_branch_that_shapes_choose)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "n");
+    add_output(proto, "y", FLOAT, NULL);
+    add_integers(proto, "two", "1", (const int64_t[]){2});
+    add_node(proto, "Shape", "x", "shape");
+    add_node(proto, "Equal", "shape two", "is_two");
+    Onnx__NodeProto *node = add_node(proto, "If", "is_two", "y");
+    set_graph(node, "then_branch", branch("Neg"));
+    set_graph(node, "else_branch", branch("Abs"));
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){-1, 2});
+    expect_floats(model, DIMS(3), (const float[]){1, -2, 3}, DIMS(3), (const float[]){1, 2, 3});
+    kiln_model_release(model);
+}
+
+/* x doubled three times, and each of the steps. */
+Test(model, unrolls_loops)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "2");
+    add_output(proto, "steps", FLOAT, NULL);
+    add_integers(proto, "turns", "", (const int64_t[]){3});
+    Onnx__GraphProto *body = new_graph();
+    graph_input(body, "turn");
+    graph_input(body, "go_on");
+    graph_input(body, "state");
+    graph_node(body, new_node("Identity", "go_on", "still"));
+    graph_node(body, new_node("Add", "state state", "doubled"));
+    graph_node(body, new_node("Identity", "doubled", "step"));
+    graph_output(body, "still");
+    graph_output(body, "doubled");
+    graph_output(body, "step");
+    set_graph(add_node(proto, "Loop", "turns - x", "y steps"), "body", body);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(3, 2),
+                  (const float[]){2, -4, 4, -8, 8, -16});
+    kiln_model_release(model);
+}
+
+/* Every operator that the manual lists is there. */
+Test(model, knows_the_operators_of_the_manual)
+{
+    char path[600], word[64];
+    snprintf(path, sizeof path, "%s/doc/onnx.md", getenv("srcdir") ? getenv("srcdir") : ".");
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    bool inside = false;
+    size_t seen = 0;
+    while (fscanf(file, "%63s", word) == 1) {
+        bool fence = !strncmp(word, "```", 3);
+        if (fence || !inside) {
+            inside = fence && !strcmp(word, "```operators");
+            continue;
+        }
+        kiln_model_operator op = {0};
+        for (size_t i = 0; !i || op.name; i++) {
+            expect_ok(kiln_model_get_operator(i, &op));
+            if (op.name && !*op.domain && !strcmp(op.name, word))
+                break;
+        }
+        cr_expect(op.name, "no %s", word);
+        seen++;
+    }
+    fclose(file);
+    cr_assert_gt(seen, 80u);
 }
 
 Test(model, stores_weights_narrower_if_asked)

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What patterns.c finds: layers that exporters write as several nodes. */
+#include <math.h>
+#include <string.h>
+
+#include "onnx/onnx.pb-c.h"
+#include "onnx/patterns.h"
+#include "onnx/values.h"
+
+/* Rows of more elements do not fit into every device's local memory. */
+enum { WIDEST = 512 };
+
+/* Below this a score that is added to takes its key away. */
+static const double faraway = -1e4;
+
+/* ---- several nodes as one: without a result where that would not be the same ---- */
+
+/* The shape of q k; false where it is none. */
+static bool shape_of_scores(const struct kiln__onnx_call *call, size_t *rank, size_t *dims)
+{
+    const struct kiln__onnx_value *q = call->in[0], *k = call->in[1], *v = call->in[2];
+    size_t both = q->rank > k->rank ? q->rank : k->rank;
+    if (q->rank < 2 || k->rank < 2 || v->rank < 2 || v->rank > both)
+        return false;
+    for (size_t d = 0; d + 2 < both; d++) {
+        size_t a = d + q->rank >= both ? q->dims[d + q->rank - both] : 1;
+        size_t b = d + k->rank >= both ? k->dims[d + k->rank - both] : 1;
+        if (a != b && a != 1 && b != 1)
+            return false;
+        dims[d] = a == 1 ? b : a;
+    }
+    dims[both - 2] = q->dims[q->rank - 2];
+    dims[both - 1] = k->dims[k->rank - 1];
+    *rank = both;
+    return q->dims[q->rank - 1] == k->dims[k->rank - 2] && q->dims[q->rank - 1] <= WIDEST &&
+           v->dims[v->rank - 1] <= WIDEST;
+}
+
+/* Whether an operand of the scores leaves them their shape. */
+static bool spreads(const struct kiln__onnx_value *mask, size_t rank, const size_t *dims)
+{
+    bool fits = mask->rank <= rank;
+    for (size_t d = 0; fits && d < mask->rank; d++)
+        fits = mask->dims[d] == 1 || mask->dims[d] == dims[d + rank - mask->rank];
+    return fits;
+}
+
+/* Whether the softmax, the last part but one, is over the keys. */
+static bool is_over_keys(struct kiln__onnx_call *call, size_t rank)
+{
+    struct kiln__onnx_call inner = *call;
+    inner.node = &call->node->parts[call->node->n_parts - 2];
+    int64_t axis = kiln__onnx_int(&inner, "axis", inner.node->version < 13 ? 1 : -1);
+    return axis == -1 || axis == (int64_t)rank - 1;
+}
+
+/* Scores as kiln_attention() has them: a factor, then a mask that is added, or one that hides. */
+struct scores {
+    double scale;
+    kiln_tensor added, seen; /* {0}: none */
+};
+
+static void add_mask(struct kiln__onnx_call *call, struct scores *scores, kiln_tensor mask)
+{
+    scores->added = scores->added.id ? kiln_add(call->batch, scores->added, mask) : mask;
+}
+
+/* One step; false where kiln_attention() has nothing for it. */
+static bool take_step(struct kiln__onnx_call *call, enum kiln__onnx_step step, size_t operand,
+                      size_t rank, const size_t *dims, struct scores *scores)
+{
+    double number;
+    struct kiln__onnx_value *value = call->in[operand];
+    bool masked = scores->added.id || scores->seen.id;
+    switch (step) {
+    case KILN__ONNX_TIMES:
+    case KILN__ONNX_DIVIDED:
+        if (masked || value->rank > rank || !kiln__onnx_scalar(call, operand, &number))
+            return false;
+        scores->scale *= step == KILN__ONNX_TIMES ? number : 1 / number;
+        return isfinite(scores->scale) && scores->scale != 0;
+    case KILN__ONNX_PLUS:
+        if (!spreads(value, rank, dims) || scores->seen.id)
+            return false;
+        add_mask(call, scores, kiln__onnx_tensor(call, operand));
+        return true;
+    case KILN__ONNX_WHERE:
+    case KILN__ONNX_WHERE_NOT: break;
+    }
+    if (!spreads(value, rank, dims) || !kiln__onnx_scalar(call, operand + 1, &number) ||
+        call->in[operand + 1]->rank > rank || !(number <= faraway))
+        return false;
+    kiln_tensor mask = kiln__onnx_tensor(call, operand);
+    kiln_tensor zero = kiln_constant(call->batch, KILN_F32, 0);
+    kiln_tensor away = kiln_constant(call->batch, KILN_F32, number);
+    add_mask(call, scores,
+             step == KILN__ONNX_WHERE ? kiln_where(call->batch, mask, zero, away)
+                                      : kiln_where(call->batch, mask, away, zero));
+    return true;
+}
+
+static void attention_of_nodes(struct kiln__onnx_call *call)
+{
+    const struct kiln__onnx_attention *steps = call->node->steps;
+    struct scores scores = {.scale = 1};
+    size_t rank, dims[KILN_MAX_RANK], operand = 3;
+    for (size_t i = 0; i < call->n_inputs; i++)
+        if (!call->in[i])
+            return;
+    if (!kiln__onnx_type_floats(call->in[0]->type) || !shape_of_scores(call, &rank, dims) ||
+        !is_over_keys(call, rank) || dims[rank - 1] == 0)
+        return;
+    for (size_t i = 0; i < steps->n; i++) {
+        if (!take_step(call, steps->steps[i], operand, rank, dims, &scores))
+            return;
+        operand += steps->steps[i] >= KILN__ONNX_WHERE ? 2 : 1;
+    }
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    options.scale = scores.scale;
+    kiln_tensor keys = kiln_transpose(call->batch, kiln__onnx_tensor(call, 1), NULL);
+    kiln__onnx_give(call, 0,
+                    kiln_attention(call->batch, kiln__onnx_tensor(call, 0), keys,
+                                   kiln__onnx_tensor(call, 2), scores.added, &options),
+                    call->in[0]->type);
+}
+
+static bool is_near(const struct kiln__onnx_call *call, size_t operand, double wanted)
+{
+    double number;
+    return kiln__onnx_scalar(call, operand, &number) && fabs(number - wanted) < 1e-6 &&
+           call->in[operand]->rank <= call->in[0]->rank;
+}
+
+static void gelu_of_nodes(struct kiln__onnx_call *call)
+{
+    for (size_t i = 0; i < call->n_inputs; i++)
+        if (!call->in[i])
+            return;
+    if (kiln__onnx_type_floats(call->in[0]->type) && is_near(call, 1, 1.4142135623730951) &&
+        is_near(call, 2, 1) && is_near(call, 3, 0.5))
+        kiln__onnx_give(call, 0, kiln_gelu(call->batch, kiln__onnx_tensor(call, 0)),
+                        call->in[0]->type);
+}
+
+const struct kiln__onnx_row kiln__onnx_attention_row = {
+    "attention", 1, KILN__ONNX_NEWEST, attention_of_nodes, 0, NULL, ""};
+const struct kiln__onnx_row kiln__onnx_gelu_row = {"gelu", 1, KILN__ONNX_NEWEST, gelu_of_nodes, 0,
+                                                   NULL,   ""};
