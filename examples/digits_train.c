@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "digits_saved.h"
+
 #define BATCH_ROWS 128
 
 static const char *program = "digits";
@@ -29,11 +31,12 @@ static double now(void)
 }
 
 /* The same sequence on every machine. */
+static uint64_t random_state = 2026;
+
 static unsigned next_random(unsigned below)
 {
-    static uint64_t state = 2026;
-    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)((state >> 32) % below);
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)((random_state >> 32) % below);
 }
 
 /* ---- the plain network ---- */
@@ -185,10 +188,11 @@ static void put_row(struct trainer *trainer, size_t row, size_t place)
     trainer->labels[place] = trainer->digits->labels[row];
 }
 
-static void shuffle(size_t *order, size_t count)
+static void shuffle(int32_t *order, size_t count)
 {
     for (size_t i = count; i > 1; i--) {
-        size_t k = next_random((unsigned)i), swap = order[k];
+        size_t k = next_random((unsigned)i);
+        int32_t swap = order[k];
         order[k] = order[i - 1];
         order[i - 1] = swap;
     }
@@ -233,14 +237,14 @@ static void add_memory(const struct trainer *trainer, kiln_batch *step, struct o
 }
 
 /* All rows once, in whole batches; the mean loss. */
-static float run_epoch(struct trainer *trainer, kiln_batch *step, size_t *order, size_t rows)
+static float run_epoch(struct trainer *trainer, kiln_batch *step, int32_t *order, size_t rows)
 {
     size_t steps = rows / BATCH_ROWS;
     double sum = 0;
     shuffle(order, rows);
     for (size_t s = 0; s < steps; s++) {
         for (size_t i = 0; i < BATCH_ROWS; i++)
-            put_row(trainer, order[s * BATCH_ROWS + i], i);
+            put_row(trainer, (size_t)order[s * BATCH_ROWS + i], i);
         check(kiln_batch_execute(step), "a step");
         sum += trainer->loss;
     }
@@ -254,34 +258,53 @@ static uint64_t count_plans(kiln_context *context)
     return stats.plans_made + stats.kernels_compiled + stats.kernels_from_disk;
 }
 
+/* Rows as they come, or all as a file has it. */
+static void begin_progress(const struct trainer *trainer, kiln_context *context, const char *resume,
+                           struct progress *progress)
+{
+    progress->order = calloc(progress->rows, sizeof *progress->order);
+    if (!progress->order)
+        check(KILN_OUT_OF_HOST_MEMORY, "the order of rows");
+    for (size_t i = 0; i < progress->rows; i++)
+        progress->order[i] = (int32_t)i;
+    if (resume)
+        check(digits_resume(resume, context, trainer->network->n, trainer->parameters,
+                            trainer->optimizer, progress),
+              "going on");
+}
+
 static void run_epochs(struct trainer *trainer, kiln_context *context,
                        const struct training *training, struct outcome *outcome)
 {
-    size_t rows = trainer->digits->count - TEST_ROWS, *order = calloc(rows, sizeof *order);
+    size_t rows = trainer->digits->count - TEST_ROWS;
     uint64_t plans = 0;
+    int32_t e = 0, stop = (int32_t)(training->stop ? training->stop : training->epochs);
     const double steps = (double)(rows / BATCH_ROWS);
-    if (!order)
-        check(KILN_OUT_OF_HOST_MEMORY, "the order of rows");
-    for (size_t i = 0; i < rows; i++)
-        order[i] = i;
+    struct progress progress = {&e, &random_state, NULL, rows, outcome->losses, MOST_EPOCHS};
+    begin_progress(trainer, context, training->resume, &progress);
     kiln_batch *step = record_step(trainer, context);
-    for (unsigned e = 0; e < training->epochs; e++) {
+    for (; e < stop; e++) {
         double done = (double)e / training->epochs, pi = acos(-1);
         double rate = training->learning_rate * (1 + cos(pi * done)) / 2;
         check(kiln_optimizer_set_learning_rate(trainer->optimizer, rate), "the learning rate");
         double start = now();
-        outcome->losses[e] = run_epoch(trainer, step, order, rows);
+        outcome->losses[e] = run_epoch(trainer, step, progress.order, rows);
         double seconds = (now() - start) / steps;
-        if (!e || seconds < outcome->step_seconds)
+        if (outcome->step_seconds == 0 || seconds < outcome->step_seconds)
             outcome->step_seconds = seconds;
         plans = plans ? plans : count_plans(context);
         if ((e + 1) % 10 == 0 || e == 0)
-            printf("epoch %3u  loss %.4f\n", e + 1, outcome->losses[e]);
+            printf("epoch %3d  loss %.4f\n", (int)e + 1, outcome->losses[e]);
     }
-    outcome->planned_again = count_plans(context) != plans;
+    outcome->epochs = (unsigned)e;
+    outcome->planned_again = plans && count_plans(context) != plans;
     add_memory(trainer, step, outcome);
+    if (training->save)
+        check(digits_save(training->save, context, trainer->network->n, trainer->parameters,
+                          trainer->optimizer, &progress),
+              "saving");
     kiln_batch_release(step);
-    free(order);
+    free(progress.order);
 }
 
 /* What the test rows say, and the fastest of a few runs. */
@@ -377,9 +400,13 @@ void digits_print_curve(const float *losses, unsigned count)
 /* ---- the command line ---- */
 
 static const char usage[] =
-    "usage: %s [--precision f32|bf16|f16|i8] [DEVICE]\n"
+    "usage: %s [--precision f32|bf16|f16|i8] [--stop EPOCH] [--save FILE] [--resume FILE] "
+    "[DEVICE]\n"
     "  -p, --precision TYPE  what weights and activations are stored as (f32);\n"
     "                        i8: weights after training in f32, for the test\n"
+    "      --stop EPOCH      end training after that epoch\n"
+    "      --save FILE       leave there, then, all that training goes on from\n"
+    "      --resume FILE     go on from there\n"
     "  -h, --help            say this\n";
 
 static kiln_type find_type(const char *name)
@@ -392,22 +419,40 @@ static kiln_type find_type(const char *name)
     exit(2);
 }
 
+static void end_with_usage(int option)
+{
+    fprintf(option == 'h' ? stdout : stderr, usage, program);
+    exit(option == 'h' ? 0 : 2);
+}
+
+static unsigned find_epoch(const char *text, const struct training *training)
+{
+    char *end;
+    unsigned long epoch = strtoul(text, &end, 10);
+    if (*end || !epoch || epoch > training->epochs)
+        end_with_usage('?');
+    return (unsigned)epoch;
+}
+
 /* Answers the device's name, or NULL. */
 static const char *read_options(int argc, char **argv, struct training *training)
 {
-    static const struct option known[] = {
-        {"precision", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option known[] = {{"precision", required_argument, NULL, 'p'},
+                                          {"stop", required_argument, NULL, 'e'},
+                                          {"save", required_argument, NULL, 's'},
+                                          {"resume", required_argument, NULL, 'r'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     for (int option; (option = getopt_long(argc, argv, "p:h", known, NULL)) != -1;)
-        if (option == 'p')
-            training->type = find_type(optarg);
-        else {
-            fprintf(option == 'h' ? stdout : stderr, usage, program);
-            exit(option == 'h' ? 0 : 2);
+        switch (option) {
+        case 'p': training->type = find_type(optarg); break;
+        case 'e': training->stop = find_epoch(optarg, training); break;
+        case 's': training->save = optarg; break;
+        case 'r': training->resume = optarg; break;
+        default: end_with_usage(option);
         }
-    if (optind + 1 < argc) {
-        fprintf(stderr, usage, program);
-        exit(2);
-    }
+    if (optind + 1 < argc)
+        end_with_usage('?');
     return argv[optind];
 }
 

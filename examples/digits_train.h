@@ -39,6 +39,9 @@ struct training {
      * training in f32. */
     kiln_type type;
     kiln_buffer **trained; /* where the parameters are left, the caller's then; NULL: released */
+    const char *save;      /* a file to leave all in that training goes on from, or NULL */
+    const char *resume;    /* such a file to go on from, or NULL */
+    unsigned stop;         /* after so many epochs; 0: after all */
 };
 
 struct outcome {
@@ -50,7 +53,8 @@ struct outcome {
     size_t state_bytes;        /* of the optimiser */
     uint64_t peak_bytes;       /* most that a step needs besides */
     uint64_t test_peak_bytes;  /* the same of the test */
-    float losses[MOST_EPOCHS]; /* mean of each epoch */
+    unsigned epochs;           /* that it has had */
+    float losses[MOST_EPOCHS]; /* mean of each */
     int planned_again;         /* something was planned or compiled after the first step */
 };
 
@@ -61,8 +65,8 @@ void digits_train(kiln_context *context, const struct digits *digits, const stru
 /* Print the losses as a curve of characters. */
 void digits_print_curve(const float *losses, unsigned count);
 
-/* Read the digits and make a context; the command line names the device, and the type in
- * `training`. Ends the process on an error. */
+/* Read the digits and make a context; the command line names the device, and the type and files
+ * in `training`. Ends the process on an error. */
 kiln_context *digits_begin(const char *program, int argc, char **argv, struct digits *digits,
                            struct training *training);
 

@@ -21,12 +21,16 @@ examples_digits_LDADD = libkiln.la $(ZLIB_LIBS)
 examples_train_digits_SOURCES = \
 	examples/digits_data.c \
 	examples/digits_data.h \
+	examples/digits_saved.c \
+	examples/digits_saved.h \
 	examples/digits_train.c \
 	examples/digits_train.h \
 	examples/train_digits.c
 examples_train_digits_conv_SOURCES = \
 	examples/digits_data.c \
 	examples/digits_data.h \
+	examples/digits_saved.c \
+	examples/digits_saved.h \
 	examples/digits_train.c \
 	examples/digits_train.h \
 	examples/train_digits_conv.c
@@ -37,6 +41,8 @@ examples_train_digits_LDADD = libkiln.la $(ZLIB_LIBS) -lm
 examples_serve_digits_SOURCES = \
 	examples/digits_data.c \
 	examples/digits_data.h \
+	examples/digits_saved.c \
+	examples/digits_saved.h \
 	examples/digits_train.c \
 	examples/digits_train.h \
 	examples/serve_digits.c \

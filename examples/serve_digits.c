@@ -217,7 +217,11 @@ static int serve_demonstration(kiln_executor *executor, struct command *command,
 static int train_and_serve(struct command *command, const struct digits *digits)
 {
     struct digit_reader reader;
-    const struct training training = {60, 0.01, 0.01, KILN_F32, reader.parameters};
+    const struct training training = {.epochs = 60,
+                                      .learning_rate = 0.01,
+                                      .weight_decay = 0.01,
+                                      .type = KILN_F32,
+                                      .trained = reader.parameters};
     struct outcome outcome;
     kiln_context *context;
     check(kiln_context_create(NULL, &context), "no context");

@@ -47,17 +47,22 @@ static const struct network convolutions = {
 
 int main(int argc, char **argv)
 {
-    struct training training = {60, 0.01, 0.01, KILN_F32, NULL};
+    struct training training = {
+        .epochs = 60, .learning_rate = 0.01, .weight_decay = 0.01, .type = KILN_F32};
     struct digits digits;
     struct outcome plain, better;
     kiln_context *context = digits_begin("train_digits_conv", argc, argv, &digits, &training);
-    digits_train(context, &digits, &digits_two_layers, &training, &plain);
+    struct training whole = training; /* files are the convolutions' */
+    whole.save = whole.resume = NULL;
+    whole.stop = 0;
+    digits_train(context, &digits, &digits_two_layers, &whole, &plain);
     digits_train(context, &digits, &convolutions, &training, &better);
-    digits_print_curve(better.losses, training.epochs);
+    digits_print_curve(better.losses, better.epochs);
     double gain = 100.0 * ((double)better.right - (double)plain.right) / TEST_ROWS;
     printf("\n%zu of %d right with convolutions (%.1f s), %zu without (%.1f s): %+.1f points\n",
            better.right, TEST_ROWS, better.seconds, plain.right, plain.seconds, gain);
     kiln_context_release(context);
     digits_free(&digits);
-    return better.right > plain.right && !better.planned_again ? 0 : 1;
+    int ended = better.epochs == training.epochs; /* else they have not learned enough yet */
+    return (better.right > plain.right || !ended) && !better.planned_again ? 0 : 1;
 }

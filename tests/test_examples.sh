@@ -13,6 +13,19 @@ check "training's help" 0 '^usage: train_digits .*--precision' "$examples/train_
 check "training in no such type" 2 '^usage: train_digits ' "$examples/train_digits" --precision u8
 check "training on too many devices" 2 '^usage: train_digits ' "$examples/train_digits" 0 1
 
+# All that training leaves, its losses too, has the same bits whether it ended in between or not.
+goes_on() {
+    "$examples/train_digits" --save "$folder/whole" >"$folder/out" &&
+        "$examples/train_digits" --stop 20 --save "$folder/part" >>"$folder/out" &&
+        "$examples/train_digits" --resume "$folder/part" --save "$folder/both" >>"$folder/out" &&
+        ! cmp -s "$folder/whole" "$folder/part" &&
+        cmp "$folder/whole" "$folder/both" && echo "the same bits"
+}
+check "training goes on as if it had not ended" 0 '^the same bits' goes_on
+check "training that goes on from no file" 1 'kiln_load_into: /nowhere: ' \
+    "$examples/train_digits" --resume /nowhere
+check "training until no epoch" 2 '^usage: train_digits ' "$examples/train_digits" --stop 0
+
 # serve_until SIGNAL: a server, a load of clients, the signal; says what the server and the load say.
 serve_until() {
     "$examples/serve_digits" --socket "$folder/socket" >"$folder/served" 2>&1 &

@@ -226,6 +226,48 @@ Test(optimizer, goes_on_from_a_saved_state)
     end(&other);
 }
 
+static void expect_names(kiln_optimizer_options options, kiln_type type, const char *const *wanted)
+{
+    kiln_context *context = open_context();
+    kiln_buffer *parameters[2];
+    kiln_optimizer *optimizer;
+    const char **names;
+    size_t count;
+    for (int i = 0; i < 2; i++)
+        expect_ok(kiln_buffer_create(context, type, 0, NULL, &parameters[i]));
+    expect_ok(kiln_optimizer_create(context, &options, 2, parameters, &optimizer));
+    expect_ok(kiln_optimizer_state_names(optimizer, (const char *[]){"a", "b"}, &names));
+    kiln_optimizer_state(optimizer, &count);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_str_eq(names[i], wanted[i]);
+    cr_expect_null(wanted[count]);
+    kiln_free(names);
+    expect_error(kiln_optimizer_state_names(optimizer, (const char *[]){"a", NULL}, &names),
+                 KILN_INVALID_ARGUMENT, "kiln_optimizer_state_names: parameters[1] is NULL");
+    cr_expect_null(names);
+    kiln_optimizer_release(optimizer);
+    kiln_buffer_release(parameters[0]);
+    kiln_buffer_release(parameters[1]);
+    close_context(context);
+}
+
+Test(optimizer, names_its_state)
+{
+    kiln_optimizer_options momentum = KILN_SGD_INIT;
+    momentum.momentum = 0.5;
+    expect_names((kiln_optimizer_options)KILN_ADAM_INIT, KILN_F16,
+                 (const char *[]){
+                     "optimizer.learning_rate", "optimizer.correction_1", "optimizer.correction_2",
+                     "a.optimizer.mean", "a.optimizer.mean_square", "a.optimizer.remainder",
+                     "b.optimizer.mean", "b.optimizer.mean_square", "b.optimizer.remainder", NULL});
+    expect_names(momentum, KILN_F32,
+                 (const char *[]){"optimizer.learning_rate", "a.optimizer.momentum",
+                                  "b.optimizer.momentum", NULL});
+    expect_names((kiln_optimizer_options)KILN_SGD_INIT, KILN_BF16,
+                 (const char *[]){"optimizer.learning_rate", "a.optimizer.remainder",
+                                  "b.optimizer.remainder", NULL});
+}
+
 /* The gradients of a step: too small for f16 to follow, but all together large. */
 static void make_gradients(float *values, int step)
 {

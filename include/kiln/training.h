@@ -156,6 +156,15 @@ KILN_API kiln_status kiln_optimizer_set_learning_rate(kiln_optimizer *optimizer,
  *  Owner: the optimiser. Threads: any. Errors: NULL, and *count 0, for NULL. */
 KILN_API kiln_buffer *const *kiln_optimizer_state(const kiln_optimizer *optimizer, size_t *count);
 
+/** Names for these buffers in a file (kiln_save()), as many and in their order: "optimizer.X" for
+ * what all parameters share, "NAME.optimizer.X" for what belongs to the parameter that
+ * parameters[i] names, i as in kiln_optimizer_create(). Owner: the caller frees *names, and with it
+ * all words, with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *names
+ * is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_optimizer_state_names(const kiln_optimizer *optimizer,
+                                                                const char *const *parameters,
+                                                                const char ***names);
+
 /** Scale n gradients down so that their common norm, the root of the sum of all squares, is at most
  *  max_norm: clipped[i] = gradients[i] * min(1, max_norm / (norm + 1e-6)) (R. Pascanu and others,
  *  ICML 2013). `clipped` may be `gradients`. A NaN in one makes all NaN.

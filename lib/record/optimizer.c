@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kiln/buffer.h>
 #include <kiln/elementwise.h>
@@ -13,6 +14,7 @@
 #include <kiln/reductions.h>
 
 #include "record/batch.h"
+#include "util/text.h"
 
 /* The state buffers: scalars first, then `moments` for each parameter, of its shape. One that is
  * stored in a narrower type than f32 has one more: what rounding took from it. Both together are
@@ -219,6 +221,62 @@ kiln_buffer *const *kiln_optimizer_state(const kiln_optimizer *optimizer, size_t
     if (count)
         *count = optimizer ? count_state(optimizer) : 0;
     return optimizer ? optimizer->state : NULL;
+}
+
+/* ---- names ---- */
+
+static const char *const scalar_names[MOST_SCALARS] = {"learning_rate", "correction_1",
+                                                       "correction_2"};
+
+/* Of a parameter's buffer k. */
+static const char *own_name(const kiln_optimizer *optimizer, size_t k)
+{
+    if (k == optimizer->moments)
+        return "remainder";
+    return optimizer->moments == 1 ? "momentum" : k ? "mean_square" : "mean";
+}
+
+/* All names, one after another, each with its end. */
+static void print_names(const kiln_optimizer *optimizer, const char *const *parameters,
+                        struct kiln__text *words)
+{
+    for (size_t i = 0; i < optimizer->scalars; i++) {
+        kiln__text_add(words, "optimizer.%s", scalar_names[i]);
+        kiln__text_add_bytes(words, "", 1);
+    }
+    for (size_t i = 0; i < optimizer->n; i++)
+        for (size_t k = 0; k < count_own(optimizer, i); k++) {
+            kiln__text_add(words, "%s.optimizer.%s", parameters[i], own_name(optimizer, k));
+            kiln__text_add_bytes(words, "", 1);
+        }
+}
+
+kiln_status kiln_optimizer_state_names(const kiln_optimizer *optimizer,
+                                       const char *const *parameters, const char ***names)
+{
+    struct kiln__text words = {0};
+    if (names)
+        *names = NULL;
+    if (!optimizer || !names || (optimizer->n && !parameters))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
+                          !optimizer ? "optimizer"
+                          : !names   ? "names"
+                                     : "parameters");
+    for (size_t i = 0; i < optimizer->n; i++)
+        if (!parameters[i])
+            return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parameters[%zu] is NULL", __func__,
+                              i);
+    print_names(optimizer, parameters, &words);
+    size_t count = count_state(optimizer);
+    const char **list = words.failed ? NULL : malloc(count * sizeof *list + words.length);
+    if (list) {
+        char *at = memcpy(list + count, words.data, words.length);
+        for (size_t i = 0; i < count; i++, at += strlen(at) + 1)
+            list[i] = at;
+    }
+    kiln__text_free(&words);
+    *names = list;
+    return list ? KILN_OK : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
 }
 
 /* ---- one step ---- */

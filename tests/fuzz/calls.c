@@ -224,7 +224,7 @@ static void check_answer(const struct row *row, const struct before *before,
         check(!world.new_context && !world.new_buffer && !world.new_event && !world.new_optimizer &&
                   !world.new_executor && !world.new_future && !world.new_parallel &&
                   !world.new_model && !world.new_host && !world.text && !world.array.data &&
-                  !world.saved && !world.new_buffers[0],
+                  !world.saved && !world.words && !world.new_buffers[0],
               "a failure that leaves an object");
 }
 
@@ -253,6 +253,7 @@ static struct before look(const struct row *row, const union value *values)
     world.new_buffer = NULL;
     memset(world.new_buffers, 0, sizeof world.new_buffers);
     world.saved = NULL;
+    world.words = NULL;
     world.new_event = NULL;
     world.new_optimizer = NULL;
     world.new_executor = NULL;

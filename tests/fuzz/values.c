@@ -607,6 +607,19 @@ static const char *const *take_words(void)
     return arrays[turn];
 }
 
+static const char *const *take_many_words(void)
+{
+    static const char *words[SHORTEST];
+    for (unsigned i = 0; i < SHORTEST; i++)
+        words[i] = one_in(32) ? NULL : "name";
+    return one_in(16) ? NULL : words;
+}
+
+static const char ***take_words_out(void)
+{
+    return one_in(16) ? NULL : &world.words;
+}
+
 static kiln_buffer **take_new_buffers(void)
 {
     unsigned turn;

@@ -257,6 +257,7 @@ void world_settle(void)
     kiln_free(world.new_model);
     kiln_free(world.array.data);
     kiln_free(world.saved);
+    kiln_free(world.words);
     for (unsigned i = 0; i < SHORTEST; i++)
         kiln_buffer_release(world.new_buffers[i]);
     kiln_free(world.text);

@@ -49,7 +49,8 @@ struct world {
     kiln_future *new_future;
     kiln_parallel *new_parallel;
     kiln_model *new_model; /* freed after the call */
-    kiln_array array;      /* its data is freed after the call */
+    const char **words;
+    kiln_array array; /* its data is freed after the call */
     void *new_host;
     kiln_tensor results[SHORTEST];
     char *text;
