@@ -28,6 +28,7 @@ check "training until no epoch" 2 '^usage: train_digits ' "$examples/train_digit
 
 # serve_until SIGNAL: a server, a load of clients, the signal; says what the server and the load say.
 serve_until() {
+    : >"$folder/served" # the server before it left its words there
     "$examples/serve_digits" --socket "$folder/socket" >"$folder/served" 2>&1 &
     server=$!
     # As long as it trains, and has not ended.
