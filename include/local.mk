@@ -27,6 +27,7 @@ kilninclude_HEADERS = \
 	include/kiln/random.h \
 	include/kiln/recurrent.h \
 	include/kiln/resize.h \
+	include/kiln/shape.h \
 	include/kiln/status.h \
 	include/kiln/training.h \
 	include/kiln/types.h

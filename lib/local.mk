@@ -286,6 +286,7 @@ session_sources = \
 	lib/session/measure.c \
 	lib/session/measure.h \
 	lib/session/now.c \
+	lib/session/options.c \
 	lib/session/parts.c \
 	lib/session/parts.h \
 	lib/session/plan_cache.c \

@@ -4,6 +4,8 @@
 #include <kiln/kiln.h>
 #include <kiln/opencl.h>
 
+#include <stddef.h>
+
 int use(const float *values, float *results, size_t n);
 
 static void done(kiln_status status, void *user)
@@ -31,6 +33,7 @@ int use(const float *values, float *results, size_t n)
     kiln_status told = KILN_NOT_READY;
     cl_command_queue queue = NULL;
     const int axis = 0;
+    kiln_context_options_init(&options);
     options.device = "cpu";
     options.cache = KILN_CACHE_READ_ONLY;
     if (kiln_context_create(&options, &context) != KILN_OK)
@@ -38,6 +41,12 @@ int use(const float *values, float *results, size_t n)
     kiln_batch *batch = kiln_batch_create(context);
     kiln_tensor x = kiln_upload(batch, KILN_F32, 1, &n, values);
     kiln_tensor mean = kiln_mean(batch, kiln_exp(batch, x), 1, &axis, 1);
+    kiln_tensor both = kiln_concat(batch, kiln_tensors(x, mean), -1);
+    both = kiln_reshape(batch, both, kiln_shape(2, n));
+    both = kiln_slice(batch, both, kiln_positions(0, -1), kiln_positions(1, 4), NULL);
+    both = kiln_sum(batch, kiln_transpose(batch, both, kiln_dims(1, 0)), kiln_axes(0, 1), 0);
+    x = kiln_add(batch, x, kiln_add(batch, both, kiln_fill(batch, KILN_F32, KILN_SCALAR, 1)));
+    mean = kiln_add(batch, mean, kiln_sum(batch, x, KILN_ALL_AXES, 0));
     kiln_read(batch, kiln_sub(batch, x, mean), results, n * sizeof *results);
     kiln_status status = kiln_batch_submit(batch, &event);
     if (!status)

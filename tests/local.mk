@@ -74,6 +74,7 @@ criterion_tests = \
 	tests/test_sort \
 	tests/test_ops_shapes \
 	tests/test_optimizer \
+	tests/test_options \
 	tests/test_pad \
 	tests/test_pairs \
 	tests/test_parallel \

@@ -55,6 +55,47 @@ Test(ops_movement, sliced)
     check_close();
 }
 
+/* As x[start:stop:step] of 0 to 9 there. */
+Test(ops_movement, sliced_as_numpy_does)
+{
+    static const struct {
+        int64_t start, stop, step;
+        size_t count;
+    } cases[] = {
+        {-3, INT64_MAX, 1, 3},
+        {INT64_MIN, 2, 1, 2},
+        {8, 100, 1, 2},
+        {INT64_MAX, INT64_MIN, -4, 3},
+        {-1, -4, -1, 3},
+        {4, -100, -2, 3},
+        {5, 5, 1, 0},
+        {7, 3, 1, 0},
+        {-20, -15, 1, 0},
+        {3, 7, -1, 0},
+        {-20, INT64_MIN, -1, 0},
+        {100, INT64_MAX, 1, 0},
+        {0, 10, INT64_MAX, 1},
+        {9, INT64_MIN, INT64_MIN, 1},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    kiln_tensor parts[CASES];
+    kiln_batch *b = check_begin();
+    kiln_tensor x = counted(b, DIMS(10));
+    for (size_t i = 0; i < CASES; i++) {
+        parts[i] = kiln_slice_clipped(b, x, &cases[i].start, &cases[i].stop, &cases[i].step);
+        expect_shape(b, parts[i], DIMS(cases[i].count));
+    }
+    EXPECT_ELEMENTS(b, kiln_concat(b, CASES, parts, 0), 7, 8, 9, 0, 1, 8, 9, 9, 5, 1, 9, 8, 7, 4, 2,
+                    0, 0, 9);
+
+    b = check_begin();
+    x = counted(b, DIMS(10));
+    kiln_slice_clipped(b, x, (int64_t[]){0}, (int64_t[]){5}, (int64_t[]){0});
+    cr_expect_str_eq(kiln_batch_error(b), "kiln_slice_clipped: the step of dimension 0 is 0");
+    kiln_batch_release(b);
+    check_close();
+}
+
 /* Starts and steps of one view are counted in those of the view below. */
 Test(ops_movement, views_of_views)
 {

@@ -25,6 +25,10 @@ typedef struct kiln_attention_options {
         sizeof(kiln_attention_options), 0, 0, 0                                                    \
     }
 
+/** Fill a structure as KILN_ATTENTION_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_attention_options_init(kiln_attention_options *options);
+
 /** softmax(scale q k' + mask) v (Vaswani et al. 2017): f32 tensors q [..., m, d], k [..., n, d] and
  *  v [..., n, e] give [..., m, e].
  *

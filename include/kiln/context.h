@@ -77,6 +77,10 @@ typedef struct kiln_context_options {
             0, 0, 0, KILN_COMPILE_DEFAULT                                                          \
     }
 
+/** Fill a structure as KILN_CONTEXT_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_context_options_init(kiln_context_options *options);
+
 /** @page validation Validation
  *  For finding wrong numbers: kiln_context_options::validate, or KILN_VALIDATE=1 in the
  *  environment. A run that is compared waits for its end, also when it is submitted. First the

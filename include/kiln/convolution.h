@@ -53,6 +53,10 @@ typedef struct kiln_conv_options {
         }                                                                                          \
     }
 
+/** Fill a structure as KILN_CONV_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_conv_options_init(kiln_conv_options *options);
+
 /** x with C channels and weights w give O channels. Of channels last and two dimensions, x
  * [N,H,W,C] and w [KH,KW,C/groups,O] give [N,OH,OW,O]: element (n,i,j,o) is the sum over u, v, c of
  *  x[n, i*stride + u*dilation - before, j*stride + v*dilation - before, c] * w[u,v,c,o], zeros
@@ -92,6 +96,10 @@ typedef struct kiln_pool_options {
         sizeof(kiln_pool_options), KILN_CHANNELS_LAST, {0}, {0}, {0}, {0}, 0, 0                    \
     }
 
+/** Fill a structure as KILN_POOL_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_pool_options_init(kiln_pool_options *options);
+
 /** The largest element of each window, of each channel; `window` has an entry for each spatial
  *  dimension. x may be of any type; the result is of what that is computed in. Padding loses
  *  against every element. NaN if there is one in the window. Where `indices` is not NULL it
@@ -127,6 +135,10 @@ typedef struct kiln_window_options {
     {                                                                                              \
         sizeof(kiln_window_options), {0, 0}, {0, 0}, {0, 0}, {0, 0}, 0                             \
     }
+
+/** Fill a structure as KILN_WINDOW_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_window_options_init(kiln_window_options *options);
 
 /** kiln_conv() of images with channels last: x [N,H,W,C] and weights w [KH,KW,C/groups,O] give
  *  [N,OH,OW,O]. */

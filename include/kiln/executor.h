@@ -89,6 +89,10 @@ typedef struct kiln_model {
         sizeof(kiln_model), 0, 0, 0, 0, 0                                                          \
     }
 
+/** Fill a structure as KILN_MODEL_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_model_init(kiln_model *model);
+
 /* ---- executors ---- */
 
 /** How an executor gathers. Start from KILN_EXECUTOR_OPTIONS_INIT, or from one of the other
@@ -126,6 +130,12 @@ typedef struct kiln_executor_options {
     {                                                                                              \
         sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0, 0                               \
     }
+
+/** Fill a structure as KILN_EXECUTOR_OPTIONS_INIT, _LATENCY_INIT and _THROUGHPUT_INIT do. NULL does
+ *  nothing. Threads: any. Errors: none. */
+KILN_API void kiln_executor_options_init(kiln_executor_options *options);
+KILN_API void kiln_executor_options_init_latency(kiln_executor_options *options);
+KILN_API void kiln_executor_options_init_throughput(kiln_executor_options *options);
 
 /** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options` may
  *  be NULL. The model is recorded for each context, each size and twice over, so that one batch is
@@ -227,6 +237,10 @@ typedef struct kiln_request_options {
     {                                                                                              \
         sizeof(kiln_request_options), KILN_PRIORITY_NORMAL, 0, KILN_WHEN_FULL_WAIT, 0, 0           \
     }
+
+/** Fill a structure as KILN_REQUEST_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_request_options_init(kiln_request_options *options);
 
 /** Submit `rows` rows: an array of the model's inputs, one of its outputs. `options` may be NULL.
  *  Everything that can be checked is checked here, so that a request never spoils its neighbours.

@@ -30,6 +30,7 @@
 #include <kiln/recurrent.h>
 #include <kiln/reductions.h>
 #include <kiln/resize.h>
+#include <kiln/shape.h>
 #include <kiln/status.h>
 #include <kiln/training.h>
 #include <kiln/types.h>

@@ -30,6 +30,12 @@ KILN_API kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size
 KILN_API kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *start,
                                 const int64_t *stop, const int64_t *step);
 
+/** The same as numpy's x[start:stop:step] has it: a negative start or stop counts from the end, and
+ *  what is beyond the ends is clipped, so that INT64_MIN and INT64_MAX say "all that there is"
+ *  (downwards: INT64_MAX to INT64_MIN). Only a step of 0 is an error. */
+KILN_API kiln_tensor kiln_slice_clipped(kiln_batch *batch, kiln_tensor x, const int64_t *start,
+                                        const int64_t *stop, const int64_t *step);
+
 /** x repeated to a larger shape by numpy's rule: aligned at the last dimension, 1 repeats. */
 KILN_API kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank,
                                     const size_t *dims);

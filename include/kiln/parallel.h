@@ -58,6 +58,10 @@ typedef struct kiln_training {
         sizeof(kiln_training), 0, 0, 0, 0, 0                                                       \
     }
 
+/** Fill a structure as KILN_TRAINING_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_training_init(kiln_training *training);
+
 /** Record a training on n contexts (1 to 64, all different), with a thread for each.
  *  Owner: the caller, until kiln_parallel_release(); it holds the contexts. Threads: any.
  *  Errors: INVALID_ARGUMENT, SHAPE_MISMATCH and TYPE_MISMATCH (a gradient that is not as in the

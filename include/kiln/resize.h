@@ -66,6 +66,10 @@ typedef struct kiln_resize_options {
             -0.75, 0, 0, 0, 0, 0, 0                                                                \
     }
 
+/** Fill a structure as KILN_RESIZE_OPTIONS_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_resize_options_init(kiln_resize_options *options);
+
 /** x with another extent in each dimension, `dims`, as many as it has. Dimensions are interpolated
  *  one after the other, each by a sum of a few elements; those that stay cost nothing. x may be of
  *  any type for the nearest element, else of a floating type. A dimension of x that changes has

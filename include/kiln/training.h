@@ -114,6 +114,11 @@ typedef struct kiln_optimizer_options {
         sizeof(kiln_optimizer_options), KILN_ADAMW, 0.001, 0.01, 0, 0, 0.9, 0.999, 1e-8            \
     }
 
+/** Fill a structure as the method's initialiser does; with zeros for no method. NULL does nothing.
+ *  Threads: any. Errors: none. */
+KILN_API void kiln_optimizer_options_init(kiln_optimizer_method method,
+                                          kiln_optimizer_options *options);
+
 /** Parameters with what their method remembers about them, on the device. */
 typedef struct kiln_optimizer kiln_optimizer;
 

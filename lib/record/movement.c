@@ -93,42 +93,65 @@ static int64_t count_slice(int64_t start_at, int64_t stop, int64_t step, size_t 
     return (int64_t)(((uint64_t)span - 1) / size) + 1;
 }
 
-static void refuse_slice(kiln_batch *batch, const struct kiln__shape *shape, uint32_t d,
-                         int64_t start_at, int64_t stop, int64_t step)
+static void refuse_slice(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
+                         uint32_t d, int64_t start_at, int64_t stop, int64_t step)
 {
     if (step == 0)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "kiln_slice: the step of dimension %u is 0", d);
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the step of dimension %u is 0", call,
+                   d);
     else
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "kiln_slice: %lld to %lld by %lld is not within dimension %u, which has %zu",
+                   "%s: %lld to %lld by %lld is not within dimension %u, which has %zu", call,
                    (long long)start_at, (long long)stop, (long long)step, d, shape->dims[d]);
+}
+
+/* A bound as numpy takes it: from the end if it is negative, and no further than the ends. */
+static int64_t clip(int64_t bound, int64_t step, size_t extent)
+{
+    int64_t least = step < 0 ? -1 : 0, most = (int64_t)extent - (step < 0);
+    bound += bound < 0 ? (int64_t)extent : 0;
+    return bound < least ? least : bound > most ? most : bound;
+}
+
+static kiln_tensor slice(kiln_batch *batch, const char *call, bool clips, kiln_tensor x,
+                         const int64_t *from, const int64_t *stop, const int64_t *step)
+{
+    struct kiln__node node;
+    if (!start(batch, x, call, KILN__VIEW, KILN__SLICE, &node))
+        return none;
+    if (node.shape.rank && (!from || !stop)) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                   from ? "stop" : "start");
+        return none;
+    }
+    for (uint32_t d = 0; d < node.shape.rank; d++) {
+        size_t extent = node.shape.dims[d];
+        int64_t by = step ? step[d] : 1;
+        int64_t first = clips ? clip(from[d], by, extent) : from[d];
+        int64_t end = clips ? clip(stop[d], by, extent) : stop[d];
+        int64_t count = clips && first < 0 && by ? 0 : count_slice(first, end, by, extent);
+        if (count < 0) {
+            refuse_slice(batch, call, &node.shape, d, from[d], stop[d], by);
+            return none;
+        }
+        node.view.source[d] = (int8_t)d;
+        node.view.start[d] = count ? first : 0;
+        node.view.step[d] = count > 1 ? by : 1; /* products with strides stay in range */
+        node.shape.dims[d] = (size_t)count;
+    }
+    return kiln__batch_record(batch, &node, call);
 }
 
 kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *from, const int64_t *stop,
                        const int64_t *step)
 {
-    struct kiln__node node;
-    if (!start(batch, x, __func__, KILN__VIEW, KILN__SLICE, &node))
-        return none;
-    if (node.shape.rank && (!from || !stop)) {
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
-                   from ? "stop" : "start");
-        return none;
-    }
-    for (uint32_t d = 0; d < node.shape.rank; d++) {
-        int64_t by = step ? step[d] : 1;
-        int64_t count = count_slice(from[d], stop[d], by, node.shape.dims[d]);
-        if (count < 0) {
-            refuse_slice(batch, &node.shape, d, from[d], stop[d], by);
-            return none;
-        }
-        node.view.source[d] = (int8_t)d;
-        node.view.start[d] = count ? from[d] : 0;
-        node.view.step[d] = count > 1 ? by : 1; /* products with strides stay in range */
-        node.shape.dims[d] = (size_t)count;
-    }
-    return kiln__batch_record(batch, &node, __func__);
+    return slice(batch, __func__, false, x, from, stop, step);
+}
+
+kiln_tensor kiln_slice_clipped(kiln_batch *batch, kiln_tensor x, const int64_t *from,
+                               const int64_t *stop, const int64_t *step)
+{
+    return slice(batch, __func__, true, x, from, stop, step);
 }
 
 kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)

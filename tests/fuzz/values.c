@@ -152,6 +152,12 @@ static kiln_device_type take_device_type(void)
     return (kiln_device_type)ONE_OF(numbers);
 }
 
+static kiln_optimizer_method take_optimizer_method(void)
+{
+    static const int methods[] = {1, 2, 3, 0, 4, -1, INT_MAX};
+    return (kiln_optimizer_method)ONE_OF(methods);
+}
+
 /* ---- objects ---- */
 
 #define OBJECT(name, plural, most)                                                                 \
@@ -1045,6 +1051,17 @@ ANSWER(rank_out, size_t)
 ANSWER(dims_out, size_t)
 ANSWER(size_out, size_t)
 ANSWER(wide_out, uint64_t)
+ANSWER(attention_defaults, kiln_attention_options)
+ANSWER(context_defaults, kiln_context_options)
+ANSWER(conv_defaults, kiln_conv_options)
+ANSWER(executor_defaults, kiln_executor_options)
+ANSWER(model_defaults, kiln_model)
+ANSWER(pool_defaults, kiln_pool_options)
+ANSWER(request_defaults, kiln_request_options)
+ANSWER(resize_defaults, kiln_resize_options)
+ANSWER(training_defaults, kiln_training)
+ANSWER(window_defaults, kiln_window_options)
+ANSWER(optimizer_defaults, kiln_optimizer_options)
 ANSWER(cost_out, kiln_batch_cost)
 ANSWER(stats_out, kiln_context_stats)
 ANSWER(cache_stats_out, kiln_cache_stats)

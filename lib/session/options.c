@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The initialisers of the headers as functions, for callers that have no macros. Each writes a
+ * whole structure of this version: if one grows, callers of older headers need the function that
+ * they were compiled against, under its old name. */
+#include <kiln/kiln.h>
+
+#define INIT(function, type, initialiser)                                                          \
+    void function(type *options)                                                                   \
+    {                                                                                              \
+        if (options)                                                                               \
+            *options = (type)initialiser;                                                          \
+    }
+
+INIT(kiln_attention_options_init, kiln_attention_options, KILN_ATTENTION_OPTIONS_INIT)
+INIT(kiln_context_options_init, kiln_context_options, KILN_CONTEXT_OPTIONS_INIT)
+INIT(kiln_conv_options_init, kiln_conv_options, KILN_CONV_OPTIONS_INIT)
+INIT(kiln_executor_options_init, kiln_executor_options, KILN_EXECUTOR_OPTIONS_INIT)
+INIT(kiln_executor_options_init_latency, kiln_executor_options, KILN_EXECUTOR_LATENCY_INIT)
+INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR_THROUGHPUT_INIT)
+INIT(kiln_model_init, kiln_model, KILN_MODEL_INIT)
+INIT(kiln_pool_options_init, kiln_pool_options, KILN_POOL_OPTIONS_INIT)
+INIT(kiln_request_options_init, kiln_request_options, KILN_REQUEST_OPTIONS_INIT)
+INIT(kiln_resize_options_init, kiln_resize_options, KILN_RESIZE_OPTIONS_INIT)
+INIT(kiln_training_init, kiln_training, KILN_TRAINING_INIT)
+INIT(kiln_window_options_init, kiln_window_options, KILN_WINDOW_OPTIONS_INIT)
+
+void kiln_optimizer_options_init(kiln_optimizer_method method, kiln_optimizer_options *options)
+{
+    static const kiln_optimizer_options all[] = {KILN_SGD_INIT, KILN_ADAM_INIT, KILN_ADAMW_INIT};
+    if (!options)
+        return;
+    *options = (kiln_optimizer_options){0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].method == method)
+            *options = all[i];
+}
