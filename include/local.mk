@@ -16,6 +16,7 @@ kilninclude_HEADERS = \
 	include/kiln/gradient.h \
 	include/kiln/interpolation.h \
 	include/kiln/kiln.h \
+	include/kiln/kiln.hpp \
 	include/kiln/models.h \
 	include/kiln/movement.h \
 	include/kiln/normalization.h \
@@ -33,7 +34,9 @@ kilninclude_HEADERS = \
 	include/kiln/types.h
 generated_headers = \
 	include/kiln/elementwise.h \
+	include/kiln/elementwise.hpp \
 	include/kiln/reductions.h \
+	include/kiln/reductions.hpp \
 	include/kiln/typemap.h
 nodist_kilninclude_HEADERS = \
 	$(generated_headers) \
@@ -47,6 +50,18 @@ include/kiln/elementwise.h: lib/ops/elementwise.def lib/ops/prototypes.awk
 include/kiln/reductions.h: lib/ops/reduce.def lib/ops/prototypes.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)
 	$(AM_V_at)$(AWK) -f $(srcdir)/lib/ops/prototypes.awk $(srcdir)/lib/ops/reduce.def >$@.new
+	$(AM_V_at)mv $@.new $@
+
+include/kiln/elementwise.hpp: lib/ops/elementwise.def lib/ops/prototypes.awk
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)$(AWK) -v cplusplus=1 -f $(srcdir)/lib/ops/prototypes.awk \
+	    $(srcdir)/lib/ops/elementwise.def >$@.new
+	$(AM_V_at)mv $@.new $@
+
+include/kiln/reductions.hpp: lib/ops/reduce.def lib/ops/prototypes.awk
+	$(AM_V_GEN)$(MKDIR_P) $(@D)
+	$(AM_V_at)$(AWK) -v cplusplus=1 -f $(srcdir)/lib/ops/prototypes.awk \
+	    $(srcdir)/lib/ops/reduce.def >$@.new
 	$(AM_V_at)mv $@.new $@
 
 include/kiln/typemap.h: lib/ops/types.def lib/ops/typemap.awk

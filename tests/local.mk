@@ -318,6 +318,7 @@ script_tests = \
 	tests/check-lists.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
+	tests/test_cplusplus.sh \
 	tests/test_embed_tool.sh \
 	tests/test_examples.sh \
 	tests/test_python.sh \

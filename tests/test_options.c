@@ -32,6 +32,7 @@ Test(options, have_the_same_defaults_from_functions_as_from_macros)
                 kiln_executor_options_init_throughput(&options));
     EXPECT_SAME(kiln_request_options, KILN_REQUEST_OPTIONS_INIT,
                 kiln_request_options_init(&options));
+    EXPECT_SAME(kiln_recurrent, KILN_RECURRENT_INIT, kiln_recurrent_init(&options));
     EXPECT_SAME(kiln_resize_options, KILN_RESIZE_OPTIONS_INIT, kiln_resize_options_init(&options));
     EXPECT_SAME(kiln_model, KILN_MODEL_INIT, kiln_model_init(&options));
     EXPECT_SAME(kiln_training, KILN_TRAINING_INIT, kiln_training_init(&options));

@@ -66,6 +66,9 @@ typedef struct kiln_recurrent {
         }                                                                                          \
     }
 
+/** Fill a structure as KILN_RECURRENT_INIT does. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_recurrent_init(kiln_recurrent *layer);
+
 /** h = f(x w' + h r' + bias) in each step. Returns all h, [T,D,B,H]; where `last` is not NULL it
  *  receives the states after the last step, [D,B,H]. */
 KILN_API kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last);

@@ -2,6 +2,7 @@
 # The public header of a table's operations:
 #   awk -f prototypes.awk elementwise.def > kiln/elementwise.h
 #   awk -f prototypes.awk reduce.def > kiln/reductions.h
+# or, in C++ (-v cplusplus=1), what kiln/kiln.hpp includes.
 # A row's sentence may go on over several string literals; it ends at the first '",'.
 
 function open_header(guard, what, rules) {
@@ -14,7 +15,19 @@ function open_header(guard, what, rules) {
   opened = 1
 }
 
+function open_cplusplus(guard, what) {
+  print "/* SPDX-License-Identifier: Apache-2.0 */"
+  print "/* Made by lib/ops/prototypes.awk; not to be edited. */"
+  print "/** @file\n *  " what " in C++, as their namesakes in C: include kiln/kiln.hpp. */"
+  print "#ifndef " guard "\n#define " guard "\n\n#include <kiln/kiln.hpp>\n\nnamespace kiln {"
+  opened = 1
+}
+
 function open_elementwise() {
+  if (cplusplus) {
+    open_cplusplus("KILN_ELEMENTWISE_HPP", "Elementwise operations")
+    return
+  }
   open_header("KILN_ELEMENTWISE_H",
     "Elementwise operations: each records one and returns the result's tensor, the empty tensor\n" \
     " *  after an error.",
@@ -27,6 +40,10 @@ function open_elementwise() {
 }
 
 function open_reductions() {
+  if (cplusplus) {
+    open_cplusplus("KILN_REDUCTIONS_HPP", "Reductions")
+    return
+  }
   open_header("KILN_REDUCTIONS_H",
     "Reductions: each records one and returns the result's tensor, the empty tensor after an error.",
     " *  For all of them: `axes` names the n_axes dimensions that are reduced, negative ones count from\n" \
@@ -66,10 +83,44 @@ function prototype(name, parameters,   list, n, i, line, indent) {
   print line ");"
 }
 
+# An inline function that calls its namesake.
+function inline_function(name, parameters, arguments) {
+  print "inline tensor " name "(" parameters ")\n{"
+  print "    return detail::made(" arguments ");\n}"
+}
+
+# Of two tensors one may be a number.
+function with_numbers(name) {
+  print "inline tensor " name "(const tensor &a, double b)\n{\n    return " name "(a, a.like(b));\n}"
+  print "inline tensor " name "(double a, const tensor &b)\n{\n    return " name "(b.like(a), b);\n}"
+}
+
+function inline_elementwise(name,   list, n, i, each, parameters_, arguments_) {
+  n = split(parameters(arity), list, /, */)
+  for (i = 1; i <= n; i++) {
+    split(list[i], each, " ")
+    if (each[1] == "kiln_tensor") {
+      parameters_ = parameters_ ", const tensor &" each[2]
+      arguments_ = arguments_ ", " each[2] ".id()"
+    } else {
+      parameters_ = parameters_ ", " list[i]
+      arguments_ = arguments_ ", " each[2]
+    }
+  }
+  inline_function(name, substr(parameters_, 3), "a, kiln_" name "(a.batch()" arguments_ ")")
+  if (arity == "2")
+    with_numbers(name)
+}
+
 function finish_row(   n) {
   print ""
   comment(sentence)
-  if (reduction)
+  if (cplusplus && reduction)
+    inline_function(row, "const tensor &x, const axes &over = {}, bool keep_dims = false",
+      "\n        x, kiln_" row "(x.batch(), x.id(), over.count(), over.get(), keep_dims)")
+  else if (cplusplus)
+    inline_elementwise(row)
+  else if (reduction)
     prototype(row, "kiln_tensor x, size_t n_axes, const int *axes, int keep_dims")
   else
     prototype(row, parameters(arity))
@@ -148,5 +199,8 @@ END {
     printf "%s: the row of %s has no sentence\n", FILENAME, row > "/dev/stderr"
     exit 1
   }
-  print "\n#ifdef __cplusplus\n}\n#endif\n\n#endif"
+  if (cplusplus)
+    print "\n} // namespace kiln\n\n#endif"
+  else
+    print "\n#ifdef __cplusplus\n}\n#endif\n\n#endif"
 }

@@ -20,6 +20,7 @@ INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR
 INIT(kiln_model_init, kiln_model, KILN_MODEL_INIT)
 INIT(kiln_pool_options_init, kiln_pool_options, KILN_POOL_OPTIONS_INIT)
 INIT(kiln_request_options_init, kiln_request_options, KILN_REQUEST_OPTIONS_INIT)
+INIT(kiln_recurrent_init, kiln_recurrent, KILN_RECURRENT_INIT)
 INIT(kiln_resize_options_init, kiln_resize_options, KILN_RESIZE_OPTIONS_INIT)
 INIT(kiln_training_init, kiln_training, KILN_TRAINING_INIT)
 INIT(kiln_window_options_init, kiln_window_options, KILN_WINDOW_OPTIONS_INIT)

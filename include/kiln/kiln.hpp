@@ -1,0 +1,1087 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  kiln in C++17: handles that own, shapes as lists, operators. All of it is inline, above the C
+ *  interface, whose functions take these objects where one is missing here (`x.id()`, `b.get()`).
+ *
+ *  @code
+ *  kiln::context context;
+ *  kiln::batch b(context);
+ *  std::vector<float> data{1, 2, 3, 4, 5, 6}, found;
+ *  auto x = b.upload({2, 3}, data);
+ *  kiln::softmax(x * 2 + 1, {-1}).read(found);
+ *  if (b.execute())
+ *      std::puts(b.error());
+ *  @endcode
+ *
+ *  Errors are statuses, as in C: a batch keeps its first one, a handle that could not be made is
+ *  empty, and kiln_last_error() has the sentence. Where KILN_EXCEPTIONS is defined before this file
+ *  is included, each of them is thrown as a kiln::error instead. No function throws without it,
+ *  memory of std::vector and its like apart.
+ *
+ *  Handles are moved, not copied. A tensor is a number and a pointer to its batch, to be copied
+ *  freely, and names nothing once the batch is reset or gone. */
+#ifndef KILN_KILN_HPP
+#define KILN_KILN_HPP
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kiln/kiln.h>
+
+#ifdef KILN_EXCEPTIONS
+#include <stdexcept>
+#define KILN_NODISCARD
+#else
+/** A status that nobody looks at would be lost. */
+#define KILN_NODISCARD [[nodiscard]]
+#endif
+
+namespace kiln
+{
+
+// ---- errors ----
+
+using status = kiln_status;
+
+#ifdef KILN_EXCEPTIONS
+/** A status below 0 with its sentence. */
+class error : public std::runtime_error
+{
+  public:
+    error(kiln_status code, const char *text) : std::runtime_error(text), code_(code)
+    {
+    }
+    kiln_status code() const noexcept
+    {
+        return code_;
+    }
+
+  private:
+    kiln_status code_;
+};
+#endif
+
+namespace detail
+{
+
+inline kiln_status told(kiln_status code)
+{
+#ifdef KILN_EXCEPTIONS
+    if (code < 0)
+        throw error(code, kiln_last_error());
+#endif
+    return code;
+}
+
+/** Of a call on a batch, which has the sentence if it has failed. */
+inline kiln_status told(const kiln_batch *batch, kiln_status code)
+{
+#ifdef KILN_EXCEPTIONS
+    if (code < 0)
+        throw error(code, kiln_batch_status(batch) ? kiln_batch_error(batch) : kiln_last_error());
+#endif
+    (void)batch;
+    return code;
+}
+
+/** Something that a function of C gives back: moved, not copied. */
+template <class T, void (*Release)(T *)> class handle
+{
+  public:
+    handle() = default;
+    explicit handle(T *object) : object_(object)
+    {
+    }
+    handle(handle &&other) noexcept : object_(std::exchange(other.object_, nullptr))
+    {
+    }
+    handle &operator=(handle &&other) noexcept
+    {
+        if (this != &other)
+            reset(std::exchange(other.object_, nullptr));
+        return *this;
+    }
+    handle(const handle &) = delete;
+    handle &operator=(const handle &) = delete;
+    ~handle()
+    {
+        Release(object_);
+    }
+
+    T *get() const
+    {
+        return object_;
+    }
+    explicit operator bool() const
+    {
+        return object_ != nullptr;
+    }
+    void reset(T *object = nullptr)
+    {
+        Release(std::exchange(object_, object));
+    }
+    /** What it owned, which is the caller's from then on. */
+    T *release()
+    {
+        return std::exchange(object_, nullptr);
+    }
+
+  protected:
+    T *object_ = nullptr;
+};
+
+/** As many elements as `count` says, else NULL, which no function takes. */
+template <class T> const void *elements(const std::vector<T> &content, std::size_t count)
+{
+    static const T none = T();
+    return content.size() != count ? nullptr : content.empty() ? &none : content.data();
+}
+
+/** A structure of options with its defaults. */
+template <class T, void (*Init)(T *)> struct options : T {
+    options() : T()
+    {
+        Init(this);
+    }
+};
+
+} // namespace detail
+
+using attention_options = detail::options<kiln_attention_options, kiln_attention_options_init>;
+using context_options = detail::options<kiln_context_options, kiln_context_options_init>;
+using conv_options = detail::options<kiln_conv_options, kiln_conv_options_init>;
+using executor_options = detail::options<kiln_executor_options, kiln_executor_options_init>;
+using pool_options = detail::options<kiln_pool_options, kiln_pool_options_init>;
+using request_options = detail::options<kiln_request_options, kiln_request_options_init>;
+
+/** Options of an optimiser: its method's defaults. */
+struct optimizer_options : kiln_optimizer_options {
+    explicit optimizer_options(kiln_optimizer_method of) : kiln_optimizer_options()
+    {
+        kiln_optimizer_options_init(of, this);
+    }
+};
+
+// ---- types and shapes ----
+
+/** The type of kiln's that a type of C++ is. */
+template <class T> struct type_of;
+template <> struct type_of<float> : std::integral_constant<kiln_type, KILN_F32> {
+};
+template <> struct type_of<std::int32_t> : std::integral_constant<kiln_type, KILN_I32> {
+};
+template <> struct type_of<std::uint8_t> : std::integral_constant<kiln_type, KILN_U8> {
+};
+template <> struct type_of<std::int64_t> : std::integral_constant<kiln_type, KILN_I64> {
+};
+template <> struct type_of<std::int8_t> : std::integral_constant<kiln_type, KILN_I8> {
+};
+
+/** The type that operations read one as. */
+inline kiln_type computed(kiln_type type)
+{
+    switch (type) {
+    case KILN_I8:
+    case KILN_I64: return KILN_I32;
+    case KILN_BOOL: return KILN_U8;
+    case KILN_F16:
+    case KILN_BF16: return KILN_F32;
+    default: return type;
+    }
+}
+
+/** Up to KILN_MAX_RANK dimensions; a shape of more is refused by whatever it is given to. */
+class shape
+{
+  public:
+    shape() = default; /**< of a single element */
+    shape(std::initializer_list<std::size_t> dims) : shape(dims.begin(), dims.size())
+    {
+    }
+    explicit shape(const std::vector<std::size_t> &dims) : shape(dims.data(), dims.size())
+    {
+    }
+    shape(const std::size_t *dims, std::size_t rank) : rank_(rank)
+    {
+        for (std::size_t i = 0; i < rank && i < KILN_MAX_RANK; i++)
+            dims_[i] = dims[i];
+    }
+
+    std::size_t rank() const
+    {
+        return rank_;
+    }
+    const std::size_t *dims() const
+    {
+        return dims_;
+    }
+    std::size_t operator[](std::size_t i) const
+    {
+        return dims_[i];
+    }
+    /** Elements. */
+    std::size_t count() const
+    {
+        std::size_t all = 1;
+        for (std::size_t i = 0; i < rank_ && i < KILN_MAX_RANK; i++)
+            all *= dims_[i];
+        return all;
+    }
+    friend bool operator==(const shape &a, const shape &b)
+    {
+        bool same = a.rank_ == b.rank_;
+        for (std::size_t i = 0; i < a.rank_ && i < KILN_MAX_RANK && same; i++)
+            same = a.dims_[i] == b.dims_[i];
+        return same;
+    }
+    friend bool operator!=(const shape &a, const shape &b)
+    {
+        return !(a == b);
+    }
+
+  private:
+    std::size_t rank_ = 0, dims_[KILN_MAX_RANK] = {};
+};
+
+/** Axes, negative ones from the end; none at all are all of them. */
+class axes
+{
+  public:
+    axes() = default;
+    axes(std::initializer_list<int> list) : axes_(list)
+    {
+    }
+    std::size_t count() const
+    {
+        return axes_.size();
+    }
+    const int *get() const
+    {
+        return axes_.empty() ? nullptr : axes_.data();
+    }
+
+  private:
+    std::vector<int> axes_;
+};
+
+// ---- contexts, buffers ----
+
+/** One device with its queue, kernel cache and buffer pool. */
+class context : public detail::handle<kiln_context, kiln_context_release>
+{
+  public:
+    /** On the default device, or as the options say. Empty after an error. */
+    explicit context(const kiln_context_options &options = context_options())
+    {
+        detail::told(kiln_context_create(&options, &object_));
+    }
+    /** Takes it over. */
+    explicit context(kiln_context *object) : handle(object)
+    {
+    }
+
+    KILN_NODISCARD kiln_status finish() const
+    {
+        return detail::told(kiln_context_finish(object_));
+    }
+};
+
+/** Device memory that outlives batches. */
+class buffer : public detail::handle<kiln_buffer, kiln_buffer_release>
+{
+  public:
+    buffer() = default;
+    /** Takes it over. */
+    explicit buffer(kiln_buffer *object) : handle(object)
+    {
+    }
+    /** Undefined content. Empty after an error. */
+    buffer(const context &of, kiln_type type, const kiln::shape &shape)
+    {
+        detail::told(kiln_buffer_create(of.get(), type, shape.rank(), shape.dims(), &object_));
+    }
+    /** With a content, which has as many elements as the shape. Empty after an error. */
+    template <class T>
+    buffer(const context &of, const kiln::shape &shape, const std::vector<T> &content)
+        : buffer(of, type_of<T>::value, shape)
+    {
+        const void *data = detail::elements(content, shape.count());
+        if (object_ && detail::told(kiln_buffer_write(object_, 0, data, bytes())))
+            reset();
+    }
+
+    /** Another handle of the same memory. */
+    buffer share() const
+    {
+        kiln_buffer_retain(object_);
+        return buffer(object_);
+    }
+    std::size_t bytes() const
+    {
+        return kiln_buffer_bytes(object_);
+    }
+    kiln_type type() const
+    {
+        kiln_type found = KILN_F32;
+        return object_ && kiln_buffer_shape(object_, &found, nullptr, nullptr) ? KILN_F32 : found;
+    }
+    kiln::shape shape() const
+    {
+        std::size_t rank = 0, dims[KILN_MAX_RANK] = {};
+        return kiln_buffer_shape(object_, nullptr, &rank, dims) ? kiln::shape()
+                                                                : kiln::shape(dims, rank);
+    }
+    /** All of it: other sizes are errors. */
+    template <class T> KILN_NODISCARD kiln_status write(const std::vector<T> &content) const
+    {
+        const void *data = detail::elements(content, bytes() / sizeof(T));
+        return detail::told(kiln_buffer_write(object_, 0, data, bytes()));
+    }
+    /** All of it; `content` gets its size. */
+    template <class T> KILN_NODISCARD kiln_status read(std::vector<T> &content) const
+    {
+        content.resize(bytes() / sizeof(T));
+        return detail::told(
+            kiln_buffer_read(object_, 0, content.data(), content.size() * sizeof(T)));
+    }
+};
+
+// ---- tensors ----
+
+/** A value inside one batch. Operators record operations in it. */
+class tensor
+{
+  public:
+    tensor() = default; /**< none */
+    tensor(kiln_batch *batch, kiln_tensor id) : batch_(batch), id_(id)
+    {
+    }
+
+    kiln_batch *batch() const
+    {
+        return batch_;
+    }
+    kiln_tensor id() const
+    {
+        return id_;
+    }
+    /** False for none, as which a call that fails comes back. */
+    explicit operator bool() const
+    {
+        return id_.id != 0;
+    }
+
+    kiln_type type() const
+    {
+        kiln_type found = KILN_F32;
+        return kiln_tensor_shape(batch_, id_, &found, nullptr, nullptr) ? KILN_F32 : found;
+    }
+    kiln::shape shape() const
+    {
+        std::size_t rank = 0, dims[KILN_MAX_RANK] = {};
+        return kiln_tensor_shape(batch_, id_, nullptr, &rank, dims) ? kiln::shape()
+                                                                    : kiln::shape(dims, rank);
+    }
+    /** A constant of the type that this is computed in. */
+    tensor like(double value) const;
+
+    /** Ask for it: each run writes it there. The memory is borrowed until the last run. */
+    kiln_status read(void *data, std::size_t bytes) const
+    {
+        return detail::told(batch_, kiln_read(batch_, id_, data, bytes));
+    }
+    /** The same, to a vector of its element type, which gets its size and keeps its place. */
+    template <class T> kiln_status read(std::vector<T> &into) const
+    {
+        into.resize(shape().count());
+        return read(into.data(), into.size() * sizeof(T));
+    }
+    /** The same, of a single element. */
+    template <class T, class = typename type_of<T>::type> kiln_status read(T &into) const
+    {
+        return read(&into, sizeof into);
+    }
+    /** Have each run leave it in a buffer of its type and shape. */
+    kiln_status store(const buffer &into) const
+    {
+        return detail::told(batch_, kiln_export(batch_, id_, into.get()));
+    }
+
+  private:
+    kiln_batch *batch_ = nullptr;
+    kiln_tensor id_ = {0};
+};
+
+namespace detail
+{
+
+inline tensor made(kiln_batch *batch, kiln_tensor id)
+{
+#ifdef KILN_EXCEPTIONS
+    if (!id.id)
+        throw error(batch ? kiln_batch_status(batch) : KILN_INVALID_ARGUMENT,
+                    batch ? kiln_batch_error(batch) : kiln_last_error());
+#endif
+    return tensor(batch, id);
+}
+
+/** The same for a function of the batch that `a` is in. */
+inline tensor made(const tensor &a, kiln_tensor id)
+{
+    return made(a.batch(), id);
+}
+
+inline std::vector<kiln_tensor> ids(const std::vector<tensor> &tensors)
+{
+    std::vector<kiln_tensor> all;
+    for (const tensor &each : tensors)
+        all.push_back(each.id());
+    return all;
+}
+
+/** The first one's. */
+inline kiln_batch *batch_of(const std::vector<tensor> &tensors)
+{
+    return tensors.empty() ? nullptr : tensors[0].batch();
+}
+
+} // namespace detail
+
+inline tensor tensor::like(double value) const
+{
+    return detail::made(batch_, kiln_constant(batch_, computed(type()), value));
+}
+
+} // namespace kiln
+
+// A function for each row of the tables of operations.
+#include <kiln/elementwise.hpp>
+#include <kiln/reductions.hpp>
+
+namespace kiln
+{
+
+// ---- operators ----
+
+inline tensor operator-(const tensor &a)
+{
+    return neg(a);
+}
+
+inline tensor operator+(const tensor &a)
+{
+    return a;
+}
+
+#define KILN_OPERATOR(symbol, function)                                                            \
+    inline tensor operator symbol(const tensor &a, const tensor &b)                                \
+    {                                                                                              \
+        return function(a, b);                                                                     \
+    }                                                                                              \
+    inline tensor operator symbol(const tensor &a, double b)                                       \
+    {                                                                                              \
+        return function(a, b);                                                                     \
+    }                                                                                              \
+    inline tensor operator symbol(double a, const tensor &b)                                       \
+    {                                                                                              \
+        return function(a, b);                                                                     \
+    }
+KILN_OPERATOR(+, add)
+KILN_OPERATOR(-, sub)
+KILN_OPERATOR(*, mul)
+KILN_OPERATOR(/, div)
+KILN_OPERATOR(==, equal)
+KILN_OPERATOR(!=, not_equal)
+KILN_OPERATOR(<, less)
+KILN_OPERATOR(<=, less_equal)
+KILN_OPERATOR(>, greater)
+KILN_OPERATOR(>=, greater_equal)
+#undef KILN_OPERATOR
+
+#define KILN_ASSIGNMENT(symbol, function)                                                          \
+    inline tensor &operator symbol(tensor &a, const tensor &b)                                     \
+    {                                                                                              \
+        return a = function(a, b);                                                                 \
+    }                                                                                              \
+    inline tensor &operator symbol(tensor &a, double b)                                            \
+    {                                                                                              \
+        return a = function(a, b);                                                                 \
+    }
+KILN_ASSIGNMENT(+=, add)
+KILN_ASSIGNMENT(-=, sub)
+KILN_ASSIGNMENT(*=, mul)
+KILN_ASSIGNMENT(/=, div)
+#undef KILN_ASSIGNMENT
+
+// ---- operations that are no rows of a table: as their namesakes in C ----
+
+inline tensor cast(const tensor &x, kiln_type type)
+{
+    return detail::made(x, kiln_cast(x.batch(), x.id(), type));
+}
+
+inline tensor matmul(const tensor &a, const tensor &b)
+{
+    return detail::made(a, kiln_matmul(a.batch(), a.id(), b.id()));
+}
+
+/** With the last two dimensions of an operand swapped first. */
+inline tensor matmul(const tensor &a, bool transpose_a, const tensor &b, bool transpose_b)
+{
+    return detail::made(
+        a, kiln_matmul_transposed(a.batch(), a.id(), transpose_a, b.id(), transpose_b));
+}
+
+inline tensor dot(const tensor &a, const tensor &b)
+{
+    return detail::made(a, kiln_dot(a.batch(), a.id(), b.id()));
+}
+
+inline tensor reshape(const tensor &x, const shape &to)
+{
+    return detail::made(x, kiln_reshape(x.batch(), x.id(), to.rank(), to.dims()));
+}
+
+inline tensor broadcast(const tensor &x, const shape &to)
+{
+    return detail::made(x, kiln_broadcast(x.batch(), x.id(), to.rank(), to.dims()));
+}
+
+/** The last two dimensions swapped. */
+inline tensor transpose(const tensor &x)
+{
+    return detail::made(x, kiln_transpose(x.batch(), x.id(), nullptr));
+}
+
+/** Dimension i of the result is dimension order[i] of x; there are as many. */
+inline tensor transpose(const tensor &x, const shape &order)
+{
+    return detail::made(x, kiln_transpose(x.batch(), x.id(), order.dims()));
+}
+
+/** What is said of a dimension that a slice leaves whole. */
+struct range {
+    std::int64_t start = INT64_MIN, stop = INT64_MAX, step = 1;
+};
+
+/** x[start:stop:step] as numpy has it, a range for each dimension from the first on; the other
+ *  dimensions stay whole. */
+inline tensor slice(const tensor &x, std::initializer_list<range> ranges)
+{
+    std::int64_t start[KILN_MAX_RANK], stop[KILN_MAX_RANK], step[KILN_MAX_RANK];
+    for (std::size_t i = 0; i < KILN_MAX_RANK; i++) {
+        const range each = i < ranges.size() ? ranges.begin()[i] : range();
+        start[i] = each.start;
+        stop[i] = each.stop;
+        step[i] = each.step;
+    }
+    return detail::made(x, kiln_slice_clipped(x.batch(), x.id(), start, stop, step));
+}
+
+/** So many elements of this value before and behind, for each dimension of x. */
+inline tensor pad(const tensor &x, const shape &low, const shape &high, double value = 0)
+{
+    return detail::made(x, kiln_pad(x.batch(), x.id(), low.dims(), high.dims(), value));
+}
+
+inline tensor concat(const std::vector<tensor> &parts, int axis = 0)
+{
+    kiln_batch *batch = detail::batch_of(parts);
+    return detail::made(batch, kiln_concat(batch, parts.size(), detail::ids(parts).data(), axis));
+}
+
+inline tensor stack(const std::vector<tensor> &parts, int axis = 0)
+{
+    kiln_batch *batch = detail::batch_of(parts);
+    return detail::made(batch, kiln_stack(batch, parts.size(), detail::ids(parts).data(), axis));
+}
+
+inline tensor gather(const tensor &x, const tensor &indices, int axis = 0)
+{
+    return detail::made(x, kiln_gather(x.batch(), x.id(), indices.id(), axis));
+}
+
+inline tensor scatter_add(const tensor &x, const tensor &indices, const tensor &values,
+                          int axis = 0)
+{
+    return detail::made(x, kiln_scatter_add(x.batch(), x.id(), indices.id(), values.id(), axis));
+}
+
+inline tensor one_hot(const tensor &indices, std::size_t depth, kiln_type type = KILN_F32)
+{
+    return detail::made(indices, kiln_one_hot(indices.batch(), indices.id(), depth, type));
+}
+
+inline tensor cumsum(const tensor &x, int axis, bool reverse = false)
+{
+    return detail::made(x, kiln_cumsum(x.batch(), x.id(), axis, reverse));
+}
+
+inline tensor softmax(const tensor &x, const axes &over)
+{
+    return detail::made(x, kiln_softmax(x.batch(), x.id(), over.count(), over.get()));
+}
+
+inline tensor log_softmax(const tensor &x, const axes &over)
+{
+    return detail::made(x, kiln_log_softmax(x.batch(), x.id(), over.count(), over.get()));
+}
+
+inline tensor logsumexp(const tensor &x, const axes &over = {}, bool keep_dims = false)
+{
+    return detail::made(x, kiln_logsumexp(x.batch(), x.id(), over.count(), over.get(), keep_dims));
+}
+
+inline tensor variance(const tensor &x, const axes &over = {}, double correction = 0,
+                       bool keep_dims = false)
+{
+    return detail::made(
+        x, kiln_variance(x.batch(), x.id(), over.count(), over.get(), correction, keep_dims));
+}
+
+inline tensor norm(const tensor &x, const axes &over = {}, bool keep_dims = false)
+{
+    return detail::made(x, kiln_norm(x.batch(), x.id(), over.count(), over.get(), keep_dims));
+}
+
+inline tensor layer_norm(const tensor &x, const tensor &scale, const tensor &shift,
+                         const axes &over = {-1}, double epsilon = 1e-5)
+{
+    return detail::made(x, kiln_layer_norm(x.batch(), x.id(), scale.id(), shift.id(), over.count(),
+                                           over.get(), epsilon));
+}
+
+inline tensor rms_norm(const tensor &x, const tensor &scale, const axes &over = {-1},
+                       double epsilon = 1e-5)
+{
+    return detail::made(
+        x, kiln_rms_norm(x.batch(), x.id(), scale.id(), over.count(), over.get(), epsilon));
+}
+
+inline tensor attention(const tensor &q, const tensor &k, const tensor &v,
+                        const tensor &mask = tensor(),
+                        const kiln_attention_options &options = attention_options())
+{
+    return detail::made(q, kiln_attention(q.batch(), q.id(), k.id(), v.id(), mask.id(), &options));
+}
+
+inline tensor conv(const tensor &x, const tensor &w,
+                   const kiln_conv_options &options = conv_options())
+{
+    return detail::made(x, kiln_conv(x.batch(), x.id(), w.id(), &options));
+}
+
+inline tensor max_pool(const tensor &x, const shape &window,
+                       const kiln_pool_options &options = pool_options())
+{
+    return detail::made(x, kiln_max_pool(x.batch(), x.id(), window.dims(), &options, nullptr));
+}
+
+inline tensor avg_pool(const tensor &x, const shape &window,
+                       const kiln_pool_options &options = pool_options())
+{
+    return detail::made(x, kiln_avg_pool(x.batch(), x.id(), window.dims(), &options));
+}
+
+inline tensor dropout(const tensor &x, double probability, const tensor &key)
+{
+    return detail::made(x, kiln_dropout(x.batch(), x.id(), probability, key.id()));
+}
+
+inline tensor mean_squared_error(const tensor &x, const tensor &target)
+{
+    return detail::made(x, kiln_mean_squared_error(x.batch(), x.id(), target.id()));
+}
+
+inline tensor cross_entropy(const tensor &logits, const tensor &labels)
+{
+    return detail::made(logits, kiln_cross_entropy(logits.batch(), logits.id(), labels.id()));
+}
+
+inline tensor binary_cross_entropy(const tensor &logits, const tensor &target)
+{
+    return detail::made(logits,
+                        kiln_binary_cross_entropy(logits.batch(), logits.id(), target.id()));
+}
+
+inline tensor detach(const tensor &x)
+{
+    return detail::made(x, kiln_detach(x.batch(), x.id()));
+}
+
+/** The derivatives of a loss in its inputs; tensors of none after an error. */
+inline std::vector<tensor> grad(const tensor &loss, const std::vector<tensor> &inputs)
+{
+    std::vector<kiln_tensor> out(inputs.size());
+    detail::told(loss.batch(), kiln_grad(loss.batch(), loss.id(), detail::ids(inputs).data(),
+                                         inputs.size(), out.data()));
+    std::vector<tensor> gradients;
+    for (kiln_tensor each : out)
+        gradients.emplace_back(loss.batch(), each);
+    return gradients;
+}
+
+// ---- batches ----
+
+/** Records into a batch of somebody else's. */
+class recorder
+{
+  public:
+    explicit recorder(kiln_batch *batch) : batch_(batch)
+    {
+    }
+
+    kiln_batch *get() const
+    {
+        return batch_;
+    }
+    explicit operator bool() const
+    {
+        return batch_ != nullptr;
+    }
+    /** The first error, or KILN_OK, and its sentence. */
+    kiln_status status() const
+    {
+        return kiln_batch_status(batch_);
+    }
+    const char *error() const
+    {
+        return kiln_batch_error(batch_);
+    }
+
+    /** Host memory, which is borrowed until the last run and read by each. */
+    tensor upload(kiln_type type, const shape &of, const void *data) const
+    {
+        return detail::made(batch_, kiln_upload(batch_, type, of.rank(), of.dims(), data));
+    }
+    /** A vector that has as many elements as the shape: another one is an upload from NULL. */
+    template <class T> tensor upload(const shape &of, const std::vector<T> &data) const
+    {
+        return upload(type_of<T>::value, of, detail::elements(data, of.count()));
+    }
+    template <class T> tensor upload(const shape &of, std::vector<T> &&data) const = delete;
+
+    /** The content of a buffer before the run. */
+    tensor import(const buffer &from) const
+    {
+        return detail::made(batch_, kiln_import(batch_, from.get()));
+    }
+    tensor constant(double value, kiln_type type = KILN_F32) const
+    {
+        return detail::made(batch_, kiln_constant(batch_, type, value));
+    }
+    tensor fill(const shape &of, double value, kiln_type type = KILN_F32) const
+    {
+        return detail::made(batch_, kiln_fill(batch_, type, of.rank(), of.dims(), value));
+    }
+    tensor iota(const shape &of, int axis) const
+    {
+        return detail::made(batch_, kiln_iota(batch_, of.rank(), of.dims(), axis));
+    }
+    tensor arange(double start, double stop, double step = 1, kiln_type type = KILN_F32) const
+    {
+        return detail::made(batch_, kiln_arange(batch_, type, start, stop, step));
+    }
+    tensor random_key(std::uint64_t seed) const
+    {
+        return detail::made(batch_, kiln_random_key(batch_, seed));
+    }
+    tensor random_uniform(const shape &of, const tensor &key) const
+    {
+        return detail::made(batch_, kiln_random_uniform(batch_, of.rank(), of.dims(), key.id()));
+    }
+    tensor random_normal(const shape &of, const tensor &key) const
+    {
+        return detail::made(batch_, kiln_random_normal(batch_, of.rank(), of.dims(), key.id()));
+    }
+
+  protected:
+    kiln_batch *batch_;
+};
+
+/** The completion of one submitted batch. */
+class event : public detail::handle<kiln_event, kiln_event_release>
+{
+  public:
+    event() = default;
+    explicit event(kiln_event *object) : handle(object)
+    {
+    }
+    KILN_NODISCARD kiln_status wait() const
+    {
+        return detail::told(kiln_event_wait(object_));
+    }
+    /** KILN_NOT_READY before it has completed. */
+    KILN_NODISCARD kiln_status poll() const
+    {
+        return detail::told(kiln_event_poll(object_));
+    }
+};
+
+/** Operations recorded and run together. */
+class batch : public recorder
+{
+  public:
+    /** Empty after an error. */
+    explicit batch(const context &of) : recorder(kiln_batch_create(of.get()))
+    {
+        if (!batch_)
+            detail::told(KILN_INVALID_ARGUMENT);
+    }
+    batch(batch &&other) noexcept : recorder(std::exchange(other.batch_, nullptr))
+    {
+    }
+    batch &operator=(batch &&other) noexcept
+    {
+        if (this != &other)
+            kiln_batch_release(std::exchange(batch_, std::exchange(other.batch_, nullptr)));
+        return *this;
+    }
+    batch(const batch &) = delete;
+    batch &operator=(const batch &) = delete;
+    ~batch()
+    {
+        kiln_batch_release(batch_);
+    }
+
+    /** Run it and wait for its results. */
+    KILN_NODISCARD kiln_status execute() const
+    {
+        return detail::told(batch_, kiln_batch_execute(batch_));
+    }
+    /** Run it and return at once. Empty after an error. */
+    KILN_NODISCARD event submit() const
+    {
+        kiln_event *made = nullptr;
+        detail::told(batch_, kiln_batch_submit(batch_, &made));
+        return event(made);
+    }
+    KILN_NODISCARD kiln_status prepare(unsigned threads = 0) const
+    {
+        return detail::told(batch_, kiln_batch_prepare(batch_, threads));
+    }
+    /** Forget everything recorded, errors too. */
+    KILN_NODISCARD kiln_status reset() const
+    {
+        return detail::told(kiln_batch_reset(batch_));
+    }
+    /** What becomes of it, in text; empty after an error. */
+    std::string explain() const
+    {
+        char *text = nullptr;
+        detail::told(batch_, kiln_batch_explain(batch_, &text));
+        std::string found = text ? text : "";
+        kiln_free(text);
+        return found;
+    }
+};
+
+// ---- training ----
+
+/** Parameters with what their method remembers about them. */
+class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
+{
+  public:
+    /** It holds the parameters. Empty after an error. */
+    optimizer(const context &of, const kiln_optimizer_options &options,
+              std::initializer_list<std::reference_wrapper<const buffer>> parameters)
+    {
+        std::vector<kiln_buffer *> all;
+        for (const buffer &each : parameters)
+            all.push_back(each.get());
+        detail::told(kiln_optimizer_create(of.get(), &options, all.size(), all.data(), &object_));
+    }
+    /** Record a step: gradients[i] is of parameter i. */
+    kiln_status step(const recorder &in, const std::vector<tensor> &gradients) const
+    {
+        return detail::told(in.get(),
+                            kiln_optimizer_step(in.get(), object_, detail::ids(gradients).data()));
+    }
+    KILN_NODISCARD kiln_status set_learning_rate(double rate) const
+    {
+        return detail::told(kiln_optimizer_set_learning_rate(object_, rate));
+    }
+};
+
+// ---- files ----
+
+/** Write buffers under their names (kiln_save()). */
+KILN_NODISCARD inline kiln_status
+save(const std::string &path,
+     std::initializer_list<std::pair<const char *, std::reference_wrapper<const buffer>>> buffers)
+{
+    std::vector<const char *> names;
+    std::vector<kiln_buffer *> all;
+    for (const auto &each : buffers) {
+        names.push_back(each.first);
+        all.push_back(each.second.get().get());
+    }
+    return detail::told(kiln_save(path.c_str(), all.size(), names.data(), all.data()));
+}
+
+/** Buffers of tensors in a file (kiln_load()); none at all after an error. */
+inline std::vector<buffer> load(const context &of, const std::string &path,
+                                const std::vector<const char *> &names)
+{
+    std::vector<kiln_buffer *> all(names.size());
+    std::vector<buffer> buffers;
+    if (detail::told(kiln_load(of.get(), path.c_str(), all.size(), names.data(), all.data())))
+        return buffers;
+    for (kiln_buffer *each : all)
+        buffers.emplace_back(each);
+    return buffers;
+}
+
+// ---- executors ----
+
+/** Rows that go in, and where results go: memory that is borrowed until the request completes. */
+template <class T> kiln_input input(const std::vector<T> &rows)
+{
+    return kiln_input{rows.data(), rows.size() * sizeof(T), type_of<T>::value};
+}
+
+template <class T> kiln_output output(std::vector<T> &rows)
+{
+    return kiln_output{rows.data(), rows.size() * sizeof(T), type_of<T>::value};
+}
+
+/** One row of an input. */
+inline kiln_row row(kiln_type type, const shape &of)
+{
+    kiln_row made = {};
+    made.type = type;
+    made.rank = of.rank();
+    for (std::size_t i = 0; i < of.rank() && i + 1 < KILN_MAX_RANK; i++)
+        made.dims[i] = of[i];
+    return made;
+}
+
+/** What an executor computes from rows: `record` gets the inputs of so many rows in context number
+ *  `context`, and gives the outputs. */
+struct model {
+    std::vector<kiln_row> inputs;
+    std::size_t outputs;
+    std::function<std::vector<tensor>(const recorder &in, const std::vector<tensor> &inputs,
+                                      std::size_t context, std::size_t rows)>
+        record;
+};
+
+/** The end of one request. */
+class future : public detail::handle<kiln_future, kiln_future_release>
+{
+  public:
+    future() = default;
+    explicit future(kiln_future *object) : handle(object)
+    {
+    }
+    KILN_NODISCARD kiln_status wait() const
+    {
+        return detail::told(kiln_future_wait(object_));
+    }
+    /** KILN_NOT_READY if it has not completed by then. */
+    KILN_NODISCARD kiln_status wait_for(std::chrono::microseconds most) const
+    {
+        return detail::told(
+            kiln_future_wait_for(object_, static_cast<std::uint64_t>(most.count())));
+    }
+    bool ready() const
+    {
+        return kiln_future_poll(object_) != KILN_NOT_READY;
+    }
+    KILN_NODISCARD kiln_status cancel() const
+    {
+        return detail::told(kiln_future_cancel(object_));
+    }
+};
+
+/** Gathers requests of many threads into batches. */
+class executor : public detail::handle<kiln_executor, kiln_executor_release>
+{
+  public:
+    /** Empty after an error. */
+    executor(std::initializer_list<std::reference_wrapper<const context>> contexts, const model &of,
+             const kiln_executor_options &options = executor_options())
+    {
+        std::vector<kiln_context *> all;
+        for (const context &each : contexts)
+            all.push_back(each.get());
+        kiln_model made;
+        kiln_model_init(&made);
+        made.record = record;
+        made.user = const_cast<model *>(&of);
+        made.input_count = of.inputs.size();
+        made.inputs = of.inputs.data();
+        made.output_count = of.outputs;
+        detail::told(kiln_executor_create(all.data(), all.size(), &made, &options, &object_));
+    }
+
+    /** Empty after an error. */
+    KILN_NODISCARD future submit(std::initializer_list<kiln_input> inputs,
+                                 std::initializer_list<kiln_output> outputs, std::size_t rows,
+                                 const kiln_request_options &options = request_options()) const
+    {
+        kiln_future *made = nullptr;
+        detail::told(
+            kiln_executor_submit(object_, inputs.begin(), outputs.begin(), rows, &options, &made));
+        return future(made);
+    }
+    /** Any number of rows now, spread over all contexts. */
+    KILN_NODISCARD kiln_status run(std::initializer_list<kiln_input> inputs,
+                                   std::initializer_list<kiln_output> outputs, std::size_t rows,
+                                   const kiln_request_options &options = request_options()) const
+    {
+        return detail::told(
+            kiln_executor_run(object_, inputs.begin(), outputs.begin(), rows, &options));
+    }
+    KILN_NODISCARD kiln_status shutdown(kiln_shutdown how = KILN_SHUTDOWN_DRAIN) const
+    {
+        return detail::told(kiln_executor_shutdown(object_, how));
+    }
+
+  private:
+    static kiln_status record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
+                                      const kiln_tensor *inputs, kiln_tensor *outputs,
+                                      const model &of)
+    {
+        std::size_t count = of.inputs.size();
+        std::vector<tensor> all;
+        for (const kiln_row &each : of.inputs)
+            if (each.sequence && count == of.inputs.size())
+                count += 2; /* lengths and a mask */
+        for (std::size_t i = 0; i < count; i++)
+            all.emplace_back(batch, inputs[i]);
+        std::vector<tensor> results = of.record(recorder(batch), all, context, rows);
+        for (std::size_t i = 0; i < of.outputs && i < results.size(); i++)
+            outputs[i] = results[i].id();
+        return KILN_OK;
+    }
+
+    /* Nothing may be thrown through functions of C. */
+    static kiln_status record(kiln_batch *batch, std::size_t context, std::size_t rows,
+                              const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
+    {
+        const model &of = *static_cast<const model *>(user);
+#ifdef KILN_EXCEPTIONS
+        try {
+            return record_outputs(batch, context, rows, inputs, outputs, of);
+        } catch (const error &thrown) {
+            return kiln_batch_status(batch) ? KILN_OK : thrown.code(); /* the batch has it */
+        } catch (...) {
+            return KILN_INVALID_ARGUMENT;
+        }
+#else
+        return record_outputs(batch, context, rows, inputs, outputs, of);
+#endif
+    }
+};
+
+} // namespace kiln
+
+#endif

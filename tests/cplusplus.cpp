@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kiln/kiln.hpp: tests/test_cplusplus.sh compiles it with exceptions and without. Says what is
+ * wrong, and nothing if all is right. */
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <kiln/kiln.hpp>
+
+static int faults;
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::printf("%s:%d: %s; %s\n", __FILE__, __LINE__, #condition, kiln_last_error());     \
+            faults++;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+using vector = std::vector<float>;
+
+// What it says of copies and moves, the compiler knows.
+static_assert(!std::is_copy_constructible<kiln::context>::value, "handles are moved");
+static_assert(std::is_nothrow_move_constructible<kiln::buffer>::value, "handles are moved");
+static_assert(std::is_nothrow_move_assignable<kiln::batch>::value, "handles are moved");
+static_assert(std::is_trivially_copyable<kiln::tensor>::value, "tensors are numbers");
+static_assert(!std::is_convertible<kiln::tensor, bool>::value, "nor truths");
+
+// One batch, so that a few kernels are compiled: operators, functions of the tables and others.
+static void compute(const kiln::context &context)
+{
+    const vector data{1, 2, 3, 4, 5, 6};
+    vector sums, product, picked, weights, gradient;
+    std::vector<std::uint8_t> mask;
+    float total = 0;
+    kiln::batch b(context);
+    kiln::tensor x = b.upload({2, 3}, data), none;
+    EXPECT(x && !none);
+    EXPECT((x.shape() == kiln::shape{2, 3}));
+    EXPECT(x.type() == KILN_F32);
+    kiln::tensor y = (1 - -x * 2) / 2.0; // x + 1/2
+    y += 0.5;
+    kiln::sum(y, {-1}).read(sums);
+    kiln::matmul(x, kiln::transpose(x)).read(product);
+    kiln::slice(x, {{1, 2}, {INT64_MAX, INT64_MIN, -2}}).read(picked);
+    kiln::softmax(x * 0, {-1}).read(weights);
+    (x >= 4).read(mask);
+    kiln::tensor loss = kiln::sum(kiln::square(kiln::clamp(x, 0, 5)));
+    loss.read(total);
+    kiln::grad(loss, {x})[0].read(gradient);
+    EXPECT(!b.status());
+    EXPECT(!b.execute());
+    EXPECT((sums == vector{9, 18}));
+    EXPECT((product == vector{14, 32, 32, 77}));
+    EXPECT((picked == vector{6, 4}));
+    EXPECT(weights.size() == 6 && std::fabs(weights[5] - 1.0F / 3) < 1e-6F);
+    EXPECT((mask == std::vector<std::uint8_t>{0, 0, 0, 1, 1, 1}));
+    EXPECT(total == 1 + 4 + 9 + 16 + 25 + 25);
+    EXPECT(gradient.size() == 6 && gradient[2] == 6);
+    EXPECT(b.explain().find("group") != std::string::npos);
+}
+
+static void keep(const kiln::context &context)
+{
+    const char *folder = std::getenv("TMPDIR");
+    std::string path = std::string(folder ? folder : "/tmp") + "/weights.safetensors";
+    kiln::buffer weights(context, {2, 2}, vector{1, 2, 3, 4}), moved, other;
+    EXPECT(weights && !moved);
+    moved = std::move(weights);
+    EXPECT(!weights && moved.bytes() == 16);
+    EXPECT((moved.shape() == kiln::shape{2, 2} && moved.type() == KILN_F32));
+    other = moved.share();
+    moved.reset();
+
+    kiln::batch b(context);
+    kiln::optimizer_options options(KILN_SGD);
+    options.learning_rate = 0.5;
+    kiln::optimizer optimizer(context, options, {other});
+    kiln::tensor w = b.import(other);
+    optimizer.step(b, kiln::grad(kiln::sum(w * w), {w}));
+    kiln::event event = b.submit();
+    EXPECT(event && !event.wait() && !event.poll());
+    vector found;
+    EXPECT(!other.read(found));
+    EXPECT((found == vector{0, 0, 0, 0}));
+    EXPECT(!other.write(vector{5, 6, 7, 8}));
+
+    EXPECT(!kiln::save(path, {{"w", other}}));
+    std::vector<kiln::buffer> loaded = kiln::load(context, path, {"w"});
+    EXPECT(loaded.size() == 1 && !loaded[0].read(found));
+    EXPECT((found == vector{5, 6, 7, 8}));
+    std::remove(path.c_str());
+}
+
+static void serve(const kiln::context &context)
+{
+    kiln::model model{
+        {kiln::row(KILN_F32, {4})},
+        1,
+        [](const kiln::recorder &, const std::vector<kiln::tensor> &inputs, std::size_t,
+           std::size_t) { return std::vector<kiln::tensor>{kiln::sum(inputs[0], {1})}; }};
+    kiln::executor_options options;
+    options.max_batch = 4;
+    kiln::executor executor({context}, model, options);
+    EXPECT(executor);
+    const vector rows{1, 2, 3, 4, 5, 6, 7, 8};
+    vector sums(2), more(1);
+    kiln::future first = executor.submit({kiln::input(rows)}, {kiln::output(sums)}, 2);
+    std::thread([&] {
+        const vector row{1, 1, 1, 1};
+        kiln::future second = executor.submit({kiln::input(row)}, {kiln::output(more)}, 1);
+        EXPECT(second && !second.wait());
+    }).join();
+    EXPECT(first && !first.wait_for(std::chrono::hours(1)) && first.ready());
+    EXPECT((sums == vector{10, 26}));
+    EXPECT(more[0] == 4);
+    EXPECT(!executor.shutdown());
+}
+
+static void fail(const kiln::context &context)
+{
+    const vector data{1, 2, 3};
+#ifdef KILN_EXCEPTIONS
+    std::string said;
+    kiln_status code = KILN_OK;
+    auto caught = [&](auto call) {
+        said.clear();
+        try {
+            call();
+        } catch (const kiln::error &thrown) {
+            said = thrown.what();
+            code = thrown.code();
+        }
+        return said;
+    };
+    kiln::batch b(context);
+    kiln::tensor x = b.upload({3}, data), y = b.iota({2}, 0);
+    EXPECT(caught([&] { x + kiln::cast(y, KILN_F32); }) ==
+           "kiln_add: shapes [3] and [2] do not broadcast");
+    EXPECT(code == KILN_SHAPE_MISMATCH);
+    EXPECT(caught([&] { b.execute(); }) == "kiln_add: shapes [3] and [2] do not broadcast");
+    EXPECT(caught([&] { kiln::load(context, "/nowhere", {"x"}); }).find("/nowhere") !=
+           std::string::npos);
+    EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) != "");
+    kiln::model model{
+        {kiln::row(KILN_F32, {4})},
+        1,
+        [](const kiln::recorder &, const std::vector<kiln::tensor> &inputs, std::size_t,
+           std::size_t) { return std::vector<kiln::tensor>{kiln::matmul(inputs[0], inputs[0])}; }};
+    EXPECT(caught([&] { kiln::executor({context}, model); }).find("kiln_matmul") !=
+           std::string::npos);
+#else
+    kiln::batch b(context);
+    kiln::tensor x = b.upload({3}, data), y = b.iota({2}, 0);
+    EXPECT(!(x + kiln::cast(y, KILN_F32)));
+    EXPECT(!kiln::exp(x)); // nothing is recorded any more
+    EXPECT(b.status() == KILN_SHAPE_MISMATCH && b.execute() == KILN_SHAPE_MISMATCH);
+    EXPECT(!std::strcmp(b.error(), "kiln_add: shapes [3] and [2] do not broadcast"));
+    EXPECT(!b.reset() && !b.status());
+    EXPECT(!b.upload({4}, data));
+    EXPECT(!b.reset());
+    EXPECT(!b.upload({1, 1, 1, 1, 1, 1, 1, 1, 1}, data));
+    EXPECT(kiln::load(context, "/nowhere", {"x"}).empty());
+    EXPECT(!kiln::buffer(context, {4}, data));
+    kiln::context_options options;
+    options.device = "no such device";
+    EXPECT(!kiln::context(options));
+#endif
+}
+
+int main()
+{
+    kiln::context context;
+    if (!context) {
+        std::puts(kiln_last_error());
+        return 77;
+    }
+    compute(context);
+    keep(context);
+    serve(context);
+    fail(context);
+    EXPECT(!context.finish());
+    return faults != 0;
+}

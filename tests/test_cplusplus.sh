@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# kiln/kiln.hpp: compiled without a warning, with exceptions and without, by each compiler of C++
+# that is here, and run.
+build=$(pwd)
+source=$(cd "${srcdir:-.}" && pwd)
+. "$source/tests/shell-tests"
+cd "$folder" || exit 99
+
+# KILN_TEST_CC is a C compiler with its options. Sanitizers and coverage are those of the library,
+# and only its own compiler's fit.
+# shellcheck disable=SC2086
+kind=$(printf '%s\n' ${KILN_TEST_CC-} | grep -E '^(-fsanitize|--coverage|-m32)' | tr '\n' ' ')
+candidates='g++ clang++'
+case "$kind:${KILN_TEST_CC-}" in
+  :*) ;;
+  *clang*) candidates=clang++ ;;
+  *) candidates=g++ ;;
+esac
+
+# compiled COMPILER SOURCE OPTION...
+compiled() {
+  compiler=$1 file=$2
+  shift 2
+  # shellcheck disable=SC2086
+  "$build/libtool" --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
+    -Wpedantic -Wshadow -Werror "$@" -I"$build/include" -I"$source/include" "$file" \
+    "$build/libkiln.la" -lpthread -o program
+}
+
+# runs COMPILER SOURCE OPTION...
+runs() {
+  compiled "$@" && ./program && echo "as it should"
+}
+
+found=
+for compiler in $candidates; do
+  if command -v "$compiler" >/dev/null; then
+    found="$found $compiler"
+  fi
+done
+if [ -z "$found" ]; then
+  echo "no C++ compiler"
+  exit 77
+fi
+for compiler in $found; do
+  check "$compiler: without exceptions" 0 '^as it should' \
+    runs "$compiler" "$source/tests/cplusplus.cpp" -fno-exceptions -fno-rtti
+  check "$compiler: with exceptions" 0 '^as it should' \
+    runs "$compiler" "$source/tests/cplusplus.cpp" -DKILN_EXCEPTIONS
+  check "$compiler: the example" 0 '^10 24 30 48$' runs "$compiler" "$source/examples/hello.cpp"
+done
+
+finish
