@@ -101,6 +101,8 @@ fuse_sources = \
 
 plan_sources = \
 	lib/plan/dependencies.c \
+	lib/plan/describe.c \
+	lib/plan/describe.h \
 	lib/plan/in_place.c \
 	lib/plan/keep.c \
 	lib/plan/launch.c \

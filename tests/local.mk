@@ -323,6 +323,7 @@ script_tests = \
 	tests/test_examples.sh \
 	tests/test_python.sh \
 	tests/test_run_tool.sh \
+	tests/test_profile_tool.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh \
 	tests/test_tune_tool.sh \

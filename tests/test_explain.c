@@ -197,6 +197,48 @@ Test(trace, has_a_span_for_every_command)
     check_trace(path, stats.launches, stats.uploads, stats.downloads);
 }
 
+/* Whether a launch's span says `what`, with some operations; and who `thread` is. */
+static void find_words(const json_t *root, const char *what, const char *shapes, size_t *spans,
+                       size_t *threads)
+{
+    size_t index;
+    json_t *event;
+    json_array_foreach(json_object_get(root, "traceEvents"), index, event)
+    {
+        const json_t *arguments = json_object_get(event, "args");
+        const char *words = json_string_value(json_object_get(arguments, "what"));
+        const char *name = json_string_value(json_object_get(arguments, "name"));
+        *threads += name && *name;
+        if (!words || strcmp(words, what))
+            continue;
+        cr_expect_str_eq(json_string_value(json_object_get(arguments, "shapes")), shapes);
+        cr_expect_eq(json_integer_value(json_object_get(arguments, "operations")), N);
+        cr_expect_eq(json_integer_value(json_object_get(arguments, "bytes")), 8 * N);
+        cr_expect(json_is_integer(json_object_get(arguments, "group")));
+        ++*spans;
+    }
+}
+
+Test(trace, says_what_a_launch_computes_and_how_much)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.trace = path_of("words.json");
+    kiln_context *context = open_separate(options);
+    expect_ok(kiln_now_relu(context, N, values, result));
+    close_context(context);
+    json_error_t error;
+    json_t *root = json_load_file(options.trace, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root, "%s", error.text);
+    char shapes[64];
+    size_t spans = 0, threads = 0;
+    snprintf(shapes, sizeof shapes, "f32[%d] -> f32[%d]", (int)N, (int)N);
+    find_words(root, "relu", shapes, &spans, &threads);
+    cr_expect_eq(spans, 1u);
+    cr_expect_eq(threads, 1u, "%zu threads have a name", threads);
+    json_decref(root);
+    unlink(options.trace);
+}
+
 Test(trace, goes_where_the_options_say)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;

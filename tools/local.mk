@@ -7,6 +7,11 @@ kiln_SOURCES = \
 	tools/explain.c \
 	tools/info.c \
 	tools/main.c \
+	tools/profile.c \
+	tools/profile.h \
+	tools/profile_draw.c \
+	tools/profile_peaks.c \
+	tools/profile_read.c \
 	tools/run.c \
 	tools/tool.h \
 	tools/tune.c \
@@ -60,5 +65,6 @@ dist_man_MANS = \
 	doc/kiln-explain.1 \
 	doc/kiln-info.1 \
 	doc/kiln-run.1 \
+	doc/kiln-profile.1 \
 	doc/kiln-tune.1 \
 	doc/kiln.1

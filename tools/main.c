@@ -30,6 +30,7 @@ static const struct command {
     {"info", "kiln info", kiln__tool_info, NULL},
     {"cache", "kiln cache", kiln__tool_cache, NULL},
     {"explain", "kiln explain", kiln__tool_explain, NULL},
+    {"profile", "kiln profile", kiln__tool_profile, NULL},
     {"tune", "kiln tune", kiln__tool_tune, NULL},
     {"run", "kiln run", WITH_ONNX(kiln__tool_run_model)},
     {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
@@ -43,6 +44,7 @@ static const char doc[] =
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"
+    "  profile    run a program and show where the device's time went\n"
     "  tune       find the parameters with which this device is fastest\n"
     "\n"
     "`kiln COMMAND --help' says more about each.";

@@ -7,6 +7,7 @@
 int kiln__tool_info(int argc, char **argv);
 int kiln__tool_cache(int argc, char **argv);
 int kiln__tool_explain(int argc, char **argv);
+int kiln__tool_profile(int argc, char **argv);
 int kiln__tool_tune(int argc, char **argv);
 int kiln__tool_run_model(int argc, char **argv);
 int kiln__tool_embed(int argc, char **argv);

@@ -4,6 +4,8 @@
 
 #include "runtime/executable.h"
 
+#include "plan/describe.h"
+
 static cl_int set_long(cl_kernel kernel, cl_uint position, size_t value)
 {
     cl_long wide = (cl_long)value;
@@ -55,22 +57,6 @@ kiln_status kiln__checked_begin(struct kiln__executable *executable, struct kiln
         return KILN_OK;
     executable->wrong = NULL;
     return kiln__cl_fail(error, "clCreateBuffer", code);
-}
-
-/* Operations of a kernel that a sentence names. */
-#define MOST_NAMED 16
-
-void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
-{
-    const struct kiln__group *group =
-        &plan->fusion.groups.items[plan->launches.items[launch].group];
-    kiln__text_add(text, "kernel %u (%s", launch, plan->launches.items[launch].kernel);
-    for (size_t i = 0; i < group->nodes.count && i < MOST_NAMED; i++)
-        kiln__text_add(text, "%s%s", i ? ", " : ": ",
-                       kiln__node_name(&plan->fusion.graph.nodes.items[group->nodes.items[i]]));
-    if (group->nodes.count > MOST_NAMED)
-        kiln__text_add(text, " and %zu more", group->nodes.count - MOST_NAMED);
-    kiln__text_add(text, ")");
 }
 
 static const struct kiln__slot *memory_of(const struct kiln__plan *plan, uint32_t launch,

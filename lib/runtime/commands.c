@@ -212,15 +212,22 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     return commands->left == 0 || runtime_of(commands)->trace ? event : NULL;
 }
 
-/* The run keeps the event, if the command has one. */
-static kiln_status keep(struct commands *commands, cl_event event, const char *name, uint64_t bytes,
-                        struct kiln__error *error)
+/* The run keeps the event, if the command has one. `described`: see kiln__trace_add(). */
+static kiln_status keep_described(struct commands *commands, cl_event event, const char *name,
+                                  uint64_t bytes, uint32_t described, struct kiln__error *error)
 {
     if (!event)
         return KILN_OK;
     if (runtime_of(commands)->trace)
-        kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, name, bytes, event);
+        kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, name, bytes,
+                        described, event);
     return kiln__run_keep(commands->run, name, bytes, event, error);
+}
+
+static kiln_status keep(struct commands *commands, cl_event event, const char *name, uint64_t bytes,
+                        struct kiln__error *error)
+{
+    return keep_described(commands, event, name, bytes, 0, error);
 }
 
 /* `status` of enqueuing them. Spans share the bytes. */
@@ -230,7 +237,7 @@ static kiln_status keep_all(struct commands *commands, kiln_status status,
 {
     struct kiln__trace *trace = runtime_of(commands)->trace;
     for (size_t i = 0; i < events->count && trace && !status; i++)
-        kiln__trace_add(trace, commands->stream->number, name, bytes / events->count,
+        kiln__trace_add(trace, commands->stream->number, name, bytes / events->count, 0,
                         events->items[i]);
     if (!status)
         status = kiln__run_keep_all(commands->run, name, bytes, events, error);
@@ -310,7 +317,9 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
             return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
     }
     atomic_fetch_add(&runtime->counters.launches, 1);
-    return keep(commands, own, launch->kernel, launch->bytes, error);
+    uint32_t described =
+        commands->executable->described ? commands->executable->described[index] : 0;
+    return keep_described(commands, own, launch->kernel, launch->bytes, described, error);
 }
 
 static kiln_status run_step(struct commands *commands, const struct kiln__plan_step *step,

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/describe.h"
+
 /* ---- making it ---- */
 
 static cl_int set_index(cl_kernel kernel, cl_uint position, int64_t value, bool wide)
@@ -101,6 +103,26 @@ static bool make_room(struct kiln__executable *executable,
            executable->bound && executable->first_use && list_uses(executable);
 }
 
+/* Without memory spans have no words. */
+static void describe(struct kiln__executable *executable)
+{
+    const struct kiln__plan *plan = executable->plan;
+    struct kiln__trace *trace = executable->runtime->trace;
+    if (trace)
+        executable->described = calloc(plan->launches.count + 1, sizeof *executable->described);
+    for (uint32_t i = 0; i < plan->launches.count && executable->described; i++) {
+        struct kiln__text names = {0}, shapes = {0};
+        kiln__launch_words(plan, i, &names);
+        kiln__launch_shapes(plan, i, &shapes);
+        struct kiln__trace_words words = {
+            names.data ? names.data : "", shapes.data ? shapes.data : "",
+            plan->launches.items[i].group, kiln__launch_operations(plan, i)};
+        executable->described[i] = kiln__trace_describe(trace, &words);
+        kiln__text_free(&names);
+        kiln__text_free(&shapes);
+    }
+}
+
 kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
                                     const struct kiln__launch_program *programs,
                                     struct kiln__executable **made, struct kiln__error *error)
@@ -117,10 +139,12 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
     for (size_t i = 0; i < plan->launches.count && !status; i++)
         if (programs[i].program)
             status = make_kernel(executable, i, error);
-    if (status)
+    if (status) {
         kiln__executable_destroy(executable);
-    else
-        *made = executable;
+        return status;
+    }
+    describe(executable);
+    *made = executable;
     return status;
 }
 
@@ -151,6 +175,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->kernels);
     free(executable->programs);
     free(executable->memory);
+    free(executable->described);
     free(executable->ready);
     free(executable->bound);
     free(executable->first_use);

@@ -19,6 +19,7 @@ struct kiln__executable { /* used by one thread at a time */
     cl_kernel *kernels;                    /* per launch */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
+    uint32_t *described; /* per launch: what a trace calls it; NULL: there is none */
     bool *ready;         /* per slot: what it keeps is there (runtime/kept.h), in that run */
     cl_mem *bound;       /* per slot: what kernel arguments were last set to, retained */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
@@ -56,8 +57,5 @@ kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t 
  * `call` is for the sentence. Errors: WRONG_RESULT, DEVICE_ERROR. */
 kiln_status kiln__checked_judge(struct kiln__executable *executable, struct kiln__stream *stream,
                                 const char *call, struct kiln__error *error);
-
-/* "kernel 3 (kiln_map: neg, square)". */
-void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);
 
 #endif

@@ -20,6 +20,7 @@
 struct span {
     char name[40];
     unsigned stream;
+    uint32_t described; /* 1 + its words; 0: none */
     uint64_t bytes;
     cl_event event;                             /* NULL once the times are read */
     cl_ulong queued, submitted, started, ended; /* ns of the device's clock */
@@ -28,10 +29,11 @@ struct span {
 struct kiln__trace {
     char *path;
     char *device;
-    pthread_mutex_t lock; /* guards the spans */
+    pthread_mutex_t lock; /* guards the spans and words */
     KILN__VECTOR(struct span) spans;
-    unsigned streams; /* that have spans, at most */
-    size_t read;      /* spans before this one have their times */
+    KILN__VECTOR(struct kiln__trace_words) words; /* with texts of their own */
+    unsigned streams;                             /* that have spans, at most */
+    size_t read;                                  /* spans before this one have their times */
 };
 
 struct kiln__trace *kiln__trace_create(const char *path, const char *device)
@@ -67,14 +69,39 @@ static void read_all(struct kiln__trace *trace)
         read_times(&trace->spans.items[trace->read]);
 }
 
+static void free_words(struct kiln__trace_words *words)
+{
+    free((char *)words->operations);
+    free((char *)words->shapes);
+}
+
+uint32_t kiln__trace_describe(struct kiln__trace *trace, const struct kiln__trace_words *words)
+{
+    struct kiln__trace_words own = *words;
+    own.operations = strdup(words->operations);
+    own.shapes = strdup(words->shapes);
+    pthread_mutex_lock(&trace->lock);
+    struct kiln__trace_words *place = NULL;
+    if (own.operations && own.shapes && trace->words.count < MOST_SPANS)
+        place = kiln__vector_push(&trace->words);
+    if (place)
+        *place = own;
+    uint32_t described = place ? (uint32_t)trace->words.count : 0;
+    pthread_mutex_unlock(&trace->lock);
+    if (!place)
+        free_words(&own);
+    return described;
+}
+
 void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
-                     cl_event event)
+                     uint32_t described, cl_event event)
 {
     pthread_mutex_lock(&trace->lock);
     struct span *span = trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
     if (span && !clRetainEvent(event)) {
         snprintf(span->name, sizeof span->name, "%s", name);
         span->stream = stream;
+        span->described = described;
         span->bytes = bytes;
         trace->streams = stream < trace->streams ? trace->streams : stream + 1;
         span->event = event;
@@ -86,13 +113,26 @@ void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *nam
     pthread_mutex_unlock(&trace->lock);
 }
 
-static json_t *span_json(const struct span *span)
+static json_t *arguments_json(const struct kiln__trace *trace, const struct span *span)
 {
-    return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:{s:I, s:f}}", "name", span->name, "ph", "X",
-                     "ts", (double)span->started / 1e3, "dur",
+    json_t *arguments = json_pack("{s:I, s:f}", "bytes", (json_int_t)span->bytes, "queued_us",
+                                  (double)(span->started - span->queued) / 1e3);
+    if (!span->described)
+        return arguments;
+    const struct kiln__trace_words *words = &trace->words.items[span->described - 1];
+    json_object_set_new(arguments, "what", json_string(words->operations));
+    json_object_set_new(arguments, "shapes", json_string(words->shapes));
+    json_object_set_new(arguments, "group", json_integer(words->group));
+    json_object_set_new(arguments, "operations", json_integer((json_int_t)words->amount));
+    return arguments;
+}
+
+static json_t *span_json(const struct kiln__trace *trace, const struct span *span)
+{
+    return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name", span->name, "ph", "X", "ts",
+                     (double)span->started / 1e3, "dur",
                      (double)(span->ended - span->started) / 1e3, "pid", (int)getpid(), "tid",
-                     (int)span->stream, "args", "bytes", (json_int_t)span->bytes, "queued_us",
-                     (double)(span->started - span->queued) / 1e3);
+                     (int)span->stream, "args", arguments_json(trace, span));
 }
 
 static int write_trace(const struct kiln__trace *trace)
@@ -100,11 +140,11 @@ static int write_trace(const struct kiln__trace *trace)
     json_t *events = json_array();
     for (unsigned i = 0; i < trace->streams; i++)
         json_array_append_new(
-            events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s+s}}", "name", "thread_name", "ph", "M",
+            events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s+}}", "name", "thread_name", "ph", "M",
                               "pid", (int)getpid(), "tid", (int)i, "args", "name",
                               trace->device ? trace->device : "device", i ? ", overlapped" : ""));
     for (size_t i = 0; i < trace->spans.count; i++)
-        json_array_append_new(events, span_json(&trace->spans.items[i]));
+        json_array_append_new(events, span_json(trace, &trace->spans.items[i]));
     json_t *root = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
     int result = json_dump_file(root, trace->path, JSON_COMPACT);
     json_decref(root);
@@ -121,6 +161,9 @@ kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *e
         status = kiln__fail(error, KILN_IO_ERROR, "kiln: cannot write the trace to %s: %s",
                             trace->path, strerror(errno));
     kiln__vector_free(&trace->spans);
+    for (size_t i = 0; i < trace->words.count; i++)
+        free_words(&trace->words.items[i]);
+    kiln__vector_free(&trace->words);
     pthread_mutex_destroy(&trace->lock);
     free(trace->path);
     free(trace->device);

@@ -14,9 +14,19 @@ struct kiln__trace; /* safe to use from many threads */
  * memory. */
 struct kiln__trace *kiln__trace_create(const char *path, const char *device);
 
+/* What a launch does, for its spans. */
+struct kiln__trace_words {
+    const char *operations, *shapes; /* copied */
+    uint32_t group;                  /* of its plan */
+    uint64_t amount;                 /* of operations on numbers */
+};
+
+/* Keep the words; the answer stands for them in kiln__trace_add(). 0, for none, without memory. */
+uint32_t kiln__trace_describe(struct kiln__trace *trace, const struct kiln__trace_words *words);
+
 /* Note a command of a stream; its event is retained until its times are read. */
 void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
-                     cl_event event);
+                     uint32_t described, cl_event event);
 
 /* Waits for the noted commands and writes the file. Errors: IO_ERROR. */
 kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error);

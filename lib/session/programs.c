@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "plan/describe.h"
 #include "session/compile.h"
 
 static bool has_program(const struct kiln__launch *launch)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/bounds.h"
+#include "plan/describe.h"
 #include "runtime/commands.h"
 #include "util/environment.h"
 #include "util/log.h"
