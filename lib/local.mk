@@ -284,6 +284,7 @@ session_sources = \
 	lib/session/event.c \
 	lib/session/explain.c \
 	lib/session/explain.h \
+	lib/session/explain_summary.c \
 	lib/session/host_memory.c \
 	lib/session/measure.c \
 	lib/session/measure.h \

@@ -106,6 +106,77 @@ Test(explain, reads_well)
     kiln_batch_release(batch);
 }
 
+/* Two launches of one text. */
+Test(explain, shows_a_kernel_once)
+{
+    static const size_t dims[] = {N};
+    kiln_batch *batch = kiln_batch_create(imagined_cpu());
+    for (int i = 0; i < 2; i++) {
+        kiln_tensor x = kiln_upload(batch, KILN_F32, 1, dims, values + (size_t)i * N);
+        kiln_tensor y = kiln_sum(batch, x, 0, NULL, 0);
+        kiln_read(batch, y, &result[i], sizeof *result);
+    }
+    char *text;
+    expect_ok(kiln_batch_explain(batch, &text));
+    cr_expect_eq(count_of(text, "/* launch 0, 1 */"), 1u, "%s", text);
+    cr_expect_eq(count_of(text, "void kiln_reduce("), 1u);
+    kiln_free(text);
+    kiln_batch_release(batch);
+}
+
+/* What the file of the environment gets of one product with an epilogue. */
+static char *explained_as(const char *form)
+{
+    static const size_t dims[] = {N, N};
+    const char *path = path_of("form");
+    setenv("KILN_EXPLAIN", path, 1);
+    setenv("KILN_EXPLAIN_AS", form, 1);
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, dims, values);
+    kiln_read(batch, kiln_relu(batch, kiln_matmul(batch, x, x)), result, sizeof result);
+    run_batch(batch);
+    kiln_batch_release(batch);
+    close_context(context);
+    char *text = content_of(path);
+    unlink(path);
+    cr_assert(text);
+    return text;
+}
+
+Test(explain, in_few_words)
+{
+    char *text = explained_as("summary");
+    cr_expect_eq(count_of(text, "operations: 2 recorded, 2 left;"), 1u, "%s", text);
+    cr_expect_eq(count_of(text, ": matmul, relu"), 1u, "%s", text);
+    cr_expect_eq(count_of(text, "__kernel"), 0u);
+    free(text);
+}
+
+Test(explain, as_json)
+{
+    char *text = explained_as("json");
+    json_error_t error;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root, "%s: %s", error.text, text);
+    cr_expect_eq(json_integer_value(json_object_get(root, "recorded")), 2);
+    json_int_t operations = json_integer_value(json_object_get(root, "operations"));
+    cr_expect_eq(operations, (json_int_t)(2 * N * N * N + N * N), "%lld", (long long)operations);
+    json_t *launch = json_array_get(json_object_get(root, "launches"), 0);
+    cr_expect_str_eq(json_string_value(json_object_get(launch, "what")), "matmul, relu");
+    cr_expect(json_object_get(launch, "product"));
+    json_decref(root);
+    free(text);
+}
+
+Test(explain, as_nobody_knows)
+{
+    kiln_context *context;
+    setenv("KILN_EXPLAIN_AS", "song", 1);
+    cr_expect_eq(kiln_context_create(NULL, &context), KILN_INVALID_ARGUMENT);
+    cr_expect(strstr(kiln_last_error(), "none of text, summary, json"), "%s", kiln_last_error());
+}
+
 Test(explain, appends_every_new_plan_to_the_file_of_the_environment)
 {
     const char *path = path_of("explain");

@@ -37,6 +37,11 @@ check "explain hands options on" 0 '^-o$' "$kiln" explain printf '%s\n' -o
 check "explain writes to a file" 0 '^done$' \
     "$kiln" explain -o "$folder/plan" sh -c "cd /; $append; echo done" me
 check "the file holds the plan" 0 '^plan of me$' cat "$folder/plan"
+# shellcheck disable=SC2016
+check "a summary is asked of the library" 0 '^summary$' \
+    "$kiln" explain --summary sh -c 'echo "$KILN_EXPLAIN_AS" >>"$KILN_EXPLAIN"'
+# shellcheck disable=SC2016
+check "and so is JSON" 0 '^json$' "$kiln" explain -j sh -c 'echo "$KILN_EXPLAIN_AS" >>"$KILN_EXPLAIN"'
 check "explain without plans" 0 'true ran no batch of kiln' "$kiln" explain true
 check "explain without a program" 2 'a program to run is missing' "$kiln" explain
 check "explain of no such program" 127 'No such file' "$kiln" explain "$folder/none"

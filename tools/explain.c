@@ -20,10 +20,14 @@
 
 struct request {
     const char *output; /* NULL: standard output */
+    const char *form;   /* as $KILN_EXPLAIN_AS has it */
     char **program;     /* with its arguments, NULL-terminated */
 };
 
 static const struct argp_option options[] = {
+    {"json", 'j', 0, 0, "An object for each batch instead, in a line of its own", 0},
+    {"summary", 's', 0, 0, "A line for each launch instead, and what the batch takes as a whole",
+     0},
     {"output", 'o', "FILE", 0, "Write the explanation to FILE instead of standard output", 0},
     {0},
 };
@@ -34,6 +38,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct request *request = state->input;
     switch (key) {
     case 'o': request->output = arg; return 0;
+    case 'j': request->form = "json"; return 0;
+    case 's': request->form = "summary"; return 0;
     case ARGP_KEY_ARG:
         request->program = state->argv + state->next - 1;
         state->next = state->argc;
@@ -94,7 +100,8 @@ static int explain(const struct request *request)
     if (file < 0)
         return EXIT_FAILURE;
     int status = EXIT_FAILURE;
-    if (setenv("KILN_EXPLAIN", path, 1))
+    if (setenv("KILN_EXPLAIN", path, 1) ||
+        (request->form && setenv("KILN_EXPLAIN_AS", request->form, 1)))
         complain("KILN_EXPLAIN");
     else
         status = kiln__tool_run("kiln explain", request->program);

@@ -76,13 +76,13 @@ static double rate_of(kiln_context *context, recorder record, size_t side, doubl
     return *seconds > 0 ? amount / *seconds : 0;
 }
 
-/* Of sides that grow until a run is long enough. */
+/* Of the first side whose run is long enough, else of the largest that there is memory for. */
 static double measure(kiln_context *context, recorder record)
 {
     double rate = 0, seconds = 0;
     for (size_t side = LEAST_SIDE; side <= MOST_SIDE && seconds < ENOUGH; side *= 2) {
         double found = rate_of(context, record, side, &seconds);
-        rate = found > rate ? found : rate;
+        rate = found > 0 ? found : rate;
     }
     return rate;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/codegen.h"
@@ -87,12 +88,37 @@ static void explain_steps(const struct kiln__plan *plan, struct kiln__text *text
     }
 }
 
+/* Whether an earlier launch has the same text. */
+static bool is_shown(const struct kiln__text *texts, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (texts[i].length == texts[index].length && texts[i].data && texts[index].data &&
+            !strcmp(texts[i].data, texts[index].data))
+            return true;
+    return false;
+}
+
+/* Each text once, behind the launches that have it. */
 static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *text)
 {
-    for (uint32_t i = 0; i < plan->launches.count; i++) {
-        kiln__text_add(text, "/* launch %u */\n", i);
-        kiln__codegen_show(plan, &plan->launches.items[i], text);
+    size_t count = plan->launches.count;
+    struct kiln__text *texts = calloc(count + 1, sizeof *texts);
+    for (uint32_t i = 0; i < count && texts; i++)
+        kiln__codegen_show(plan, &plan->launches.items[i], &texts[i]);
+    for (uint32_t i = 0; i < count && texts; i++) {
+        if (is_shown(texts, i))
+            continue;
+        kiln__text_add(text, "/* launch %u", i);
+        for (uint32_t k = i + 1; k < count; k++)
+            if (texts[k].length == texts[i].length && texts[k].data && texts[i].data &&
+                !strcmp(texts[k].data, texts[i].data))
+                kiln__text_add(text, ", %u", k);
+        kiln__text_add(text, " */\n%s", texts[i].data ? texts[i].data : "");
     }
+    for (size_t i = 0; i < count && texts; i++)
+        kiln__text_free(&texts[i]);
+    text->failed = text->failed || !texts;
+    free(texts);
 }
 
 void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *log,
@@ -118,11 +144,23 @@ void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *
     explain_kernels(plan, text);
 }
 
-void kiln__explain_to(const char *path, const struct kiln__graph *recorded,
+static void explain_as(const char *form, const struct kiln__graph *recorded,
+                       const struct kiln__text *log, const struct kiln__plan *plan,
+                       struct kiln__text *text)
+{
+    if (form && !strcmp(form, "summary"))
+        kiln__explain_summary(recorded, plan, text);
+    else if (form && !strcmp(form, "json"))
+        kiln__explain_json(recorded, plan, text);
+    else
+        kiln__explain(recorded, log, plan, text);
+}
+
+void kiln__explain_to(const char *path, const char *form, const struct kiln__graph *recorded,
                       const struct kiln__text *log, const struct kiln__plan *plan)
 {
     struct kiln__text text = {0};
-    kiln__explain(recorded, log, plan, &text);
+    explain_as(form, recorded, log, plan, &text);
     FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
     bool written = file && fprintf(file, "%s\n", text.data ? text.data : "") >= 0;
     if (file && file != stderr)

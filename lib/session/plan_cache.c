@@ -140,7 +140,7 @@ static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct 
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, path ? &log : NULL, plan, error);
     if (!status && path)
-        kiln__explain_to(path, graph, &log, plan);
+        kiln__explain_to(path, kiln__environment("KILN_EXPLAIN_AS"), graph, &log, plan);
     kiln__text_free(&log);
     return status;
 }

@@ -28,6 +28,12 @@ static const char *compile_word(size_t number)
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
+static const char *explain_word(size_t number)
+{
+    static const char *const words[] = {"text", "summary", "json"};
+    return number < sizeof words / sizeof *words ? words[number] : NULL;
+}
+
 /* "a, b, c" */
 static void list(const char *(*word)(size_t), struct kiln__text *text)
 {
@@ -107,6 +113,9 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
         status = check_word(call, "KILN_CACHE", kiln__environment("KILN_CACHE"), cache_word);
     if (!status && options->compile == KILN_COMPILE_DEFAULT)
         status = check_word(call, "KILN_COMPILE", kiln__environment("KILN_COMPILE"), compile_word);
+    if (!status)
+        status =
+            check_word(call, "KILN_EXPLAIN_AS", kiln__environment("KILN_EXPLAIN_AS"), explain_word);
     if (!status && !options->trace)
         status = check_file(call, "KILN_TRACE", kiln__environment("KILN_TRACE"));
     if (!status && explain && strcmp(explain, "-"))
