@@ -342,7 +342,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'm': request->model = arg; return 0;
     case 'v': request->vocabulary = arg; return 0;
-    case 'o': request->output = arg; return 0;
+    case 'o': request->output = strcmp(arg, "-") ? arg : NULL; return 0;
     case 'l': request->max_length = read_number(arg, 1, EMBED_MOST_LENGTH, state); return 0;
     case 'b': request->batch = read_number(arg, 2, EMBED_MOST_BATCH, state); return 0;
     case 'p': request->pooling = read_pooling(arg, state); return 0;

@@ -61,8 +61,8 @@ struct embed_model {
     kiln_onnx_model *onnx;
     kiln_executor *executor;
     bool cls, normalize;
-    size_t width;        /* of a vector */
-    const char *problem; /* found while the model was recorded; NULL: none */
+    size_t width;      /* of a vector */
+    char problem[800]; /* a sentence, found while the model was recorded; empty: none */
 };
 
 /* The model is the caller's. False: said. */

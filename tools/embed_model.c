@@ -10,9 +10,16 @@
 
 enum { MOST_INPUTS = 8, MOST_OUTPUTS = 16 };
 
+static kiln_status refuse(struct embed_model *model, kiln_status status, const char *problem)
+{
+    if (!*model->problem)
+        snprintf(model->problem, sizeof model->problem, "%s", problem);
+    return status;
+}
+
 /* What the encoder is given under the names that they all have. */
-static bool give_inputs(struct embed_model *model, kiln_batch *b, const kiln_tensor *rows,
-                        kiln_tensor *given)
+static kiln_status give_inputs(struct embed_model *model, kiln_batch *b, const kiln_tensor *rows,
+                               kiln_tensor *given)
 {
     const kiln_model_value *values;
     size_t count = kiln_model_inputs(model->onnx, &values);
@@ -26,11 +33,12 @@ static bool give_inputs(struct embed_model *model, kiln_batch *b, const kiln_ten
             given[i] =
                 kiln_cast(b, kiln_mul(b, rows[2], kiln_constant(b, KILN_U8, 0)), values[i].type);
         else
-            model->problem = "has an input beside input_ids, attention_mask and token_type_ids";
+            return refuse(model, KILN_UNSUPPORTED,
+                          "the model has an input beside input_ids, attention_mask and "
+                          "token_type_ids");
     }
-    if (count > MOST_INPUTS)
-        model->problem = "has too many inputs";
-    return !model->problem;
+    return count <= MOST_INPUTS ? KILN_OK
+                                : refuse(model, KILN_UNSUPPORTED, "the model has too many inputs");
 }
 
 /* The output that encoders call so, else the first. */
@@ -79,21 +87,21 @@ static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const
     size_t rank = 0, dims[KILN_MAX_RANK];
     (void)context, (void)row_count;
     if (kiln_model_outputs(model->onnx, NULL) > MOST_OUTPUTS)
-        model->problem = "has too many outputs";
-    if (model->problem || !give_inputs(model, b, rows, given))
-        return KILN_UNSUPPORTED;
-    kiln_status status = kiln_model_record(model->onnx, b, given, NULL, results);
-    kiln_tensor result = results[find_output(model->onnx)];
+        return refuse(model, KILN_UNSUPPORTED, "the model has too many outputs");
+    kiln_status status = give_inputs(model, b, rows, given);
+    if (status)
+        return status;
+    status = kiln_model_record(model->onnx, b, given, NULL, results);
+    kiln_tensor result = status ? (kiln_tensor){0} : results[find_output(model->onnx)];
     if (!status)
         status = kiln_tensor_shape(b, result, NULL, &rank, dims);
     if (status)
-        return status;
+        return refuse(model, status, kiln_last_error());
     if (rank == 3)
         result = pool(model, b, result, dims, rows);
     else if (rank != 2)
-        model->problem = "gives neither a vector of each token nor one of each sentence";
-    if (model->problem)
-        return KILN_UNSUPPORTED;
+        return refuse(model, KILN_UNSUPPORTED,
+                      "the model gives neither a vector of each token nor one of each sentence");
     model->width = dims[rank - 1];
     result = kiln_cast(b, result, KILN_F32);
     outputs[0] = model->normalize ? normalize(b, result) : result;
@@ -116,9 +124,7 @@ bool embed_open_executor(struct embed_model *model, kiln_context *context, size_
     options.max_queue = 8 * batch;
     options.close_lengths = 1; /* lines come sorted */
     kiln_status status = kiln_executor_create(&context, 1, &recorder, &options, &model->executor);
-    if (status && model->problem)
-        fprintf(stderr, "kiln embed: the model %s\n", model->problem);
-    else if (status)
-        fprintf(stderr, "kiln embed: %s\n", kiln_last_error());
+    if (status)
+        fprintf(stderr, "kiln embed: %s\n", *model->problem ? model->problem : kiln_last_error());
     return !status;
 }

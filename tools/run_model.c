@@ -51,13 +51,26 @@ static void sum_up(double *seconds, size_t runs, struct run_times *times)
         times->mean += seconds[i] / (double)runs;
 }
 
-/* One run to warm up, then as many as were asked for, or a few. */
-static kiln_status time_runs(const struct run_request *request, kiln_batch *batch,
-                             struct run_times *times)
+/* Launches and transfers so far: what a trace has spans of. */
+static size_t count_spans(kiln_context *context)
+{
+    kiln_context_stats stats;
+    if (kiln_context_get_stats(context, &stats))
+        return 0;
+    return (size_t)(stats.launches + stats.uploads + stats.downloads);
+}
+
+/* Two runs to warm up (what is kept of weights is made by the second), then as many as were asked
+ * for, or a few. */
+static kiln_status time_runs(const struct run_request *request, kiln_context *context,
+                             kiln_batch *batch, struct run_times *times)
 {
     size_t most = request->bench ? request->bench : FEW_RUNS, runs = 0;
     double *seconds = calloc(most, sizeof *seconds), until = now() + FEW_SECONDS;
     kiln_status status = seconds ? kiln_batch_execute(batch) : KILN_OUT_OF_HOST_MEMORY;
+    if (!status)
+        status = kiln_batch_execute(batch);
+    size_t spans = count_spans(context);
     while (!status && runs < most && (request->bench || now() < until || !runs)) {
         double start = now();
         status = kiln_batch_execute(batch);
@@ -65,6 +78,7 @@ static kiln_status time_runs(const struct run_request *request, kiln_batch *batc
     }
     if (!status)
         sum_up(seconds, runs, times);
+    times->spans = runs ? (count_spans(context) - spans) / runs : 0;
     free(seconds);
     return status;
 }
@@ -76,7 +90,6 @@ static kiln_status look_at_cost(kiln_context *context, kiln_batch *batch, struct
     kiln_status status = kiln_batch_get_cost(batch, &cost);
     if (!status)
         status = kiln_context_get_stats(context, &stats);
-    times->spans = cost.launches + cost.uploads + cost.downloads;
     times->peak_bytes = cost.peak_bytes;
     times->weight_bytes = stats.buffer_bytes;
     return status;
@@ -100,7 +113,7 @@ static kiln_status run_lease(const struct run_request *request, kiln_context *co
         status = kiln_batch_execute(result->lease->batch);
     result->times.first = now() - start;
     if (!status && !request->validate)
-        status = time_runs(request, result->lease->batch, &result->times);
+        status = time_runs(request, context, result->lease->batch, &result->times);
     if (!status)
         status = look_at_cost(context, result->lease->batch, &result->times);
     return status;

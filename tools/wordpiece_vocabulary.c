@@ -131,7 +131,7 @@ static bool read_model(const struct reading *reading, const json_t *root)
     if (json_is_string(prefix)) {
         if (json_string_length(prefix) > WORDPIECE_MOST_PREFIX)
             return refuse(reading, "its prefix of pieces is too long");
-        strcpy(to->prefix, json_string_value(prefix));
+        snprintf(to->prefix, sizeof to->prefix, "%s", json_string_value(prefix));
     }
     if (json_is_integer(longest)) {
         json_int_t most = json_integer_value(longest);
@@ -306,7 +306,7 @@ struct wordpiece *wordpiece_open(const char *path, char error[WORDPIECE_ERROR])
     if (!fine) {
         refuse(&reading, "out of memory");
     } else {
-        strcpy(to->prefix, "##");
+        memcpy(to->prefix, "##", 3);
         to->longest_word = 100;
         fine = (ends_with(path, ".json") ? read_json(&reading) : read_vocabulary(&reading)) &&
                make_room(&reading);
