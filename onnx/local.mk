@@ -5,13 +5,16 @@
 # and a line in onnx/operators.h.
 onnx_operators = \
 	onnx/ops_attention.c \
+	onnx/ops_channels.c \
 	onnx/ops_control.c \
 	onnx/ops_elementwise.c \
+	onnx/ops_index.c \
 	onnx/ops_joined.c \
 	onnx/ops_language.c \
 	onnx/ops_lines.c \
 	onnx/ops_loss.c \
 	onnx/ops_made.c \
+	onnx/ops_math.c \
 	onnx/ops_movement.c \
 	onnx/ops_normalization.c \
 	onnx/ops_product.c \

@@ -11,9 +11,12 @@ struct kiln__onnx_call;
 
 /* The tables, a line for each; kiln__onnx_NAME_rows ends with a row without a name. */
 #define KILN__ONNX_TABLES(X)                                                                       \
+    X(channels)                                                                                    \
     X(attention)                                                                                   \
     X(control)                                                                                     \
     X(elementwise)                                                                                 \
+    X(index)                                                                                       \
+    X(math)                                                                                        \
     X(language)                                                                                    \
     X(lines)                                                                                       \
     X(loss)                                                                                        \

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Normalisations with parameters for each channel, the second dimension, and rotary embeddings. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "onnx/onnx.pb-c.h"
+#include "onnx/values.h"
+
+static bool need(struct kiln__onnx_call *call, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!kiln__onnx_need(call, i))
+            return false;
+    return true;
+}
+
+static void give_like(struct kiln__onnx_call *call, size_t k, kiln_tensor y)
+{
+    if (k < call->n_outputs)
+        kiln__onnx_give(call, k, y, kiln__onnx_operand(call, k ? 2 + k : 0)->type);
+}
+
+/* ---- batch norm ---- */
+
+/* What a running average becomes. */
+static kiln_tensor average(struct kiln__onnx_call *call, kiln_tensor before, kiln_tensor now,
+                           double momentum)
+{
+    return kiln_add(call->batch, kiln_scale(call->batch, before, momentum),
+                    kiln_scale(call->batch, now, 1 - momentum));
+}
+
+static void batch_normalization(struct kiln__onnx_call *call)
+{
+    kiln_batch *batch = call->batch;
+    kiln_tensor in[5], mean, variance;
+    if (!need(call, 5))
+        return;
+    const double epsilon = kiln__onnx_float(call, "epsilon", 1e-5);
+    const double momentum = kiln__onnx_float(call, "momentum", 0.9);
+    const int axis = kiln__onnx_operand(call, 0)->rank > 1 ? 1 : 0;
+    const bool trains = call->version < 14 ? call->n_outputs > 1 && call->wanted[1]
+                                           : kiln__onnx_int(call, "training_mode", 0) != 0;
+    if (call->version < 9 && kiln__onnx_int(call, "spatial", 1) == 0)
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "statistics for each position");
+    for (size_t i = 0; i < 5; i++)
+        in[i] = kiln__onnx_tensor(call, i);
+    if (kiln__onnx_failed(call))
+        return;
+    if (!trains) {
+        give_like(call, 0,
+                  kiln_batch_norm(batch, in[0], in[1], in[2], in[3], in[4], axis, epsilon));
+        return;
+    }
+    give_like(call, 0,
+              kiln_batch_norm_train(batch, in[0], in[1], in[2], axis, epsilon, &mean, &variance));
+    give_like(call, 1, average(call, in[3], mean, momentum));
+    give_like(call, 2, average(call, in[4], variance, momentum));
+}
+
+/* ---- group and instance norm ---- */
+
+static void instance_normalization(struct kiln__onnx_call *call)
+{
+    if (need(call, 3))
+        give_like(call, 0,
+                  kiln_instance_norm(call->batch, kiln__onnx_tensor(call, 0),
+                                     kiln__onnx_tensor(call, 1), kiln__onnx_tensor(call, 2), 1,
+                                     kiln__onnx_float(call, "epsilon", 1e-5)));
+}
+
+/* One for each channel of what older versions have one of for each group. */
+static kiln_tensor for_channels(struct kiln__onnx_call *call, size_t i, size_t groups,
+                                size_t channels)
+{
+    kiln_tensor x = kiln__onnx_tensor(call, i);
+    if (kiln__onnx_operand(call, i)->rank != 1 || kiln__onnx_operand(call, i)->dims[0] != groups ||
+        groups == channels)
+        return x;
+    x = kiln_reshape(call->batch, x, 2, (size_t[]){groups, 1});
+    x = kiln_broadcast(call->batch, x, 2, (size_t[]){groups, channels / groups});
+    return kiln_reshape(call->batch, x, 1, &channels);
+}
+
+static void group_normalization(struct kiln__onnx_call *call)
+{
+    if (!need(call, 3))
+        return;
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    const int64_t groups = kiln__onnx_int(call, "num_groups", 0);
+    const size_t channels = x->rank > 1 ? x->dims[1] : 0;
+    if (groups <= 0 || (uint64_t)groups > channels || channels % (size_t)groups) {
+        kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "%" PRId64 " groups of %zu channels", groups,
+                          channels);
+        return;
+    }
+    const bool old = call->version < 21;
+    kiln_tensor scale =
+        old ? for_channels(call, 1, (size_t)groups, channels) : kiln__onnx_tensor(call, 1);
+    kiln_tensor shift =
+        old ? for_channels(call, 2, (size_t)groups, channels) : kiln__onnx_tensor(call, 2);
+    give_like(call, 0,
+              kiln_group_norm(call->batch, kiln__onnx_tensor(call, 0), scale, shift, (size_t)groups,
+                              1, kiln__onnx_float(call, "epsilon", 1e-5)));
+}
+
+/* ---- rotary embeddings ---- */
+
+/* Where the operands of a row are. */
+struct places {
+    size_t cosine, sine, positions;
+};
+
+/* A table's rows for each position, [batch or 1, sequence, width]; the table itself where there are
+ * no positions. Of a single position it is the first one's. */
+static kiln_tensor rows_of(struct kiln__onnx_call *call, size_t table, size_t positions,
+                           size_t sequence)
+{
+    kiln_batch *batch = call->batch;
+    kiln_tensor rows = kiln__onnx_tensor(call, table);
+    const struct kiln__onnx_value *at = kiln__onnx_operand(call, positions);
+    if (!at)
+        return rows;
+    kiln_tensor numbers = kiln_cast(batch, kiln__onnx_tensor(call, positions), KILN_I32);
+    if (at->rank < 2) {
+        const size_t dims[] = {1, sequence}, one[] = {1, 1};
+        numbers = kiln_reshape(batch, numbers, 2, one);
+        numbers = kiln_add(batch, numbers, kiln_iota(batch, 2, dims, 1));
+    }
+    return kiln_gather(batch, rows, numbers, 0);
+}
+
+/* [b, s, w] as [b, 1, s, w], or where heads lie behind the sequence as [b, s, 1, w]. */
+static kiln_tensor beside_heads(struct kiln__onnx_call *call, kiln_tensor rows, bool behind)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    if (kiln_tensor_shape(call->batch, rows, NULL, &rank, dims))
+        return (kiln_tensor){0};
+    if (rank != 3) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "angles of %zu dimensions", rank);
+        return (kiln_tensor){0};
+    }
+    const size_t wide[] = {dims[0], behind ? dims[1] : 1, behind ? 1 : dims[1], dims[2]};
+    return kiln_reshape(call->batch, rows, 4, wide);
+}
+
+static void rotary_embedding(struct kiln__onnx_call *call)
+{
+    static const struct places usual = {1, 2, 3}, microsoft = {2, 3, 1};
+    const struct places *places = call->row->data ? &microsoft : &usual;
+    kiln_batch *batch = call->batch;
+    if (!need(call, call->row->data ? 4 : 3))
+        return;
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    const struct kiln__onnx_value *table = kiln__onnx_operand(call, places->cosine);
+    const bool flat = x->rank == 3;
+    int64_t heads = kiln__onnx_int(call, "num_heads", 0);
+    const size_t width = table->rank ? table->dims[table->rank - 1] : 0;
+    if (flat && heads == 0 && call->row->data && width)
+        heads = (int64_t)(x->dims[2] / (2 * width));
+    if ((!flat && x->rank != 4) ||
+        (flat && (heads <= 0 || (uint64_t)heads > x->dims[2] || x->dims[2] % (size_t)heads))) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "%" PRId64 " heads of %zu dimensions", heads,
+                          x->rank);
+        return;
+    }
+    kiln_tensor y = kiln__onnx_tensor(call, 0);
+    if (flat)
+        y = kiln_reshape(
+            batch, y, 4,
+            (size_t[]){x->dims[0], x->dims[1], (size_t)heads, x->dims[2] / (size_t)heads});
+    const size_t sequence = x->dims[flat ? 1 : 2];
+    kiln_tensor cosine = rows_of(call, places->cosine, places->positions, sequence);
+    kiln_tensor sine = rows_of(call, places->sine, places->positions, sequence);
+    y = kiln_rotary(batch, y, beside_heads(call, cosine, flat), beside_heads(call, sine, flat),
+                    kiln__onnx_int(call, "interleaved", 0) != 0);
+    give_like(call, 0, flat ? kiln_reshape(batch, y, 3, x->dims) : y);
+}
+
+static const bool yes = true;
+
+#define ROW(name, since, function)                                                                 \
+    {                                                                                              \
+        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
+    }
+
+const struct kiln__onnx_row kiln__onnx_channels_rows[] = {
+    ROW("BatchNormalization", 7, batch_normalization),
+    ROW("InstanceNormalization", 1, instance_normalization),
+    ROW("GroupNormalization", 18, group_normalization),
+    ROW("RotaryEmbedding", 23, rotary_embedding),
+    {"RotaryEmbedding", 1, KILN__ONNX_NEWEST, rotary_embedding, 0, &yes, "com.microsoft"},
+    {0},
+};
