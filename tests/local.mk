@@ -123,6 +123,7 @@ device_tests = \
 	tests/test_conv \
 	tests/test_convolution \
 	tests/test_device \
+	tests/test_einsum \
 	tests/test_events \
 	tests/test_executor \
 	tests/test_explain \
