@@ -102,18 +102,18 @@ static double round_float(const struct kiln__onnx_type *type, double number)
     }
 }
 
-union kiln__onnx_cell kiln__onnx_host_round(int number, union kiln__onnx_cell cell)
+union kiln__onnx_cell kiln__onnx_host_round(int type, union kiln__onnx_cell cell)
 {
-    const struct kiln__onnx_type *type = kiln__onnx_type(number);
-    if (kiln__onnx_type_floats(number))
-        cell.f = round_float(type, cell.f);
-    else if (type->type == KILN_BOOL)
+    const struct kiln__onnx_type *known = kiln__onnx_type(type);
+    if (kiln__onnx_type_floats(type))
+        cell.f = round_float(known, cell.f);
+    else if (known->type == KILN_BOOL)
         cell.i = cell.i != 0;
-    else if (type->bytes < 8) {
-        unsigned unused = 64 - 8 * (unsigned)type->bytes;
+    else if (known->bytes < 8) {
+        unsigned unused = 64 - 8 * (unsigned)known->bytes;
         uint64_t shifted = (uint64_t)cell.i << unused;
-        cell.i = type->storage == KILN__ONNX_SIGNED ? (int64_t)shifted >> unused
-                                                    : (int64_t)(shifted >> unused);
+        cell.i = known->storage == KILN__ONNX_SIGNED ? (int64_t)shifted >> unused
+                                                     : (int64_t)(shifted >> unused);
     }
     return cell;
 }

@@ -143,9 +143,8 @@ static void constant_of_shape(struct kiln__onnx_call *call)
     if (!kiln__onnx_need(call, 0) || kiln__onnx_failed(call) || !shape_of(call, list, n, dims))
         return;
     const struct kiln__onnx_host *value = tensor_attribute(call, "value");
-    struct kiln__onnx_host *zero = NULL;
     if (!value && !kiln__onnx_failed(call))
-        value = zero = kiln__onnx_new_host(call, FLOAT, 0, NULL);
+        value = kiln__onnx_new_host(call, FLOAT, 0, NULL);
     if (!value)
         return;
     if (value->count != 1) {

@@ -76,14 +76,16 @@ static void skip_layer_normalization(struct kiln__onnx_call *call)
         kiln__onnx_give(call, 3, x, type);
 }
 
-/* Outside of training nothing is left out. */
+/* Outside of training nothing is left out, nor where the share is 0. */
 static void dropout(struct kiln__onnx_call *call)
 {
     struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
-    double training;
+    double training = 0, share = 0.5;
     if (!kiln__onnx_need(call, 0))
         return;
-    if (kiln__onnx_operand(call, 2) && (!kiln__onnx_scalar(call, 2, &training) || training != 0)) {
+    bool known = !kiln__onnx_operand(call, 2) || kiln__onnx_scalar(call, 2, &training);
+    bool all = kiln__onnx_scalar(call, 1, &share) && share == 0;
+    if (!all && (!known || training != 0)) {
         kiln__onnx_refuse(call, KILN_UNSUPPORTED, "dropout in training");
         return;
     }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,17 +98,15 @@ static int open_inside(const char *folder, const char *location, const char **wh
 {
     char path[PATH_MAX], real[PATH_MAX], root[PATH_MAX];
     *why = "is outside of the model's folder";
-    if (!stays_inside(location) || strlen(folder) + strlen(location) + 2 > sizeof path)
+    int length = snprintf(path, sizeof path, "%s/%s", folder, location);
+    if (!stays_inside(location) || length < 0 || (size_t)length >= sizeof path)
         return -1;
-    strcpy(path, folder);
-    strcat(path, "/");
-    strcat(path, location);
     if (!realpath(folder, root) || !realpath(path, real)) {
         *why = strerror(errno);
         return -1;
     }
-    size_t length = strlen(root);
-    if (strcmp(root, "/") && (strncmp(real, root, length) || real[length] != '/'))
+    size_t inside = strlen(root);
+    if (strcmp(root, "/") && (strncmp(real, root, inside) || real[inside] != '/'))
         return -1;
     int file = open(real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0)

@@ -114,17 +114,21 @@ check-format:
 	esac
 
 check-tidy: $(BUILT_SOURCES)
-	cd $(srcdir) && ls lib/*/*.c tools/*.c | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
+	cd $(srcdir) && ls lib/*/*.c tools/*.c $(onnx_read) | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
 	    --warnings-as-errors='*' FILE -- -std=gnu11 $(TIDY_CPPFLAGS)
 TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
-	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
+	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS)
+if ONNX
+onnx_read = onnx/*.c
+onnx_folder = onnx
+endif
 
 # Another compiler reads all of the library, and one for 32 bits, where there is one: size_t is
 # narrower there.
 check-compilers: $(BUILT_SOURCES)
-	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c
+	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c $(onnx_read)
 	cd $(srcdir) && if echo '#include <stdlib.h>' | $(CC) -m32 -x c -fsyntax-only - 2>/dev/null; then \
-	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c; \
+	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c $(onnx_read); \
 	else \
 	    echo '$(CC) has nothing for 32 bits (gcc-multilib)'; \
 	fi
@@ -133,7 +137,7 @@ READ_FLAGS = -fsyntax-only -Wno-psabi -Wall -Wextra -Wshadow -Werror -std=gnu11 
 check-cppcheck: $(BUILT_SOURCES)
 	cd $(srcdir) && $(CPPCHECK) --quiet --std=c11 --enable=warning,performance,portability \
 	    --inline-suppr --suppressions-list=tests/cppcheck.supp --error-exitcode=1 \
-	    -I$(abs_builddir)/include -Iinclude -Ilib -DHAVE_CLBLAST=1 lib tools
+	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib tools $(onnx_folder)
 
 check-docs: doc/Doxyfile $(BUILT_SOURCES)
 	$(DOXYGEN) doc/Doxyfile
