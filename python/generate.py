@@ -165,10 +165,13 @@ DEFAULTS = {
     'epsilon': '1e-5', 'correction': '0.0', 'keep_dims': 'False', 'reverse': 'False',
     'transpose_a': 'False', 'transpose_b': 'False', 'upper': 'True', 'diagonal': '0',
     'batch_dims': '0', 'mode': "'set'", 'descending': 'False',
+    'interleaved': 'False',
 }
 OPTIONAL = {
     ('layer_norm', 'scale'), ('layer_norm', 'shift'), ('rms_norm', 'scale'), ('attention', 'mask'),
-    ('matmul_quantized', 'a_scale'), ('matmul_quantized', 'b_scale'),
+    ('matmul_quantized', 'a_scale'), ('matmul_quantized', 'b_scale'), ('batch_norm', 'scale'),
+    ('batch_norm', 'shift'), ('group_norm', 'scale'), ('group_norm', 'shift'),
+    ('instance_norm', 'scale'), ('instance_norm', 'shift'),
 }
 # Over the last dimension unless told: what networks mean.
 LAST_AXIS = {'softmax', 'log_softmax', 'layer_norm', 'rms_norm', 'sort', 'argsort'}
@@ -224,7 +227,7 @@ def explain_parameters(name, parameters, struct_fields, named_enums):
         elif kind.startswith('const kiln_') and kind.endswith('_options *'):
             struct = kind[len('const '):-2]
             fields = [f for f in struct_fields[struct] if f[1] != 'size']
-            if any('*' in f[0] for f in fields):
+            if any('*' in f[0] or f[0] == 'kiln_tensor' for f in fields):
                 return None
             signature.append('*')
             for field_kind, field, length in fields:

@@ -161,6 +161,7 @@ CHECK_SUITES = \
 	check-oclgrind \
 	check-rusticl \
 	check-onnx \
+	check-python \
 	check-dist
 
 # The distribution with a few tests: all of them have run by then.

@@ -490,6 +490,55 @@ def resize(x: _tensor.Array, shape: Optional[Sequence[int]] = None, *,
     return _tensor.make(x._context, Expression((x,), enter))
 
 
+def cross_entropy(logits: _tensor.Array, labels: _tensor.Array, *, reduction: str = 'mean',
+                  class_weights: Optional[_tensor.Array] = None, label_smoothing: float = 0.0,
+                  ignored_label: Optional[int] = None,
+                  log_probabilities: bool = False) -> _tensor.Tensor:
+    """Minus the logarithm of the probability that softmax gives to the label: logits are
+    [..., classes], labels integers of the shape before `classes`. `reduction` over the rows is
+    "mean", "sum" or "none"; a row counts as its label's of `class_weights`, and not at all where it
+    has the ignored label; the share `label_smoothing` of the label's 1 goes to all classes evenly."""
+    context = find_context([logits, labels, class_weights]) or default_context()
+    operands = [_tensor.as_tensor(x, context) for x in (logits, labels, class_weights)
+                if x is not None]
+    options = initialised('KILN_CROSS_ENTROPY_INIT')
+    options.reduction = word('kiln_loss_reduction', reduction)
+    options.label_smoothing, options.log_probabilities = label_smoothing, bool(log_probabilities)
+    options.ignores, options.ignored_label = ignored_label is not None, ignored_label or 0
+
+    def enter(batch: Any, handles: list) -> Any:
+        mine = type(options).from_buffer_copy(options)
+        if len(handles) > 2:
+            mine.class_weights = handles[2]
+        return lib.kiln_cross_entropy_with(batch, handles[0], handles[1], ctypes.byref(mine))
+    return _tensor.make(context, Expression(operands, enter))
+
+
+def einsum(equation: str, *operands: _tensor.Array) -> _tensor.Tensor:
+    """Einstein's sum of the operands, as numpy has it: "bij,bjk->bik" names the dimensions of each
+    operand and of the result by letters."""
+    context = find_context(operands) or default_context()
+    given = [_tensor.as_tensor(x, context) for x in operands]
+    text, count = equation.encode(), len(given)
+    return _tensor.make(context, Expression(given, lambda b, h: lib.kiln_einsum(
+        b, text, count, (Handle * builtins.max(count, 1))(*h))))
+
+
+def batch_norm_train(x: _tensor.Array, scale: Optional[_tensor.Array] = None,
+                     shift: Optional[_tensor.Array] = None, axis: int = -1,
+                     epsilon: float = 1e-5) -> tuple:
+    """(normalised x, mean, variance): kiln.batch_norm() with the statistics of x itself, over all
+    dimensions but the axis, which come too, for running averages of them."""
+    x = _operand(x)
+    operands = [None if o is None else _tensor.as_tensor(o, x._context) for o in (scale, shift)]
+
+    def enter(batch: Any, handles: list) -> list:
+        mean, variance = Handle(), Handle()
+        return [lib.kiln_batch_norm_train(batch, *handles, axis, epsilon, ctypes.byref(mean),
+                                          ctypes.byref(variance)), mean, variance]
+    return tuple(_several(x._context, [x, *operands], enter, 3))
+
+
 def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tuple:
     """(the k largest elements along an axis, the largest first, and their positions); with
     `smallest` the smallest. Of equal ones those come that are first in x."""
@@ -617,8 +666,9 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 
 
 __all__ = [
-    'arange', 'astype', 'avg_pool', 'avg_pool2d', 'broadcast_to', 'clip_by_norm', 'concatenate',
-    'expand_dims', 'floor_divide', 'full', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones',
-    'pad', 'place', 'power', 'quantize', 'replaced', 'reshape', 'resize', 'rnn', 'split', 'squeeze',
-    'swapaxes', 'topk', 'transpose', 'true_divide', 'windows', 'zeros',
+    'arange', 'astype', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
+    'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
+    'full', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones', 'pad', 'place', 'power',
+    'quantize', 'replaced', 'reshape', 'resize', 'rnn', 'split', 'squeeze', 'swapaxes', 'topk',
+    'transpose', 'true_divide', 'windows', 'zeros',
 ]

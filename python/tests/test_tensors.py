@@ -98,39 +98,64 @@ class Tensors(unittest.TestCase):
             ('one row after another', list(a)[2], CUBE[2])])
 
     def test_networks(self):
-        """products, softmax, attention, convolution"""
+        """products, softmax, attention, convolution, pools, picking"""
         q = kiln.tensor(CUBE)
         scores = CUBE @ CUBE.transpose(0, 2, 1) / np.sqrt(5)
         weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-        image, kernel = kiln.ones((1, 4, 4, 2)), kiln.ones((3, 3, 2, 1))
+        indices = np.int32([[2, 0, 1, 1]])
         self.check_all([
             ('softmax', kiln.softmax(q @ q.mT / 5 ** 0.5), weights),
             ('attention', kiln.attention(q, q, q), weights @ CUBE),
-            ('conv2d', kiln.conv2d(image, kernel, before=1, after=1)[0, :, :, 0],
-             [[8, 12, 12, 8], [12, 18, 18, 12], [12, 18, 18, 12], [8, 12, 12, 8]]),
-            ('max_pool2d', kiln.max_pool2d(image, 2).sum(), 8),
-            ('avg_pool', kiln.avg_pool(CUBE, 2, layout='channels_first', stride=1),
-             (CUBE[..., 1:] + CUBE[..., :-1]) / 2),
-            ('max_pool and where', kiln.max_pool(CUBE, 5, layout='first', indices=True)[1][..., 0],
-             CUBE.argmax(-1)),
             ('conv', kiln.conv(CUBE, kiln.ones((2, 3, 1)), layout='channels_first', stride=2)[0, 0],
              [CUBE[0].sum(0)[i] for i in (0, 2, 4)]),
-            ('pad', kiln.pad(CUBE, 2, mode='reflect')[2:-2, 2:-2], np.pad(
-                CUBE, 2, mode='reflect')[2:-2, 2:-2])], 1e-5)
-        indices = np.int32([[2, 0, 1, 1]])
-        x, W = CUBE[:2, :, :2] / 2, np.float32([[0.5, -1], [-1, 0.25]])
-        w, h = W[None], np.tanh(x[0] @ W.T)
-        self.check_all([
+            ('max_pool and where', kiln.max_pool(CUBE, 5, layout='first', indices=True)[1][..., 0],
+             CUBE.argmax(-1)),
+            ('pad', kiln.pad(A, 2, mode='reflect'), np.pad(A, 2, mode='reflect')),
             ('gather_elements', kiln.gather_elements(A, indices, 0),
              np.take_along_axis(A, indices, 0)),
-            ('scatter', kiln.scatter(A, np.int32([1]), A[:1], 0, 'max')[1], np.maximum(A[0], A[1])),
-            ('triangle', kiln.triangle(A), np.triu(A)),
-            ('resize', kiln.resize(A, scale=(2, 1)), A.repeat(2, axis=0)),
-            ('in between', kiln.resize(A, (3, 7), method='linear', coordinates='align_corners')[0],
-             np.interp(np.arange(7) / 2, np.arange(4), A[0])),
-            ('sort', kiln.sort(A), np.sort(A)), ('topk', kiln.topk(A, 2)[1], np.argsort(-A)[:, :2]),
-            ('rnn', kiln.rnn(x, w, w[..., :2])[1][0], np.tanh(h @ W[..., :2] + x[1] @ W.T)),
-            ('of another sort', kiln.triangle(A, upper=False, diagonal=-1), np.tril(A, -1))])
+            ('triangle', kiln.triangle(A, upper=False, diagonal=-1), np.tril(A, -1))], 1e-5)
+
+    def test_recorded(self):
+        """functions with several results and many options record with the shapes that they promise"""
+        image, x = kiln.ones((1, 8, 6, 2)), kiln.zeros((5, 2, 3))
+
+        def shapes(*tensors):
+            return [t.shape for t in tensors]
+        for name, got, wanted in (
+                ('conv2d', shapes(kiln.conv2d(image, kiln.ones((3, 3, 2, 4)), before=1, after=1)),
+                 [(1, 8, 6, 4)]),
+                ('conv_transposed', shapes(kiln.conv_transposed(
+                    image, kiln.ones((2, 2, 4, 2)), stride=2)), [(1, 16, 12, 4)]),
+                ('max_pool2d', shapes(kiln.max_pool2d(image, 2)), [(1, 4, 3, 2)]),
+                ('avg_pool2d', shapes(kiln.avg_pool2d(image, (2, 3))), [(1, 4, 2, 2)]),
+                ('avg_pool', shapes(kiln.avg_pool(image, 5, ceil=True)), [(1, 2, 2, 2)]),
+                ('lp_pool', shapes(kiln.lp_pool(image, 2, 2.0)), [(1, 4, 3, 2)]),
+                ('resize', shapes(kiln.resize(image, scale=(1, 2, 0.5, 1), method='linear')),
+                 [(1, 16, 3, 2)]),
+                ('windows', shapes(kiln.windows(image, 1, (3, 3), step=(2, 1))), [(1, 3, 4, 3, 3, 2)]),
+                ('sort', shapes(kiln.sort(x), kiln.argsort(x, 0, descending=True)), [x.shape] * 2),
+                ('topk', shapes(*kiln.topk(x, 2, axis=0)), [(2, 2, 3)] * 2),
+                ('scatter', shapes(kiln.scatter(x, np.int32([1]), x[:1], 0, 'max')), [x.shape]),
+                ('quantize', shapes(*kiln.quantize(x, axis=1)), [x.shape, (5, 1, 3)]),
+                ('clip_by_norm', shapes(*kiln.clip_by_norm([x, image], 1.0)[0]),
+                 [x.shape, image.shape]),
+                ('batch_norm', shapes(*kiln.batch_norm_train(image), kiln.batch_norm(
+                    image, None, None, kiln.zeros(2), kiln.ones(2), -1)),
+                 [image.shape, (2,), (2,), image.shape]),
+                ('cross_entropy', shapes(kiln.cross_entropy(
+                    kiln.zeros((4, 3)), np.arange(4), reduction='none', ignored_label=3,
+                    class_weights=np.ones(3)), kiln.cross_entropy(kiln.zeros((4, 3)), np.arange(4))),
+                 [(4,), ()]),
+                ('einsum', shapes(kiln.einsum('tbi,ki->btk', x, np.ones((7, 3)))), [(2, 5, 7)]),
+                ('rnn', shapes(*kiln.rnn(x, kiln.ones((1, 4, 3)), kiln.ones((1, 4, 4)))),
+                 [(5, 1, 2, 4), (1, 2, 4)]),
+                ('gru', shapes(*kiln.gru(x, kiln.ones((2, 12, 3)), kiln.ones((2, 12, 4)),
+                                         direction='bidirectional')), [(5, 2, 2, 4), (2, 2, 4)]),
+                ('lstm', shapes(*kiln.lstm(x, kiln.ones((1, 16, 3)), kiln.ones((1, 16, 4)),
+                                           bias=kiln.ones((1, 32)))),
+                 [(5, 1, 2, 4), (1, 2, 4), (1, 2, 4)])):
+            with self.subTest(name):
+                self.assertEqual(got, wanted)
         with self.assertRaisesRegex(ValueError, 'channels_first'):
             kiln.max_pool(CUBE, 2, layout='sideways')
 
