@@ -7,6 +7,7 @@ onnx_operators = \
 	onnx/ops_attention.c \
 	onnx/ops_channels.c \
 	onnx/ops_control.c \
+	onnx/ops_conv.c \
 	onnx/ops_elementwise.c \
 	onnx/ops_index.c \
 	onnx/ops_joined.c \
@@ -17,9 +18,12 @@ onnx_operators = \
 	onnx/ops_math.c \
 	onnx/ops_movement.c \
 	onnx/ops_normalization.c \
+	onnx/ops_pool.c \
 	onnx/ops_product.c \
 	onnx/ops_quantize.c \
 	onnx/ops_reduce.c \
+	onnx/ops_resize.c \
+	onnx/ops_rnn.c \
 	onnx/ops_sample.c
 
 onnx_sources = \
@@ -54,6 +58,8 @@ onnx_sources = \
 	onnx/values.h \
 	onnx/weights.c \
 	onnx/weights.h \
+	onnx/windows.c \
+	onnx/windows.h \
 	onnx/wire.c \
 	onnx/wire.h \
 	$(onnx_operators)

@@ -11,21 +11,25 @@ struct kiln__onnx_call;
 
 /* The tables, a line for each; kiln__onnx_NAME_rows ends with a row without a name. */
 #define KILN__ONNX_TABLES(X)                                                                       \
-    X(channels)                                                                                    \
     X(attention)                                                                                   \
+    X(channels)                                                                                    \
     X(control)                                                                                     \
+    X(conv)                                                                                        \
     X(elementwise)                                                                                 \
     X(index)                                                                                       \
-    X(math)                                                                                        \
     X(language)                                                                                    \
     X(lines)                                                                                       \
     X(loss)                                                                                        \
     X(made)                                                                                        \
+    X(math)                                                                                        \
     X(movement)                                                                                    \
     X(normalization)                                                                               \
+    X(pool)                                                                                        \
     X(product)                                                                                     \
     X(quantize)                                                                                    \
     X(reduce)                                                                                      \
+    X(resize)                                                                                      \
+    X(rnn)                                                                                         \
     X(sample)
 
 /* Last version of what has not changed since. */
