@@ -29,6 +29,7 @@ kilninclude_HEADERS = \
 	include/kiln/recurrent.h \
 	include/kiln/resize.h \
 	include/kiln/shape.h \
+	include/kiln/signal.h \
 	include/kiln/status.h \
 	include/kiln/training.h \
 	include/kiln/types.h

@@ -258,6 +258,7 @@ record_sources = \
 	lib/record/random.c \
 	lib/record/recurrent.c \
 	lib/record/resize.c \
+	lib/record/signal.c \
 	lib/record/sliding.c \
 	lib/record/sliding.h \
 	lib/record/sort.c \

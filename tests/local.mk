@@ -92,6 +92,7 @@ criterion_tests = \
 	tests/test_saved \
 	tests/test_schedule \
 	tests/test_serve \
+	tests/test_signal \
 	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads \
@@ -168,6 +169,7 @@ device_tests = \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
+	tests/test_signal \
 	tests/test_staging \
 	tests/test_trial \
 	tests/test_types \

@@ -31,6 +31,7 @@
 #include <kiln/reductions.h>
 #include <kiln/resize.h>
 #include <kiln/shape.h>
+#include <kiln/signal.h>
 #include <kiln/status.h>
 #include <kiln/training.h>
 #include <kiln/types.h>

@@ -761,6 +761,16 @@ static const kiln_pool_options *take_pool_options(void)
     return &options;
 }
 
+static kiln_dft_kind take_dft_kind(void)
+{
+    return (kiln_dft_kind)(byte() % 5);
+}
+
+static kiln_taper take_taper(void)
+{
+    return (kiln_taper)(byte() % 4);
+}
+
 static kiln_block_order take_block_order(void)
 {
     return (kiln_block_order)(one_in(8) ? 2 : byte() % 2);
