@@ -420,6 +420,9 @@ kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
         }
         at += *at == ',';
     }
-    return read_result(&call, at, terms, n, dots, &result) ? combine(&call, terms, n, &result)
-                                                           : none;
+    if (!read_result(&call, at, terms, n, dots, &result))
+        return none;
+    kiln_tensor y = combine(&call, terms, n, &result);
+    kiln__error_within(&batch->error, __func__);
+    return batch->error.status ? none : y;
 }
