@@ -24,7 +24,8 @@ onnx_operators = \
 	onnx/ops_reduce.c \
 	onnx/ops_resize.c \
 	onnx/ops_rnn.c \
-	onnx/ops_sample.c
+	onnx/ops_sample.c \
+	onnx/ops_signal.c
 
 onnx_sources = \
 	onnx/batches.c \

@@ -30,7 +30,8 @@ struct kiln__onnx_call;
     X(reduce)                                                                                      \
     X(resize)                                                                                      \
     X(rnn)                                                                                         \
-    X(sample)
+    X(sample)                                                                                      \
+    X(signal)
 
 /* Last version of what has not changed since. */
 #define KILN__ONNX_NEWEST 9999
