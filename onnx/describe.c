@@ -33,8 +33,9 @@ static kiln_status describe_shape(const Onnx__TensorShapeProto *shape, kiln_mode
                                        value->name, i);
             value->dims[i] = (size_t)dim->dim_value;
         }
+        /* "?" is how some exporters say that they know nothing, of several dimensions at once. */
         if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-            *text_of(dim->dim_param))
+            *text_of(dim->dim_param) && strcmp(dim->dim_param, "?"))
             value->symbols[i] = dim->dim_param;
     }
     return KILN_OK;

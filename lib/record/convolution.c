@@ -52,6 +52,15 @@ static void window_axes(const struct kiln__sliding *call, int *axes)
         axes[i] = (int)(1 + call->n + i);
 }
 
+/* The weights' single input channel, dropped as a sum: weights that lie with their channels first
+ * are brought into order once by that, instead of being read across for each element. */
+static kiln_tensor drop_channel(const struct kiln__sliding *call, kiln_tensor w)
+{
+    return call->layout == KILN_CHANNELS_FIRST
+               ? kiln_sum(call->batch, w, 1, (int[]){(int)call->n}, 0)
+               : w;
+}
+
 /* Groups of a single input channel are sums, not worth being products. */
 static kiln_tensor convolve_channels(const struct kiln__sliding *call, kiln_tensor windows,
                                      kiln_tensor w, size_t out)
@@ -71,7 +80,7 @@ static kiln_tensor convolve_channels(const struct kiln__sliding *call, kiln_tens
     }
     window_axes(call, axes);
     windows = reshape(call, windows, &of_windows);
-    w = reshape(call, w, &of_w);
+    w = reshape(call, drop_channel(call, w), &of_w);
     if (call->batch->error.status)
         return none;
     kiln_tensor y = kiln_sum(call->batch, kiln_mul(call->batch, windows, w), call->n, axes, 0);
