@@ -153,13 +153,54 @@ static void take_part(struct wish *wish, const struct kiln__onnx_host *roi)
     }
 }
 
+/* Whether samples and channels stay, as of images. */
+static bool keeps_channels(struct kiln__onnx_call *call, const struct wish *wish)
+{
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    bool keeps = wish->rank > 2;
+    for (size_t d = 0; keeps && d < 2; d++)
+        keeps = wish->dims[d] == x->dims[d] && wish->scales[d] == 1 && wish->start[d] == 0 &&
+                wish->end[d] == 1;
+    return keeps;
+}
+
+/* Entries of a list in the order that a transpose has. */
+static void order_numbers(size_t rank, const size_t *order, double *numbers)
+{
+    double before[KILN_MAX_RANK];
+    memcpy(before, numbers, sizeof before);
+    for (size_t d = 0; d < rank; d++)
+        numbers[d] = before[order[d]];
+}
+
+/* An image is resized with its channels last, as convolutions leave it: elements that go together
+ * lie together, and between two convolutions nothing is turned. */
+static kiln_tensor resize_image(struct kiln__onnx_call *call, struct wish *wish,
+                                const kiln_resize_options *options)
+{
+    size_t order[KILN_MAX_RANK], back[KILN_MAX_RANK], dims[KILN_MAX_RANK];
+    for (size_t d = 0; d < wish->rank; d++) {
+        order[d] = d == 0 ? 0 : d + 1 < wish->rank ? d + 1 : 1;
+        back[order[d]] = d;
+        dims[d] = wish->dims[order[d]];
+    }
+    order_numbers(wish->rank, order, wish->scales);
+    order_numbers(wish->rank, order, wish->start);
+    order_numbers(wish->rank, order, wish->end);
+    kiln_tensor x = kiln_transpose(call->batch, kiln__onnx_tensor(call, 0), order);
+    return kiln_transpose(call->batch, kiln_resize(call->batch, x, dims, options), back);
+}
+
 static void finish(struct kiln__onnx_call *call, struct wish *wish, kiln_resize_options *options)
 {
     options->scales = wish->scales;
     options->start = wish->start;
     options->end = wish->end;
     if (!kiln__onnx_failed(call))
-        give_like(call, kiln_resize(call->batch, kiln__onnx_tensor(call, 0), wish->dims, options));
+        give_like(call,
+                  keeps_channels(call, wish)
+                      ? resize_image(call, wish, options)
+                      : kiln_resize(call->batch, kiln__onnx_tensor(call, 0), wish->dims, options));
 }
 
 static void resize(struct kiln__onnx_call *call)
