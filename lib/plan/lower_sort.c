@@ -77,7 +77,7 @@ void kiln__lower_sort(struct kiln__plan *plan, uint32_t index)
     while (sort.padded < sort.extent)
         sort.padded *= 2;
     lower_blocks(&sort, false);
-    for (size_t length = 2 * BLOCK; length <= sort.padded; length *= 2) {
+    for (size_t length = (size_t)2 * BLOCK; length <= sort.padded; length *= 2) {
         lower_pass(&sort, length / 2, true);
         for (size_t apart = length / 4; apart >= BLOCK; apart /= 2)
             lower_pass(&sort, apart, false);

@@ -154,16 +154,20 @@ kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
-    if (call.axis == 0 || call.shape.rank == KILN_MAX_RANK)
+    if (call.axis == 0 || call.shape.rank == KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: channels in dimension %u of shape %s: the first one is the batch's, and 7 "
                    "are the most",
                    __func__, call.axis, kiln__shape_text(&call.shape).text);
-    else if (groups == 0 || call.shape.dims[call.axis] % groups)
+        return none;
+    }
+    if (groups == 0 || call.shape.dims[call.axis] % groups) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: %zu channels are not cut into %zu equal groups", __func__,
                    call.shape.dims[call.axis], groups);
-    return batch->error.status ? none : normalize_groups(&call, x, scale, shift, groups, epsilon);
+        return none;
+    }
+    return normalize_groups(&call, x, scale, shift, groups, epsilon);
 }
 
 /* Groups of one channel, without the dimension of 1. */

@@ -128,7 +128,7 @@ static bool imply(struct call *call, const struct named *operands, size_t n, siz
     *result = (struct term){0};
     for (size_t i = 0; i < dots; i++)
         result->names[result->count++] = (char)(dots - i);
-    for (char name = 'A'; name <= 'z'; name++) {
+    for (int name = 'A'; name <= 'z'; name++) {
         unsigned places = 0;
         for (size_t i = 0; i < n; i++)
             for (unsigned d = 0; d < operands[i].term.count; d++)
@@ -136,7 +136,7 @@ static bool imply(struct call *call, const struct named *operands, size_t n, siz
         if (places == 1 && result->count == KILN_MAX_RANK)
             return fail(call, "makes a result of more than 8 dimensions");
         if (places == 1)
-            result->names[result->count++] = name;
+            result->names[result->count++] = (char)name;
     }
     return true;
 }
@@ -164,7 +164,7 @@ static bool read_result(struct call *call, const char *text, const struct named 
 /* Its dimensions in this order of names, all of which it has. */
 static void arrange(struct call *call, struct named *x, const char *names, unsigned count)
 {
-    size_t order[KILN_MAX_RANK], dims[KILN_MAX_RANK];
+    size_t order[KILN_MAX_RANK], dims[KILN_MAX_RANK] = {0};
     bool moves = false;
     for (unsigned d = 0; d < count; d++) {
         order[d] = (size_t)((const char *)memchr(x->term.names, names[d], count) - x->term.names);
