@@ -11,8 +11,8 @@ int main(void)
     if (kiln_context_create(NULL, &context))
         return fprintf(stderr, "%s\n", kiln_last_error()), 1;
     kiln_batch *b = kiln_batch_create(context);
-    kiln_tensor a = kiln_upload(b, KILN_F32, 1, (size_t[]){4}, x);
-    kiln_tensor c = kiln_upload(b, KILN_F32, 1, (size_t[]){4}, y);
+    kiln_tensor a = kiln_upload(b, KILN_F32, kiln_shape(4), x);
+    kiln_tensor c = kiln_upload(b, KILN_F32, kiln_shape(4), y);
     kiln_read(b, kiln_add(b, kiln_scale(b, kiln_relu(b, a), 2), c), z, sizeof z);
     if (kiln_batch_execute(b))
         return fprintf(stderr, "%s\n", kiln_last_error()), 1;

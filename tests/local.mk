@@ -205,6 +205,9 @@ kernel_tests = \
 # It breaks kernels on their way to the compiler.
 tests_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
+# The library's memory runs out there.
+tests_test_saved_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+
 # It has threads that cannot be made.
 tests_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
 

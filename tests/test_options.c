@@ -24,6 +24,8 @@ Test(options, have_the_same_defaults_from_functions_as_from_macros)
     EXPECT_SAME(kiln_conv_options, KILN_CONV_OPTIONS_INIT, kiln_conv_options_init(&options));
     EXPECT_SAME(kiln_pool_options, KILN_POOL_OPTIONS_INIT, kiln_pool_options_init(&options));
     EXPECT_SAME(kiln_window_options, KILN_WINDOW_OPTIONS_INIT, kiln_window_options_init(&options));
+    EXPECT_SAME(kiln_cross_entropy_options, KILN_CROSS_ENTROPY_INIT,
+                kiln_cross_entropy_options_init(&options));
     EXPECT_SAME(kiln_executor_options, KILN_EXECUTOR_OPTIONS_INIT,
                 kiln_executor_options_init(&options));
     EXPECT_SAME(kiln_executor_options, KILN_EXECUTOR_LATENCY_INIT,

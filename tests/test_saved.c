@@ -330,6 +330,82 @@ Test(saved, what_cannot_be_saved_leaves_the_file_as_it_was)
     close_context(context);
 }
 
+/* ---- memory that runs out ---- */
+
+/* How many of the library's next allocations go well; below 0: all. */
+static long allowed = -1;
+static bool ran_out;
+
+static bool may_allocate(void)
+{
+    ran_out = ran_out || allowed == 0;
+    return allowed < 0 || (allowed > 0 && allowed-- > 0);
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return may_allocate() ? __real_malloc(bytes) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return may_allocate() ? __real_calloc(count, bytes) : NULL;
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return may_allocate() ? __real_realloc(memory, bytes) : NULL;
+}
+
+/* All calls of the header, with so many allocations each. */
+static kiln_status call(kiln_context *context, int which, kiln_buffer **buffers)
+{
+    kiln_buffer *loaded[2] = {NULL, NULL};
+    kiln_saved *list = NULL;
+    size_t count;
+    float element = 1;
+    kiln_array array = {KILN_F32, 1, {1}, &element}, read = {0};
+    kiln_status status = which == 0   ? kiln_save(path, 2, names, buffers)
+                         : which == 1 ? kiln_load(context, path, 2, names, loaded)
+                         : which == 2 ? kiln_load_into(path, 2, names, buffers)
+                         : which == 3 ? kiln_saved_list(path, &list, &count)
+                         : which == 4 ? kiln_npy_write(path, &array)
+                                      : kiln_npy_read(path, &read);
+    kiln_buffer_release(loaded[0]);
+    kiln_buffer_release(loaded[1]);
+    kiln_free(list);
+    kiln_free(read.data);
+    return status;
+}
+
+Test(saved, memory_that_runs_out_is_an_error)
+{
+    kiln_context *context = open_context();
+    kiln_buffer *buffers[COUNT];
+    make_all(context, buffers);
+    for (int which = 0; which < 6; which++) {
+        ran_out = true;
+        for (long k = 0; ran_out; k++) {
+            ran_out = false;
+            allowed = k;
+            kiln_status status = call(context, which, buffers);
+            allowed = -1;
+            cr_expect(ran_out || !status, "call %d: %s", which, kiln_last_error());
+            cr_expect(!status || status == KILN_OUT_OF_HOST_MEMORY || status == KILN_IO_ERROR,
+                      "call %d, %ld allocations: %s", which, k, kiln_last_error());
+        }
+    }
+    release_all(buffers);
+    close_context(context);
+}
+
 /* ---- files that are no good: no device ---- */
 
 static void expect_refused(kiln_status wanted, const char *part)

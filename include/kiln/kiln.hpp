@@ -157,6 +157,8 @@ template <class T, void (*Init)(T *)> struct options : T {
 using attention_options = detail::options<kiln_attention_options, kiln_attention_options_init>;
 using context_options = detail::options<kiln_context_options, kiln_context_options_init>;
 using conv_options = detail::options<kiln_conv_options, kiln_conv_options_init>;
+using cross_entropy_options =
+    detail::options<kiln_cross_entropy_options, kiln_cross_entropy_options_init>;
 using executor_options = detail::options<kiln_executor_options, kiln_executor_options_init>;
 using pool_options = detail::options<kiln_pool_options, kiln_pool_options_init>;
 using request_options = detail::options<kiln_request_options, kiln_request_options_init>;
@@ -703,6 +705,13 @@ inline tensor mean_squared_error(const tensor &x, const tensor &target)
 inline tensor cross_entropy(const tensor &logits, const tensor &labels)
 {
     return detail::made(logits, kiln_cross_entropy(logits.batch(), logits.id(), labels.id()));
+}
+
+inline tensor cross_entropy(const tensor &logits, const tensor &labels,
+                            const kiln_cross_entropy_options &options)
+{
+    return detail::made(
+        logits, kiln_cross_entropy_with(logits.batch(), logits.id(), labels.id(), &options));
 }
 
 inline tensor binary_cross_entropy(const tensor &logits, const tensor &target)

@@ -61,6 +61,10 @@ typedef struct kiln_cross_entropy_options {
         sizeof(kiln_cross_entropy_options), KILN_REDUCTION_MEAN, {0}, 0, 0, 0, 0                   \
     }
 
+/** Fill a structure as KILN_CROSS_ENTROPY_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_cross_entropy_options_init(kiln_cross_entropy_options *options);
+
 /** kiln_cross_entropy() with options, which may be NULL. The mean is NaN where the weights of all
  *  rows add up to 0. Errors: INVALID_ARGUMENT also for options that make no sense. */
 KILN_API kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits,

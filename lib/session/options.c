@@ -14,6 +14,7 @@
 INIT(kiln_attention_options_init, kiln_attention_options, KILN_ATTENTION_OPTIONS_INIT)
 INIT(kiln_context_options_init, kiln_context_options, KILN_CONTEXT_OPTIONS_INIT)
 INIT(kiln_conv_options_init, kiln_conv_options, KILN_CONV_OPTIONS_INIT)
+INIT(kiln_cross_entropy_options_init, kiln_cross_entropy_options, KILN_CROSS_ENTROPY_INIT)
 INIT(kiln_executor_options_init, kiln_executor_options, KILN_EXECUTOR_OPTIONS_INIT)
 INIT(kiln_executor_options_init_latency, kiln_executor_options, KILN_EXECUTOR_LATENCY_INIT)
 INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR_THROUGHPUT_INIT)
