@@ -34,7 +34,6 @@ python_tests = \
 EXTRA_DIST += \
 	$(python_modules) \
 	$(python_tests) \
-	doc/python.md \
 	python/backend.py \
 	python/examples/digits.py \
 	python/generate.py \

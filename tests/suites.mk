@@ -139,13 +139,15 @@ check-cppcheck: $(BUILT_SOURCES)
 	    --inline-suppr --suppressions-list=tests/cppcheck.supp --error-exitcode=1 \
 	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib tools $(onnx_folder)
 
+# Says what is public and has no description.
 check-docs: doc/Doxyfile $(BUILT_SOURCES)
-	$(DOXYGEN) doc/Doxyfile
+	rm -rf doc/html
+	$(MAKE) $(AM_MAKEFLAGS) docs
 
 check-shell:
 	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run bench/get-models tests/run-on tests/run-test \
 	    tests/onnx/check-nodes tests/onnx/environment \
-	    tests/run-suites tests/sub-build tests/check-faults tests/check-python \
+	    tests/run-suites tests/sub-build tests/check-deb tests/check-faults tests/check-python \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.
@@ -162,7 +164,8 @@ CHECK_SUITES = \
 	check-rusticl \
 	check-onnx \
 	check-python \
-	check-dist
+	check-dist \
+	check-deb
 
 # The distribution with a few tests: all of them have run by then.
 check-dist:
@@ -171,6 +174,12 @@ check-dist:
 dist_tests = tests/test_util tests/test_passes tests/test_fusion
 
 RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suites
+
+# Debian's packages, built from the distribution.
+check-deb: dist
+	@$(SHELL) $(srcdir)/tests/check-deb '$(distdir).tar.gz' >deb.log 2>&1; \
+	    cat deb.log; ! grep -q '^not ok' deb.log
+CLEANFILES += deb.log
 
 # What `./bootstrap check` runs.
 check-counted:
