@@ -6,11 +6,12 @@
  *  once for each size that batches may have (2, 4, ... rows, up to the largest, of each of a few
  *  lengths if rows have one). Threads submit
  *  requests of some rows each; the executor copies requests that meet into one batch, runs it, and
- *  copies each its own results. A batch goes out when it is full, when its oldest request has waited
- *  long enough, and at once when the device is idle. With several contexts each batch goes to the one
- *  that will have it done first. Rows must not depend on each other: which of them meet is chance. A
- *  row's results have the same bits alone and in whatever company, on one device: batches of all
- *  sizes add up in the same orders (kiln_batch_sum_alike()), and none has fewer than two rows.
+ *  copies each its own results. A batch goes out when it is full, when its oldest request has
+ * waited long enough, and at once when the device is idle. With several contexts each batch goes to
+ * the one that will have it done first. Rows must not depend on each other: which of them meet is
+ * chance. A row's results have the same bits alone and in whatever company, on one device: batches
+ * of all sizes add up in the same orders (kiln_batch_sum_alike()), and none has fewer than two
+ * rows.
  *
  *  @code
  *  kiln_executor_create(&context, 1, &model, NULL, &executor);
@@ -60,15 +61,14 @@ typedef struct kiln_row {
  *  asked for otherwise, a kiln_export() say, is done by each run and perhaps twice: leave it.
  *
  *  Where inputs are sequences, a batch is for rows up to a length: 8, 16, 32, ..., the greatest; a
- *  lesser one and the greatest, if it is at most 8. Requests travel with those whose rows end in the
- *  same one, so that none of 4 or more pays for more than twice its length; inputs[i] is
- *  [rows, length, ...] then, and 0 beyond the end of a row.
- *  After the inputs come two tensors more: at inputs[input_count] each row's own length, i32 [rows],
- *  0 in rows of nobody; at the next a mask, u8 [rows, length], 1 where the row has an element. An
- *  output of shape [rows, length, ...] is a sequence, too: requests get as much of each row as it
- *  is long. A row's result has the same bits in all company, but padding enters sums unless the
- *  mask keeps it out.
- *  Errors of the batch are found without it; another status ends kiln_executor_create(). */
+ *  lesser one and the greatest, if it is at most 8. Requests travel with those whose rows end in
+ * the same one, so that none of 4 or more pays for more than twice its length; inputs[i] is [rows,
+ * length, ...] then, and 0 beyond the end of a row. After the inputs come two tensors more: at
+ * inputs[input_count] each row's own length, i32 [rows], 0 in rows of nobody; at the next a mask,
+ * u8 [rows, length], 1 where the row has an element. An output of shape [rows, length, ...] is a
+ * sequence, too: requests get as much of each row as it is long. A row's result has the same bits
+ * in all company, but padding enters sums unless the mask keeps it out. Errors of the batch are
+ * found without it; another status ends kiln_executor_create(). */
 typedef kiln_status (*kiln_model_recorder)(kiln_batch *batch, size_t context, size_t rows,
                                            const kiln_tensor *inputs, kiln_tensor *outputs,
                                            void *user);
@@ -131,16 +131,22 @@ typedef struct kiln_executor_options {
         sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0, 0                               \
     }
 
-/** Fill a structure as KILN_EXECUTOR_OPTIONS_INIT, _LATENCY_INIT and _THROUGHPUT_INIT do. NULL does
- *  nothing. Threads: any. Errors: none. */
+/** Fill a structure as KILN_EXECUTOR_OPTIONS_INIT does. NULL does nothing.
+ *  Threads: any. Errors: none. */
 KILN_API void kiln_executor_options_init(kiln_executor_options *options);
+
+/** Fill a structure as KILN_EXECUTOR_LATENCY_INIT does. NULL does nothing.
+ *  Threads: any. Errors: none. */
 KILN_API void kiln_executor_options_init_latency(kiln_executor_options *options);
+
+/** Fill a structure as KILN_EXECUTOR_THROUGHPUT_INIT does. NULL does nothing.
+ *  Threads: any. Errors: none. */
 KILN_API void kiln_executor_options_init_throughput(kiln_executor_options *options);
 
-/** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options` may
- *  be NULL. The model is recorded for each context, each size and twice over, so that one batch is
- *  gathered while another runs. Host memory for the rows of each size is kiln_host_alloc()'s (up to
- *  256 MiB a piece): where memory is shared it is used as sizes are met, else it is pinned, about
+/** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options`
+ * may be NULL. The model is recorded for each context, each size and twice over, so that one batch
+ * is gathered while another runs. Host memory for the rows of each size is kiln_host_alloc()'s (up
+ * to 256 MiB a piece): where memory is shared it is used as sizes are met, else it is pinned, about
  *  twice the largest batch's rows and results for each thread.
  *  Owner: the caller, until kiln_executor_release(); it holds the contexts. Threads: any.
  *  Errors: INVALID_ARGUMENT, TOO_LARGE (rows with too many bytes), SHAPE_MISMATCH (an output whose
@@ -151,22 +157,23 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_executor_create(kiln_context *const *c
                                                           const kiln_executor_options *options,
                                                           kiln_executor **executor);
 
-/** Take another reference, for another thread say. NULL does nothing. Threads: any. Errors: none. */
+/** Take another reference, for another thread say. NULL does nothing. Threads: any. Errors: none.
+ */
 KILN_API void kiln_executor_retain(kiln_executor *executor);
 
 /** Give a reference back. With the last one no request is lost: it waits, as
- *  kiln_executor_shutdown() with KILN_SHUTDOWN_DRAIN does, until all have completed; from a callback
- *  it returns at once, and they complete later. Futures live on. NULL does nothing. In a child of
- *  fork() nothing is waited for or freed. Threads: any. Errors: none. */
+ *  kiln_executor_shutdown() with KILN_SHUTDOWN_DRAIN does, until all have completed; from a
+ * callback it returns at once, and they complete later. Futures live on. NULL does nothing. In a
+ * child of fork() nothing is waited for or freed. Threads: any. Errors: none. */
 KILN_API void kiln_executor_release(kiln_executor *executor);
 
 /** The rows of the batches that suit a model on a context, for kiln_executor_options::max_batch; at
  *  most `max_batch` (0: 1024), of the greatest length. `max_bytes`: a batch takes so much device
  *  memory at most beside buffers, by its plan (kiln_batch_cost::peak_bytes); the workers of an
- *  executor may have two at once. `max_run_us`: among 2, 4, ... rows up to the largest that fit, the
- *  size that has most rows a second, within a twentieth the smallest that does, and runs no longer
- *  than that; the smallest if all run longer. 0 is no bound; without max_run_us nothing is measured,
- *  and the answer is the largest that fits. The model is recorded for context number 0.
+ *  executor may have two at once. `max_run_us`: among 2, 4, ... rows up to the largest that fit,
+ * the size that has most rows a second, within a twentieth the smallest that does, and runs no
+ * longer than that; the smallest if all run longer. 0 is no bound; without max_run_us nothing is
+ * measured, and the answer is the largest that fits. The model is recorded for context number 0.
  *
  *  Measuring runs each size some times on rows of zeros. Times are kept by kiln_context_remember(),
  *  for the same model on the same device; a record that cannot be read is logged and measured anew.
@@ -221,15 +228,15 @@ typedef enum kiln_when_full {
 
 /** How one request travels. Start from KILN_REQUEST_OPTIONS_INIT. */
 typedef struct kiln_request_options {
-    size_t size;              /**< sizeof(kiln_request_options), set by the initialiser */
-    kiln_priority priority;   /**< among those that wait */
-    uint64_t deadline_us;     /**< if it has not begun to run so long after the submission, it ends as
-                                   TIMED_OUT; it waits for company half as long at most.
-                                   Microseconds, at most an hour; 0: none */
+    size_t size;            /**< sizeof(kiln_request_options), set by the initialiser */
+    kiln_priority priority; /**< among those that wait */
+    uint64_t deadline_us;   /**< if it has not begun to run so long after the submission, it ends as
+                                 TIMED_OUT; it waits for company half as long at most.
+                                 Microseconds, at most an hour; 0: none */
     kiln_when_full when_full; /**< wait or fail */
-    uint64_t room_us;         /**< wait for room so long at most, and answer TIMED_OUT; microseconds,
-                                   at most an hour; 0: as long as it takes, or to the deadline */
-    size_t length;            /**< of each of its rows, where the model has sequences; 0: the greatest */
+    uint64_t room_us; /**< wait for room so long at most, and answer TIMED_OUT; microseconds,
+                           at most an hour; 0: as long as it takes, or to the deadline */
+    size_t length;    /**< of each of its rows, where the model has sequences; 0: the greatest */
 } kiln_request_options;
 
 /** Options with every default. */
@@ -247,9 +254,9 @@ KILN_API void kiln_request_options_init(kiln_request_options *options);
  *  Owner: the caller owns *future, until kiln_future_release(); the rows' memory, inputs too, is
  *  borrowed until the request completes, the two arrays only for the call. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, no rows, bytes that do not fit, an element that is not below its
- *  bound, an i64 beyond i32, a length where the model has none), TYPE_MISMATCH, TOO_LARGE (more rows
- *  than a batch has, longer ones than the model has), BUSY,
- *  TIMED_OUT, WRONG_STATE (shut down), OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
+ *  bound, an i64 beyond i32, a length where the model has none), TYPE_MISMATCH, TOO_LARGE (more
+ * rows than a batch has, longer ones than the model has), BUSY, TIMED_OUT, WRONG_STATE (shut down),
+ * OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executor,
                                                           const kiln_input *inputs,
                                                           const kiln_output *outputs, size_t rows,
@@ -257,12 +264,13 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executo
                                                           kiln_future **future);
 
 /** Run any number of rows now, spread over all contexts, and wait for them: they are cut into equal
- *  pieces that each are a batch, of a size by which the last is expected to be done soonest, and each
- *  context takes pieces as it has done others, so that the rows are shared by measured speed. A piece
- *  of a context that fails runs elsewhere. `options` may be NULL; the deadline is each piece's.
- *  Owner: memory is borrowed for the call. Threads: any but callbacks of an executor, several at once.
- *  Errors: those of kiln_executor_submit() but for TOO_LARGE rows, those of kiln_future_wait();
- *  WRONG_STATE also in a callback. Some of the outputs may have been written then. */
+ *  pieces that each are a batch, of a size by which the last is expected to be done soonest, and
+ * each context takes pieces as it has done others, so that the rows are shared by measured speed. A
+ * piece of a context that fails runs elsewhere. `options` may be NULL; the deadline is each
+ * piece's. Owner: memory is borrowed for the call. Threads: any but callbacks of an executor,
+ * several at once. Errors: those of kiln_executor_submit() but for TOO_LARGE rows, those of
+ * kiln_future_wait(); WRONG_STATE also in a callback. Some of the outputs may have been written
+ * then. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_run(kiln_executor *executor,
                                                        const kiln_input *inputs,
                                                        const kiln_output *outputs, size_t rows,
@@ -270,13 +278,13 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_executor_run(kiln_executor *executor,
 
 /** Wait until the request has completed, and answer how. Its callback may not have returned yet.
  *  Threads: any, several at once. Errors: those of kiln_batch_execute(), CANCELLED, TIMED_OUT
- *  (its deadline); INVALID_ARGUMENT, FORKED, WRONG_STATE (in a callback, before it has completed). */
+ *  (its deadline); INVALID_ARGUMENT, FORKED, WRONG_STATE (in a callback, before it has completed).
+ */
 KILN_API KILN_MUST_CHECK kiln_status kiln_future_wait(kiln_future *future);
 
 /** Wait so many microseconds at most; NOT_READY if it has not completed by then.
  *  Threads: any. Errors: as kiln_future_wait(). */
-KILN_API KILN_MUST_CHECK kiln_status kiln_future_wait_for(kiln_future *future,
-                                                          uint64_t timeout_us);
+KILN_API KILN_MUST_CHECK kiln_status kiln_future_wait_for(kiln_future *future, uint64_t timeout_us);
 
 /** NOT_READY, or how the request completed. Threads: any. Errors: as kiln_future_wait(). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_future_poll(kiln_future *future);
@@ -301,9 +309,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_future_descriptor(kiln_future *future,
  *  Threads: any. Errors: INVALID_ARGUMENT, WRONG_STATE if it runs or has completed, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_future_cancel(kiln_future *future);
 
-/** Release a future; the request goes on, and its memory stays borrowed until it has completed. NULL
- *  does nothing. In a child of fork() nothing is freed.
- *  Threads: one, after all other calls on it. Errors: none. */
+/** Release a future; the request goes on, and its memory stays borrowed until it has completed.
+ * NULL does nothing. In a child of fork() nothing is freed. Threads: one, after all other calls on
+ * it. Errors: none. */
 KILN_API void kiln_future_release(kiln_future *future);
 
 /* ---- metrics ---- */
@@ -380,10 +388,10 @@ typedef enum kiln_metrics_format {
 } kiln_metrics_format;
 
 /** The metrics of an executor and its contexts as text. Owner: the caller frees *text with
- *  kiln_free(). Threads: any. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, FORKED; *text is NULL. */
+ *  kiln_free(). Threads: any. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, FORKED; *text is NULL.
+ */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_metrics(kiln_executor *executor,
-                                                           kiln_metrics_format format,
-                                                           char **text);
+                                                           kiln_metrics_format format, char **text);
 
 #ifdef __cplusplus
 }

@@ -53,11 +53,11 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_load_into(const char *path, size_t n,
 
 /** A tensor in a file. */
 typedef struct kiln_saved {
-    const char *name;
-    const char *stored; /**< what the file calls its type, such as "BF16" */
-    kiln_type type;     /**< that it is loaded as; 0: kiln has none for it */
-    size_t rank;
-    size_t dims[KILN_MAX_RANK];
+    const char *name;           /**< as the file has it */
+    const char *stored;         /**< what the file calls its type, such as "BF16" */
+    kiln_type type;             /**< that it is loaded as; 0: kiln has none for it */
+    size_t rank;                /**< dimensions */
+    size_t dims[KILN_MAX_RANK]; /**< the first `rank` count */
 } kiln_saved;
 
 /** What a safetensors file has, by name, without its content.

@@ -43,12 +43,12 @@ typedef struct kiln_recurrent {
     kiln_tensor peephole; /**< of an LSTM, [D,3*H]: of input, output and forget gate; or {0} */
     kiln_tensor lengths;  /**< [B] integers: steps of each sequence; {0}: all. Results behind them
                                are 0, and the state stays */
-    kiln_direction direction;
-    kiln_gates gates;
-    double clip;             /**< gates' sums are cut to -clip to clip; 0: not */
-    int linear_before_reset; /**< of a GRU: the reset gate multiplies the state's product, as
-                                  PyTorch's, not the state */
-    int input_forget;        /**< of an LSTM: the forget gate is 1 - the input gate */
+    kiln_direction direction; /**< which way the steps go */
+    kiln_gates gates;         /**< in which order the gates are in w, r and bias */
+    double clip;              /**< gates' sums are cut to -clip to clip; 0: not */
+    int linear_before_reset;  /**< of a GRU: the reset gate multiplies the state's product, as
+                                   PyTorch's, not the state */
+    int input_forget;         /**< of an LSTM: the forget gate is 1 - the input gate */
     /** Of each direction the functions of an RNN (f), GRU (f, g) or LSTM (f, g, h), such as
      *  kiln_relu; NULL: tanh of an RNN, else sigmoid for f and tanh for g and h. */
     kiln_tensor (*activation[2][3])(kiln_batch *batch, kiln_tensor x);

@@ -45,17 +45,19 @@ typedef enum kiln_nearest {
 
 /** How kiln_resize() works. Start from KILN_RESIZE_OPTIONS_INIT. */
 typedef struct kiln_resize_options {
-    size_t size; /**< sizeof(kiln_resize_options), set by the initialiser */
-    kiln_resize_method method;
-    kiln_coordinates coordinates;
-    kiln_nearest nearest; /**< of KILN_RESIZE_NEAREST */
+    size_t size;                  /**< sizeof(kiln_resize_options), set by the initialiser */
+    kiln_resize_method method;    /**< what is between elements */
+    kiln_coordinates coordinates; /**< where a result's element lies in x */
+    kiln_nearest nearest;         /**< of KILN_RESIZE_NEAREST */
     double cubic;         /**< the cubic's coefficient: -0.75 as PyTorch, -0.5 as TensorFlow */
     int exclude_outside;  /**< nonzero: no weight falls on what is beyond x's ends, whose outermost
                                elements go on otherwise */
     int antialias;        /**< nonzero: what becomes smaller is averaged (not the nearest) */
     const double *scales; /**< an entry for each dimension; NULL: quotients of the extents */
-    const double *start, *end; /**< of KILN_CROP_AND_RESIZE: the part, from 0 to 1, per dimension */
-    double extrapolation;      /**< of KILN_CROP_AND_RESIZE */
+    const double
+        *start;        /**< of KILN_CROP_AND_RESIZE: where the part begins, 0 to 1, per dimension */
+    const double *end; /**< and where it ends */
+    double extrapolation; /**< of KILN_CROP_AND_RESIZE */
 } kiln_resize_options;
 
 /** Options with the defaults: the nearest element, asymmetric, the one below: as PyTorch's nearest.

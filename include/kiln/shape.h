@@ -22,7 +22,9 @@
 #define KILN_COUNTED_LIST(type, ...)                                                               \
     (std::initializer_list<type>{__VA_ARGS__}.size()), KILN_LIST(type, __VA_ARGS__)
 #else
+/** Elements alone. */
 #define KILN_LIST(type, ...) ((const type[]){__VA_ARGS__})
+/** Two arguments: how many, and the elements. */
 #define KILN_COUNTED_LIST(type, ...)                                                               \
     (sizeof((const type[]){__VA_ARGS__}) / sizeof(type)), KILN_LIST(type, __VA_ARGS__)
 #endif
