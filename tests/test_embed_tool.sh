@@ -40,6 +40,8 @@ if ! "$kiln" info >/dev/null 2>&1; then
 fi
 check "a model of something else" 1 'the model has an input beside input_ids' \
     -m "$models/pictures.onnx" -v "$encoder/vocab.txt" "$folder/lines"
+check "a model that leaves it open" 1 'the model has several outputs' \
+    -m "$models/layers.onnx" -v "$encoder/vocab.txt" "$folder/lines"
 check "the mean of a line's tokens" 0 '^3.5 1 0 -1$' -m "$encoder" --no-normalize "$folder/lines"
 check "a line of nothing" 0 '^2.5 1 0 -1$' -m "$encoder" --no-normalize "$folder/lines"
 check "the first token" 0 '^2 1 0 -1$' -m "$encoder" --no-normalize --pooling cls "$folder/lines"

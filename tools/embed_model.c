@@ -41,18 +41,21 @@ static kiln_status give_inputs(struct embed_model *model, kiln_batch *b, const k
                                 : refuse(model, KILN_UNSUPPORTED, "the model has too many inputs");
 }
 
-/* The output that encoders call so, else the first. */
-static size_t find_output(const kiln_onnx_model *onnx)
+/* The output that encoders call so, or the only one: another would be a guess. */
+static bool find_output(const kiln_onnx_model *onnx, size_t *number)
 {
     static const char *const names[] = {"sentence_embedding", "last_hidden_state",
                                         "token_embeddings"};
     const kiln_model_value *values;
     size_t count = kiln_model_outputs(onnx, &values);
+    *number = 0;
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         for (size_t i = 0; i < count; i++)
-            if (!strcmp(values[i].name, names[k]))
-                return i;
-    return 0;
+            if (!strcmp(values[i].name, names[k])) {
+                *number = i;
+                return true;
+            }
+    return count == 1;
 }
 
 /* One vector of each sentence's: the first token's, or the mean of all that are not padding. */
@@ -84,15 +87,19 @@ static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const
 {
     struct embed_model *model = user;
     kiln_tensor given[MOST_INPUTS], results[MOST_OUTPUTS];
-    size_t rank = 0, dims[KILN_MAX_RANK];
+    size_t number, rank = 0, dims[KILN_MAX_RANK];
     (void)context, (void)row_count;
     if (kiln_model_outputs(model->onnx, NULL) > MOST_OUTPUTS)
         return refuse(model, KILN_UNSUPPORTED, "the model has too many outputs");
+    if (!find_output(model->onnx, &number))
+        return refuse(model, KILN_UNSUPPORTED,
+                      "the model has several outputs, and none is called sentence_embedding, "
+                      "last_hidden_state or token_embeddings");
     kiln_status status = give_inputs(model, b, rows, given);
     if (status)
         return status;
     status = kiln_model_record(model->onnx, b, given, NULL, results);
-    kiln_tensor result = status ? (kiln_tensor){0} : results[find_output(model->onnx)];
+    kiln_tensor result = status ? (kiln_tensor){0} : results[number];
     if (!status)
         status = kiln_tensor_shape(b, result, NULL, &rank, dims);
     if (status)

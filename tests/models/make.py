@@ -31,3 +31,9 @@ write("encoder", [h.make_node("Gather", ["table", "input_ids"], ["last_hidden_st
 # One that wants what no tokenizer gives.
 write("pictures", [h.make_node("Relu", ["pixels"], ["y"])], [("pixels", T.FLOAT, ["batch", 4])],
       [("y", T.FLOAT, ["batch", 4])])
+
+# One that does not say which of its outputs is the last.
+write("layers", [h.make_node("Gather", ["table", "input_ids"], ["first"]),
+                 h.make_node("Relu", ["first"], ["second"])],
+      [("input_ids", T.INT64, ["batch", "sequence"])],
+      [(k, T.FLOAT, ["batch", "sequence", 4]) for k in ("first", "second")], [("table", table)])
