@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisations with parameters for each channel, the second dimension, and rotary embeddings. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "onnx/onnx.pb-c.h"
@@ -30,6 +31,56 @@ static kiln_tensor average(struct kiln__onnx_call *call, kiln_tensor before, kil
                     kiln_scale(call->batch, now, 1 - momentum));
 }
 
+/* A number for each channel, from those of the operands. */
+typedef double per_channel(const double *scale_shift_mean_variance, double epsilon);
+
+static double factor_of(const double *in, double epsilon)
+{
+    return in[0] / sqrt(in[3] + epsilon);
+}
+
+static double shift_of(const double *in, double epsilon)
+{
+    return in[1] - in[2] * factor_of(in, epsilon);
+}
+
+/* The same in a shape that broadcasts to x; {0} where an operand is not known on the host. */
+static kiln_tensor fold(struct kiln__onnx_call *call, per_channel *number, double epsilon)
+{
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    const struct kiln__onnx_host *in[4];
+    struct kiln__onnx_value folded = {.type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT};
+    for (size_t i = 0; i < 4; i++) {
+        in[i] = kiln__onnx_operand(call, 1 + i)->host;
+        if (!in[i] || !in[i]->floats || x->rank < 2 || in[i]->count != x->dims[1])
+            return (kiln_tensor){0};
+    }
+    folded.rank = x->rank - 1;
+    for (size_t d = 0; d < folded.rank; d++)
+        folded.dims[d] = d ? 1 : x->dims[1];
+    struct kiln__onnx_host *host = kiln__onnx_new_host(call, folded.type, folded.rank, folded.dims);
+    for (size_t c = 0; host && c < host->count; c++) {
+        double of_channel[4];
+        for (size_t i = 0; i < 4; i++)
+            of_channel[i] = in[i]->cells[c].f;
+        host->cells[c].f = number(of_channel, epsilon);
+    }
+    folded.host = host;
+    return host ? kiln__onnx_tensor_of(call, &folded) : (kiln_tensor){0};
+}
+
+/* A factor and a shift, computed here where the operands are constants: what follows a convolution
+ * runs in its kernel then. */
+static bool fold_batch_norm(struct kiln__onnx_call *call, double epsilon)
+{
+    kiln_tensor factor = fold(call, factor_of, epsilon);
+    if (!factor.id || kiln__onnx_failed(call))
+        return false;
+    kiln_tensor y = kiln_mul(call->batch, kiln__onnx_tensor(call, 0), factor);
+    give_like(call, 0, kiln_add(call->batch, y, fold(call, shift_of, epsilon)));
+    return true;
+}
+
 static void batch_normalization(struct kiln__onnx_call *call)
 {
     kiln_batch *batch = call->batch;
@@ -43,6 +94,8 @@ static void batch_normalization(struct kiln__onnx_call *call)
                                            : kiln__onnx_int(call, "training_mode", 0) != 0;
     if (call->version < 9 && kiln__onnx_int(call, "spatial", 1) == 0)
         kiln__onnx_refuse(call, KILN_UNSUPPORTED, "statistics for each position");
+    if (kiln__onnx_failed(call) || (!trains && fold_batch_norm(call, epsilon)))
+        return;
     for (size_t i = 0; i < 5; i++)
         in[i] = kiln__onnx_tensor(call, i);
     if (kiln__onnx_failed(call))
