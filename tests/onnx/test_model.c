@@ -400,6 +400,32 @@ Test(model, unrolls_loops)
     kiln_model_release(model);
 }
 
+/* A convolution, the constants of a batch norm, which become a factor and a shift beside it, and a
+ * pool. Both extents are called "?", and differ. */
+Test(model, runs_a_small_picture_network)
+{
+    static const float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    Onnx__ModelProto *model = new_model(17);
+    add_input(model, "x", FLOAT, "1 1 ? ?");
+    add_output(model, "y", FLOAT, "1 2 ? ?");
+    add_floats(model, "w", "2 1 1 2", (const float[]){1, 1, 1, -1});
+    add_floats(model, "scale", "2", (const float[]){2, 3});
+    add_floats(model, "shift", "2", (const float[]){0.5f, -1});
+    add_floats(model, "mean", "2", (const float[]){1, 2});
+    add_floats(model, "variance", "2", (const float[]){4, 9});
+    add_node(model, "Conv", "x w", "c");
+    set_float(add_node(model, "BatchNormalization", "c scale shift mean variance", "n"), "epsilon",
+              0);
+    add_node(model, "Relu", "n", "r");
+    set_ints(add_node(model, "MaxPool", "r", "y"), "kernel_shape", 2, (const int64_t[]){2, 1});
+    kiln_onnx_model *loaded = load(model);
+    expect_floats(loaded, DIMS(1, 1, 2, 4), x, DIMS(1, 2, 1, 3),
+                  (const float[]){10.5f, 12.5f, 14.5f, 0, 0, 0});
+    expect_floats(loaded, DIMS(1, 1, 4, 2), x, DIMS(1, 2, 3, 1),
+                  (const float[]){6.5f, 10.5f, 14.5f, 0, 0, 0});
+    kiln_model_release(loaded);
+}
+
 /* Every operator that the manual lists is there. */
 Test(model, knows_the_operators_of_the_manual)
 {
