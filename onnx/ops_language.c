@@ -20,6 +20,19 @@ static void record_swish(struct kiln__onnx_call *call)
     kiln__onnx_give(call, 0, y, kiln__onnx_operand(call, 0)->type);
 }
 
+/* x where it is above alpha, else 0. */
+static void record_threshold(struct kiln__onnx_call *call)
+{
+    if (!kiln__onnx_need(call, 0))
+        return;
+    kiln_tensor x = kiln__onnx_tensor(call, 0);
+    kiln_tensor alpha = kiln_constant(call->batch, KILN_F32, kiln__onnx_float(call, "alpha", 1));
+    kiln_tensor above = kiln_greater(call->batch, x, alpha);
+    kiln__onnx_give(call, 0,
+                    kiln_where(call->batch, above, x, kiln_constant(call->batch, KILN_F32, 0)),
+                    kiln__onnx_operand(call, 0)->type);
+}
+
 /* A cache [B, middle, S, inner] and an update [B, middle, n, inner] that is to begin at an element
  * of S of its own in each batch. */
 struct cache {
@@ -137,6 +150,7 @@ static void record_causal(struct kiln__onnx_call *call)
 const struct kiln__onnx_row kiln__onnx_language_rows[] = {
     {"Swish", 24, KILN__ONNX_NEWEST, record_swish, 0, NULL, NULL},
     {"SwiGLU", 28, KILN__ONNX_NEWEST, record_swish, 0, NULL, NULL},
+    {"ThresholdedRelu", 10, KILN__ONNX_NEWEST, record_threshold, 0, NULL, NULL},
     {"TensorScatter", 24, KILN__ONNX_NEWEST, record_cache, 0, NULL, NULL},
     {"CausalConvWithState", 27, KILN__ONNX_NEWEST, record_causal, 0, NULL, NULL},
     {0},

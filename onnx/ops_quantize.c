@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "onnx/call.h"
+#include "onnx/windows.h"
 
 /* Elements of 8 bits that f32 can multiply and add up without rounding: 255 * 255 * 256 < 2^24. */
 enum { EXACT = 256 };
@@ -224,6 +225,79 @@ static void record_matmul_quantized(struct kiln__onnx_call *call)
                  kiln__onnx_operand(call, 7)->type);
 }
 
+/* ---- convolutions: exact while sums stay below 2^24 ---- */
+
+/* Of [C, ...] elements, one for each dimension 0 or `channel` of x; a single one stays as it is. */
+static kiln_tensor for_channels(struct kiln__onnx_call *call, size_t i,
+                                const struct kiln__onnx_value *x, size_t channel)
+{
+    const struct kiln__onnx_value *value = kiln__onnx_operand(call, i);
+    size_t dims[KILN_MAX_RANK];
+    kiln_tensor tensor = kiln__onnx_tensor(call, i);
+    if (!value || value->rank != 1 || value->dims[0] == 1)
+        return value && value->rank ? kiln_reshape(call->batch, tensor, 0, NULL) : tensor;
+    for (size_t d = 0; d < x->rank; d++)
+        dims[d] = d == channel ? value->dims[0] : 1;
+    return kiln_reshape(call->batch, tensor, x->rank, dims);
+}
+
+/* Operand 0 with the weights of operand w, each less its zero point, as f32. */
+static kiln_tensor convolve(struct kiln__onnx_call *call, size_t x_zero, size_t w, size_t w_zero)
+{
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    const struct kiln__onnx_value *weights = kiln__onnx_operand(call, w);
+    struct kiln__onnx_windows windows;
+    kiln_conv_options options = KILN_CONV_OPTIONS_INIT;
+    size_t window[3] = {0};
+    if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, w))
+        return (kiln_tensor){0};
+    for (size_t i = 0; i + 2 < weights->rank && i < 3; i++)
+        window[i] = weights->dims[i + 2];
+    int64_t groups = kiln__onnx_int(call, "group", 1);
+    if (groups < 1)
+        kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "it has %lld groups", (long long)groups);
+    if (!kiln__onnx_windows(call, weights->rank < 2 ? 0 : weights->rank - 2, window, &windows) ||
+        kiln__onnx_failed(call))
+        return (kiln_tensor){0};
+    options.layout = KILN_CHANNELS_FIRST;
+    options.groups = (size_t)groups;
+    memcpy(options.stride, windows.stride, sizeof windows.stride);
+    memcpy(options.dilation, windows.dilation, sizeof windows.dilation);
+    memcpy(options.before, windows.before, sizeof windows.before);
+    memcpy(options.after, windows.after, sizeof windows.after);
+    for (size_t i = windows.n; i < 3; i++)
+        options.stride[i] = options.dilation[i] = options.before[i] = options.after[i] = 0;
+    kiln_tensor image = centred(call, kiln__onnx_tensor(call, 0), for_channels(call, x_zero, x, 1));
+    kiln_tensor filter =
+        centred(call, kiln__onnx_tensor(call, w), for_channels(call, w_zero, weights, 0));
+    return kiln_conv(call->batch, image, filter, &options);
+}
+
+static void record_conv_integer(struct kiln__onnx_call *call)
+{
+    kiln_tensor y = convolve(call, 2, 1, 3);
+    kiln__onnx_give(call, 0, kiln_cast(call->batch, y, KILN_I32), TYPE(INT32));
+}
+
+/* Operands: x, its scale and zero point, w, its scale and zero point, those of the result, a bias
+ * that is in units of the scales' product. */
+static void record_conv_quantized(struct kiln__onnx_call *call)
+{
+    for (size_t i = 0; i < 8; i++)
+        if (!kiln__onnx_need(call, i))
+            return;
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    kiln_tensor sum = convolve(call, 2, 3, 5);
+    if (kiln__onnx_operand(call, 8))
+        sum = kiln_add(call->batch, sum,
+                       kiln_cast(call->batch, for_channels(call, 8, x, 1), KILN_F32));
+    kiln_tensor scale =
+        kiln_mul(call->batch, kiln__onnx_tensor(call, 1), for_channels(call, 4, x, 1));
+    scale = kiln_div(call->batch, scale, kiln__onnx_tensor(call, 6));
+    give_rounded(call, kiln_mul(call->batch, sum, scale), kiln__onnx_tensor(call, 7),
+                 kiln__onnx_operand(call, 7)->type);
+}
+
 #define ROW(name, first, record)                                                                   \
     {                                                                                              \
         name, first, KILN__ONNX_NEWEST, record, 0, NULL, NULL                                      \
@@ -234,6 +308,8 @@ const struct kiln__onnx_row kiln__onnx_quantize_rows[] = {
     ROW("DequantizeLinear", 10, record_dequantize),
     ROW("DynamicQuantizeLinear", 11, record_dynamic),
     ROW("MatMulInteger", 10, record_matmul_integer),
+    ROW("ConvInteger", 10, record_conv_integer),
+    ROW("QLinearConv", 10, record_conv_quantized),
     ROW("QLinearMatMul", 10, record_matmul_quantized),
     {0},
 };
