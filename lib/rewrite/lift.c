@@ -158,11 +158,13 @@ static uint32_t lift_pointwise(struct kiln__rewrite *rewrite, const struct kiln_
 
 /* ---- places ---- */
 
-/* Whether part and base are permuted alike, and the place itself permutes nothing. */
+/* Whether the part is a result, part and base are permuted alike, and the place itself permutes
+ * nothing. (What is only read is turned on the way into its place: nothing is left to lift.) */
 static bool can_lift_place(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *part = node_at(rewrite, node->input[0]);
-    if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank)
+    if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank ||
+        !takes_more(node_at(rewrite, part->input[0])))
         return false;
     for (uint32_t k = 0; k < node->shape.rank; k++)
         if (node->view.source[k] != (int)k)
