@@ -42,7 +42,8 @@ EXTRA_DIST += \
 
 # As users have it: installed by pip into an environment of its own.
 check-python: all
-	@KILN_TEST_STORE='$(abs_builddir)/test-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
 	    cat python.log; ! grep -q '^not ok' python.log
 CLEANFILES += python.log
 .PHONY: check-python

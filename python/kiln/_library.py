@@ -179,6 +179,10 @@ class Owned:
         self.pointer = pointer
         self._finalizer = weakref.finalize(self, _release, release, pointer, os.getpid())
         self._finalizer.atexit = False  # see _release_all()
+        if not _alive_at_exit:
+            # Handlers run in reverse order, and weakref's, which the first finalizer adds, is the end
+            # of all finalizers: so this one is added after it.
+            _alive_at_exit.append(atexit.register(_release_all))
         _alive.add(self)
 
     def close(self) -> None:
@@ -188,6 +192,7 @@ class Owned:
 
 
 _alive: weakref.WeakSet[Owned] = weakref.WeakSet()
+_alive_at_exit: list[Any] = []
 
 
 def _release(release: Callable[[Any], Any], pointer: Any, process: int) -> None:
@@ -195,7 +200,6 @@ def _release(release: Callable[[Any], Any], pointer: Any, process: int) -> None:
         release(pointer)
 
 
-@atexit.register
 def _release_all() -> None:
     """When the interpreter exits: release what is left, so that traces are written and kernels kept;
     but where a daemon thread may still be using it, leave it to the system."""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 
@@ -36,6 +37,15 @@ except kiln.Error as error:
         self.assertEqual((errors, status), ('', 0))
         self.assertIn('[2. 2. 2. 2.]', out)
         self.assertIn('the context is closed', out)
+
+    def test_released(self):
+        """contexts are released when the interpreter ends: a trace is written then"""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, 'trace.json')
+            status, _, errors = self.run_program(
+                'import kiln\nkept = kiln.Buffer([1.0])', KILN_TRACE=trace)
+            self.assertEqual((errors, status), ('', 0))
+            self.assertTrue(os.path.exists(trace))
 
     def test_contexts_go(self):
         """a context that nobody refers to any more is released, with what was recorded in it"""
