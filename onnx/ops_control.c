@@ -14,7 +14,7 @@ enum {
 };
 
 /* Graphs in graphs while they are recorded, and how often a loop may run. */
-enum { DEEPEST = 32, MOST_TURNS = 4096 };
+enum { DEEPEST = 32, MOST_TURNS = 4096, MOST_COLLECTED = 256 };
 
 static const struct kiln__onnx_graph *graph_of(struct kiln__onnx_call *call, const char *name)
 {
@@ -190,6 +190,11 @@ static void loop(struct kiln__onnx_call *call)
         return;
     }
     loop.collected = call->n_outputs - loop.carried;
+    if (loop.collected > MOST_COLLECTED) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it collects %zu values, and %d are the most",
+                          loop.collected, MOST_COLLECTED);
+        return;
+    }
     loop.state = calloc(loop.carried + 1, sizeof *loop.state);
     loop.pieces = calloc(loop.collected * MOST_TURNS + 1, sizeof *loop.pieces);
     if (!loop.state || !loop.pieces)

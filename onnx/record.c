@@ -42,7 +42,8 @@ kiln_tensor kiln__onnx_on_device(struct kiln__onnx_recorder *recorder,
 
 /* ---- nodes ---- */
 
-enum { MOST_OPERANDS = 1 << 16 };
+/* Loops in loops may have more turns than anybody waits for. */
+enum { MOST_NODES = 1 << 20 };
 
 static void fail_in(struct kiln__onnx_recorder *recorder, const struct kiln__onnx_node *node)
 {
@@ -122,6 +123,8 @@ static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln_
                                    .wanted = wanted};
     if (!in || !out || !wanted)
         kiln__onnx_refuse(&call, KILN_OUT_OF_HOST_MEMORY, "no memory");
+    else if (recorder->recorded++ == MOST_NODES)
+        kiln__onnx_refuse(&call, KILN_TOO_LARGE, "loops come to more than %d nodes", MOST_NODES);
     else if (find_operands(&call, in)) {
         for (size_t i = 0; i < node->n_outputs; i++)
             wanted[i] = needed[node->outputs[i]];

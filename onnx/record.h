@@ -13,6 +13,7 @@ struct kiln__onnx_recorder {
     struct kiln__onnx_host *hosts;   /* arrays made meanwhile */
     kiln_status status;              /* the first failure */
     unsigned depth;                  /* of graphs in nodes */
+    size_t recorded;                 /* nodes, each turn of a loop anew */
 };
 
 /* Record the nodes of a graph whose inputs are in recorder->values. */

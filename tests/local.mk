@@ -189,6 +189,10 @@ thread_tests = \
 	tests/test_streams \
 	tests/test_threads
 
+if ONNX
+thread_tests += tests/onnx/test_model
+endif
+
 # Those whose kernels run under Oclgrind (no host threads there).
 kernel_tests = \
 	tests/test_cumsum \

@@ -255,6 +255,35 @@ Test(onnx_files, functions_without_an_end_are_refused)
            "kiln_model_load: node 'y' (F): functions call each other more than 32 deep");
 }
 
+/* Four loops in each other, of a thousand turns each. */
+Test(onnx_files, loops_without_an_end_are_refused)
+{
+    begin(17);
+    add_integers(model, "turns", "", (const int64_t[]){1000});
+    Onnx__GraphProto *body = NULL;
+    for (size_t depth = 0; depth < 4; depth++) {
+        Onnx__NodeProto *node =
+            depth ? new_node("Loop", "turns", "none") : new_node("Identity", "x", "none");
+        if (depth)
+            set_graph(node, "body", body);
+        body = new_graph();
+        graph_input(body, "turn");
+        graph_input(body, "go_on");
+        graph_node(body, node);
+        graph_node(body, new_node("Identity", "go_on", "still"));
+        graph_output(body, "still");
+        graph_output(body, "none");
+    }
+    set_graph(add_node(model, "Loop", "turns", "y"), "body", body);
+    kiln_onnx_model *loaded;
+    expect_ok(load_model(context, model, NULL, &loaded));
+    kiln_array in = {KILN_F32, 2, {2, 3}, NULL};
+    kiln_model_lease *lease;
+    expect_error_part(kiln_model_batch(loaded, &in, &lease), KILN_TOO_LARGE,
+                      "loops come to more than 1048576 nodes");
+    kiln_model_release(loaded);
+}
+
 /* Messages in messages, without an end for a parser that goes down with them. */
 Test(onnx_files, deep_messages_are_refused)
 {

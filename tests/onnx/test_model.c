@@ -328,6 +328,52 @@ Test(model, recognises_attention_and_gelu)
         cr_assert_float_eq(result[0][i], result[1][i], 1e-5);
 }
 
+/* A mask that chooses a number instead of adding one: one call if the number hides its key. */
+Test(model, recognises_masks_that_hide_keys)
+{
+    size_t operations[2];
+    for (size_t i = 0; i < 2; i++) {
+        Onnx__ModelProto *proto = new_model(13);
+        add_input(proto, "x", FLOAT, "3 4");
+        add_input(proto, "seen", BOOLEAN, "3 3");
+        add_output(proto, "y", FLOAT, "3 4");
+        add_floats(proto, "away", "", i ? (const float[]){-1} : (const float[]){-1e30f});
+        add_node(proto, "Transpose", "x", "keys");
+        add_node(proto, "MatMul", "x keys", "scores");
+        add_node(proto, "Where", "seen scores away", "masked");
+        add_node(proto, "Softmax", "masked", "weights");
+        add_node(proto, "MatMul", "weights x", "y");
+        kiln_onnx_model *model = load(proto);
+        kiln_array in[] = {{KILN_F32, 2, {3, 4}, NULL}, {KILN_BOOL, 2, {3, 3}, NULL}};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, in, &lease));
+        operations[i] = kiln_batch_operation_count(lease->batch);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_lt(operations[0], operations[1]);
+}
+
+Test(model, says_what_reading_changed)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", DOUBLE, "2");
+    add_output(proto, "y", DOUBLE, "2");
+    Onnx__TensorProto *w = add_integers(proto, "w", "2", (const int64_t[]){0, 0});
+    double values[2] = {0.5, 0.1};
+    w->data_type = DOUBLE;
+    w->n_double_data = w->n_int64_data;
+    w->double_data = values;
+    w->n_int64_data = 0;
+    add_node(proto, "Add", "x w", "y");
+    kiln_onnx_model *model = load(proto);
+    cr_assert_str_eq(kiln_model_notes(model),
+                     "'x' is of type double, computed as f32\n"
+                     "'y' is of type double, computed as f32\n"
+                     "'w': 1 of 2 numbers rounded from double, the first 0.10000000000000001\n");
+    kiln_model_release(model);
+}
+
 /* The softmax is over the queries here: no attention. */
 Test(model, records_the_nodes_where_a_pattern_does_not_hold)
 {
