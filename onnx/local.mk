@@ -16,6 +16,7 @@ onnx_operators = \
 	onnx/ops_loss.c \
 	onnx/ops_made.c \
 	onnx/ops_math.c \
+	onnx/ops_microsoft.c \
 	onnx/ops_movement.c \
 	onnx/ops_normalization.c \
 	onnx/ops_pool.c \

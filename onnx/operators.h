@@ -22,6 +22,7 @@ struct kiln__onnx_call;
     X(loss)                                                                                        \
     X(made)                                                                                        \
     X(math)                                                                                        \
+    X(microsoft)                                                                                   \
     X(movement)                                                                                    \
     X(normalization)                                                                               \
     X(pool)                                                                                        \

@@ -472,6 +472,23 @@ Test(model, runs_a_small_picture_network)
     kiln_model_release(loaded);
 }
 
+/* Keys that are all alike: each row is the mean of those that the mask leaves. */
+Test(model, attends_as_optimised_encoders_do)
+{
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "1 3 2");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "keys", "1 3 2", (const float[6]){0});
+    add_integers(proto, "seen", "1 3", (const int64_t[]){1, 1, 0});
+    Onnx__NodeProto *node = add_node(proto, "MultiHeadAttention", "x keys x - seen", "y");
+    node->domain = (char *)"com.microsoft";
+    set_int(node, "num_heads", 2);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1, 3, 2), (const float[]){1, 2, 3, 6, 50, 50}, DIMS(1, 3, 2),
+                  (const float[]){2, 4, 2, 4, 2, 4});
+    kiln_model_release(model);
+}
+
 /* Every operator that the manual lists is there. */
 Test(model, knows_the_operators_of_the_manual)
 {
