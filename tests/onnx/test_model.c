@@ -489,6 +489,23 @@ Test(model, attends_as_optimised_encoders_do)
     kiln_model_release(model);
 }
 
+/* A second row for one version would never be found. */
+Test(model, has_one_row_for_each_version_of_an_operator)
+{
+    kiln_model_operator one = {0}, other;
+    for (size_t i = 0; !i || one.name; i++) {
+        expect_ok(kiln_model_get_operator(i, &one));
+        other = one;
+        for (size_t k = i + 1; one.name && other.name; k++) {
+            expect_ok(kiln_model_get_operator(k, &other));
+            bool same =
+                other.name && !strcmp(one.name, other.name) && !strcmp(one.domain, other.domain);
+            cr_expect(!same || one.last < other.first || other.last < one.first,
+                      "two rows for %s.%s", one.domain, one.name);
+        }
+    }
+}
+
 /* Every operator that the manual lists is there. */
 Test(model, knows_the_operators_of_the_manual)
 {
