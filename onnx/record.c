@@ -173,11 +173,11 @@ static kiln_status check_symbols(const kiln_onnx_model *model,
 }
 
 /* Whether an input fits what the file says of it. */
-static kiln_status check_input(const kiln_model_value *input, kiln_type computed, kiln_type given,
-                               size_t rank, const size_t *dims)
+static kiln_status check_input(const kiln_model_value *input, kiln_type given, size_t rank,
+                               const size_t *dims)
 {
     char words[KILN__ONNX_SHAPE];
-    if (given != input->type && given != computed)
+    if (kiln__onnx_computed(given) != kiln__onnx_computed(input->type))
         return kiln__onnx_fail(KILN_TYPE_MISMATCH,
                                "kiln_model_record: input '%s' is %s, and the model wants %s",
                                input->name, kiln_type_name(given), kiln_type_name(input->type));
@@ -221,7 +221,6 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
 {
     const kiln_model_value *input = &recorder->model->inputs[i];
     int number = recorder->model->input_types[i];
-    kiln_type computed = kiln__onnx_type(number)->computed;
     struct kiln__onnx_value *value = &recorder->values[recorder->model->graphs.main->inputs[i]];
     kiln_status status = KILN_OK;
     value->type = number;
@@ -233,7 +232,7 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
                                "kiln_model_record: the content of input '%s' has %zu dimensions",
                                input->name, content->rank);
     if (content)
-        status = check_input(input, computed, content->type, content->rank, content->dims);
+        status = check_input(input, content->type, content->rank, content->dims);
     if (content && !status)
         status = take_content(recorder, number, content, value);
     if (status || (content && !tensor.id))
@@ -254,7 +253,7 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
         return status;
     value->rank = rank;
     memcpy(value->dims, dims, sizeof value->dims);
-    return check_input(input, computed, type, rank, dims);
+    return check_input(input, type, rank, dims);
 }
 
 /* What the graph gives, in the type that the file says. */

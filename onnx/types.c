@@ -43,6 +43,14 @@ const struct kiln__onnx_type *kiln__onnx_type(int number)
     return NULL;
 }
 
+kiln_type kiln__onnx_computed(kiln_type type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].type == type)
+            return types[i].computed;
+    return type;
+}
+
 bool kiln__onnx_type_floats(int number)
 {
     const struct kiln__onnx_type *type = kiln__onnx_type(number);

@@ -29,6 +29,9 @@ struct kiln__onnx_type {
 /* NULL for a type that kiln has nothing for, such as strings. */
 const struct kiln__onnx_type *kiln__onnx_type(int number);
 
+/* What kiln computes a type of its own as. */
+kiln_type kiln__onnx_computed(kiln_type type);
+
 /* Of a type that kiln__onnx_type() knows. */
 bool kiln__onnx_type_floats(int number);
 

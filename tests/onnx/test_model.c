@@ -224,6 +224,11 @@ Test(model, takes_the_content_of_inputs_that_decide_about_shapes)
         cr_assert(out.rank == 2 && out.dims[0] == 2 + i && out.dims[1] == 3 - i);
         kiln_free(out.data);
     }
+    int8_t narrow[2] = {1, 6}; /* another type that is computed as the same */
+    kiln_array narrower[2] = {{KILN_F32, 1, {6}, x}, {KILN_I8, 1, {2}, narrow}}, result;
+    expect_ok(kiln_model_run(model, narrower, &result));
+    cr_assert(result.dims[0] == 1 && result.dims[1] == 6);
+    kiln_free(result.data);
     kiln_array in[2] = {{KILN_F32, 1, {6}, x}, {KILN_I64, 1, {2}, NULL}};
     kiln_model_lease *lease;
     expect_error(kiln_model_batch(model, in, &lease), KILN_INVALID_ARGUMENT,
