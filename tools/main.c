@@ -11,12 +11,12 @@
 #define EXIT_USAGE 2
 
 /* What a build without their libraries leaves out. */
-#if HAVE_ONNX
+#ifdef HAVE_ONNX
 #define WITH_ONNX(run) run, NULL
 #else
 #define WITH_ONNX(run) NULL, "libkiln-onnx (configure --with-onnx)"
 #endif
-#if HAVE_ONNX && HAVE_UTF8PROC
+#if defined HAVE_ONNX && defined HAVE_UTF8PROC
 #define WITH_TEXT(run) run, NULL
 #else
 #define WITH_TEXT(run) NULL, "libkiln-onnx and libutf8proc (configure --with-onnx --with-utf8proc)"
