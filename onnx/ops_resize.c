@@ -323,10 +323,11 @@ static void pad(struct kiln__onnx_call *call)
 
 /* ---- blocks ---- */
 
+static const char *const orders[] = {
+    [KILN_BLOCK_FIRST] = "DCR", [KILN_CHANNEL_FIRST] = "CRD", NULL};
+
 static void depth_to_space(struct kiln__onnx_call *call)
 {
-    static const char *const orders[] = {
-        [KILN_BLOCK_FIRST] = "DCR", [KILN_CHANNEL_FIRST] = "CRD", NULL};
     int64_t block = kiln__onnx_int(call, "blocksize", 0);
     kiln_block_order order = (kiln_block_order)find_word(call, "mode", "DCR", orders);
     if (kiln__onnx_need(call, 0) && !kiln__onnx_failed(call))
@@ -335,13 +336,15 @@ static void depth_to_space(struct kiln__onnx_call *call)
                                       block > 0 ? (size_t)block : 0, order, KILN_CHANNELS_FIRST));
 }
 
+/* The mode is of newer versions. */
 static void space_to_depth(struct kiln__onnx_call *call)
 {
     int64_t block = kiln__onnx_int(call, "blocksize", 0);
+    kiln_block_order order = (kiln_block_order)find_word(call, "mode", "DCR", orders);
     if (kiln__onnx_need(call, 0) && !kiln__onnx_failed(call))
-        give_like(call, kiln_space_to_depth(call->batch, kiln__onnx_tensor(call, 0),
-                                            block > 0 ? (size_t)block : 0, KILN_BLOCK_FIRST,
-                                            KILN_CHANNELS_FIRST));
+        give_like(call,
+                  kiln_space_to_depth(call->batch, kiln__onnx_tensor(call, 0),
+                                      block > 0 ? (size_t)block : 0, order, KILN_CHANNELS_FIRST));
 }
 
 #define ROW(name, since, last, function, known)                                                    \
