@@ -143,12 +143,13 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: model is NULL");
     *model = NULL;
     kiln_status status = check_arguments(context, options);
-    if (!status && !path)
-        status = kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: path is NULL");
+    if (status)
+        return status;
+    if (!path)
+        return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: path is NULL");
     void *data;
     size_t bytes;
-    if (!status)
-        status = map_file(path, &data, &bytes);
+    status = map_file(path, &data, &bytes);
     if (status)
         return status;
     char *folder = folder_of(path);

@@ -3,6 +3,7 @@
  * which makes such places. A place is between `taps` elements along each axis: one (nearest), two
  * (linear) or four (cubic); each combination of these is gathered, and weighted by its share along
  * each axis. */
+#include <assert.h>
 #include <string.h>
 
 #include "onnx/call.h"
@@ -105,6 +106,7 @@ static void find_taps(struct sampling *s, struct axis *axis, kiln_tensor places,
 static kiln_tensor gather_taps(const struct sampling *s, kiln_tensor rows, size_t combination)
 {
     kiln_tensor index = s->image, weight = number(s, 1);
+    assert(s->taps > 0);
     for (size_t i = 0; i < s->n_axes; i++, combination /= s->taps) {
         const struct axis *axis = &s->axes[i];
         size_t k = combination % s->taps;

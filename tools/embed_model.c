@@ -99,7 +99,8 @@ static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const
     if (status)
         return status;
     status = kiln_model_record(model->onnx, b, given, NULL, results);
-    kiln_tensor result = status ? (kiln_tensor){0} : results[number];
+    const kiln_tensor none = {0};
+    kiln_tensor result = status ? none : results[number];
     if (!status)
         status = kiln_tensor_shape(b, result, NULL, &rank, dims);
     if (status)

@@ -6,7 +6,7 @@ enum { WIDTH = 960, LABEL = 430, BAR = 14, LINE = 22, TOP = 44 };
 
 static void write_escaped(const char *text, size_t most, FILE *file)
 {
-    for (size_t i = 0; text[i] && i < most; i++)
+    for (size_t i = 0; i < most && text[i]; i++)
         switch (text[i]) {
         case '<': fputs("&lt;", file); break;
         case '>': fputs("&gt;", file); break;

@@ -17,8 +17,8 @@ struct kiln__mapping {
     size_t length;
 };
 
-/* Errors: IO_ERROR, OUT_OF_HOST_MEMORY; *mapping is NULL. The sentence is without call and path. */
-kiln_status kiln__mapping_open(const char *path, struct kiln__mapping **mapping,
+/* Errors: IO_ERROR, OUT_OF_HOST_MEMORY; *result is NULL. The sentence is without call and path. */
+kiln_status kiln__mapping_open(const char *path, struct kiln__mapping **result,
                                struct kiln__error *error);
 
 void kiln__mapping_retain(struct kiln__mapping *mapping);

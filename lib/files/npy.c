@@ -134,7 +134,7 @@ static kiln_status read_elements(const char *path, FILE *file, const struct kiln
 /* Bring elements whose first index runs fastest into row-major order. */
 static void reorder(const struct kiln__shape *shape, size_t size, const char *from, char *to)
 {
-    size_t index[KILN_MAX_RANK] = {0}, strides[KILN_MAX_RANK], stride = size;
+    size_t index[KILN_MAX_RANK] = {0}, strides[KILN_MAX_RANK] = {0}, stride = size;
     for (uint32_t i = 0; i < shape->rank; i++) {
         strides[i] = stride;
         stride *= shape->dims[i];
@@ -161,7 +161,7 @@ static kiln_status read_array(const char *path, FILE *file, const struct kiln__n
     kiln_status status = data && (ordered || !reorders)
                              ? read_elements(path, file, npy, data)
                              : refuse(path, KILN_OUT_OF_HOST_MEMORY, "no memory for its elements");
-    if (!status && reorders)
+    if (!status && data && ordered)
         reorder(shape, size, data, ordered);
     if (status || reorders)
         free(data);

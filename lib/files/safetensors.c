@@ -170,9 +170,9 @@ static kiln_status read_header(const struct opening *opening)
 kiln_status kiln__safetensors_open(const char *call, const char *path,
                                    struct kiln__safetensors *file)
 {
+    *file = (struct kiln__safetensors){0};
     const struct opening opening = {call, path, file};
     struct kiln__error error = {0};
-    *file = (struct kiln__safetensors){0};
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return refuse(&opening, KILN_UNSUPPORTED, "its order of bytes is not this machine's");
 #endif

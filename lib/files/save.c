@@ -48,9 +48,9 @@ static kiln_status add_entry(struct save *save, size_t i, size_t *at)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_save: the name %s is %s", name.text,
                           is_text ? "there twice, or the format's own" : "no UTF-8");
     }
-    json_t *entry =
-        json_pack("{s:s, s:o, s:[I, I]}", "dtype", kiln__stored_as(buffer->type)->word, "shape",
-                  dims, "data_offsets", (json_int_t)*at, (json_int_t)(*at + buffer->bytes));
+    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", kiln__stored_as(buffer->type)->word,
+                              "shape", dims, "data_offsets", (json_int_t)*at,
+                              (json_int_t)*at + (json_int_t)buffer->bytes);
     *at += buffer->bytes;
     if (json_array_size(json_object_get(entry, "shape")) != buffer->shape.rank) {
         json_decref(entry);

@@ -23,13 +23,13 @@ CONVERT(from_u32, uint32_t, int64_t, true)
 CONVERT(from_u64, uint64_t, int64_t, values[i] <= INT64_MAX)
 
 static const struct kiln__stored rows[] = {
-    {'f', 4, "F32", KILN_F32, NULL},     {'f', 2, "F16", KILN_F16, NULL},
-    {0, 2, "BF16", KILN_BF16, NULL},     {'i', 8, "I64", KILN_I64, NULL},
-    {'i', 4, "I32", KILN_I32, NULL},     {'i', 1, "I8", KILN_I8, NULL},
-    {'u', 1, "U8", KILN_U8, NULL},       {'b', 1, "BOOL", KILN_BOOL, NULL},
-    {'f', 8, "F64", KILN_F32, from_f64}, {'i', 2, "I16", KILN_I32, from_i16},
-    {'u', 2, "U16", KILN_I32, from_u16}, {'u', 4, "U32", KILN_I64, from_u32},
-    {'u', 8, "U64", KILN_I64, from_u64},
+    {'f', KILN_F32, 4, "F32", NULL},     {'f', KILN_F16, 2, "F16", NULL},
+    {0, KILN_BF16, 2, "BF16", NULL},     {'i', KILN_I64, 8, "I64", NULL},
+    {'i', KILN_I32, 4, "I32", NULL},     {'i', KILN_I8, 1, "I8", NULL},
+    {'u', KILN_U8, 1, "U8", NULL},       {'b', KILN_BOOL, 1, "BOOL", NULL},
+    {'f', KILN_F32, 8, "F64", from_f64}, {'i', KILN_I32, 2, "I16", from_i16},
+    {'u', KILN_I32, 2, "U16", from_u16}, {'u', KILN_I64, 4, "U32", from_u32},
+    {'u', KILN_I64, 8, "U64", from_u64},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -9,10 +9,10 @@
 #include <kiln/types.h>
 
 struct kiln__stored {
-    char kind; /* numpy's letter; 0: numpy has none */
+    char kind;      /* numpy's letter; 0: numpy has none */
+    kiln_type type; /* 0: kiln has none for it */
     size_t bytes;
     const char *word; /* safetensors' */
-    kiln_type type;   /* 0: kiln has none for it */
     /* The elements as kiln's; false if one is none of them. NULL: they are as they are. */
     bool (*convert)(const void *from, size_t count, void *to);
 };

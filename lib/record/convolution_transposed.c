@@ -173,7 +173,7 @@ static kiln_tensor reverse_reaches(const struct transposed *t, kiln_tensor w)
         stop[d] = (int64_t)shape.dims[d];
         step[d] = 1;
     }
-    for (uint32_t i = 0; i < t->call->n; i++) {
+    for (size_t i = 0; i < t->call->n; i++) {
         start[2 * i] = stop[2 * i] - 1;
         stop[2 * i] = step[2 * i] = -1;
     }

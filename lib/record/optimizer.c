@@ -268,7 +268,8 @@ kiln_status kiln_optimizer_state_names(const kiln_optimizer *optimizer,
                               i);
     print_names(optimizer, parameters, &words);
     size_t count = count_state(optimizer);
-    const char **list = words.failed ? NULL : malloc(count * sizeof *list + words.length);
+    const char **list =
+        words.failed || !words.data ? NULL : malloc(count * sizeof *list + words.length);
     if (list) {
         char *at = memcpy(list + count, words.data, words.length);
         for (size_t i = 0; i < count; i++, at += strlen(at) + 1)

@@ -48,7 +48,7 @@ static bool read_pool(struct pool *pool, const kiln_pool_options *options, uint3
     options = options ? options : &usual;
     call->layout = options->layout;
     call->groups = 1;
-    if (call->batch->error.status || !kiln__sliding_begin(call, x, n))
+    if (!window || call->batch->error.status || !kiln__sliding_begin(call, x, n))
         return false;
     const struct kiln__sliding_given given = {options->stride, options->dilation, options->before,
                                               options->after};

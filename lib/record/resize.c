@@ -132,7 +132,8 @@ static int32_t within(const struct axis *a, double at)
 static void fill_taps(struct axis *a, size_t i, double x)
 {
     bool normalise = a->options->exclude_outside || squeeze_of(a) < 1;
-    double first = ceil(x) - (double)(a->taps / 2), total = 0, last = (double)a->in - 1;
+    const size_t half = a->taps / 2;
+    double first = ceil(x) - (double)half, total = 0, last = (double)a->in - 1;
     double (*weigh)(double, double) =
         a->options->method == KILN_RESIZE_CUBIC ? cubic_weight : linear_weight;
     for (size_t t = 0; t < a->taps; t++) {

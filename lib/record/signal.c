@@ -95,7 +95,8 @@ static kiln_tensor record_matrix(const struct transform *t)
 
 static struct kiln__shape shape_of(const struct transform *t, kiln_tensor x)
 {
-    return t->batch->error.status ? (struct kiln__shape){0}
+    const struct kiln__shape nothing = {0};
+    return t->batch->error.status ? nothing
                                   : t->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
 }
 
@@ -279,8 +280,9 @@ static double edge(size_t i, size_t bins, size_t length, double rate, double low
 {
     double step = (mel_of(high) - mel_of(low)) / ((double)bins + 2);
     double frequency = 700 * (pow(10, ((double)i * step + mel_of(low)) / 2595) - 1);
+    const size_t highest = length / 2;
     double at = floor(((double)length + 1) * frequency / rate);
-    return fmin(fmax(at, 0), (double)(length / 2));
+    return fmin(fmax(at, 0), (double)highest);
 }
 
 /* A band rises from one edge to the next and falls to the one after it. */

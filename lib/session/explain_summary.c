@@ -101,7 +101,7 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
         (json_int_t)totals.uploads, "downloads", (json_int_t)totals.downloads, "copies",
         (json_int_t)totals.copies, "operations", (json_int_t)totals.operations, "bytes",
         (json_int_t)totals.bytes, "saved_bytes", (json_int_t)plan->fusion.saved_bytes, "peak_bytes",
-        (json_int_t)(plan->arena_bytes + plan->kept_bytes), "launches", launches);
+        (json_int_t)plan->arena_bytes + (json_int_t)plan->kept_bytes, "launches", launches);
     char *line = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (line)
         kiln__text_add(text, "%s", line);
