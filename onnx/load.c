@@ -147,8 +147,8 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
         return status;
     if (!path)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: path is NULL");
-    void *data;
-    size_t bytes;
+    void *data = NULL;
+    size_t bytes = 0;
     status = map_file(path, &data, &bytes);
     if (status)
         return status;

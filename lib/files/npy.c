@@ -66,7 +66,7 @@ static kiln_status read_length(const char *path, FILE *file, size_t *length)
 static kiln_status read_header(const char *path, FILE *file, struct kiln__npy *npy)
 {
     struct kiln__phrase why;
-    size_t length;
+    size_t length = 0;
     kiln_status status = read_length(path, file, &length);
     if (status)
         return status;
