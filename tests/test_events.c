@@ -363,6 +363,21 @@ Test(events, tell_of_a_failed_command_that_is_not_the_last)
 }
 
 /* Nobody waits for the run that fails: the next call that waits says so, once. */
+/* A batch that owns what its run reads waits for the run, and keeps to itself how that ended. */
+Test(events, of_a_batch_that_is_released_meanwhile_are_told_of_too)
+{
+    static float window[64];
+    kiln_context *context = open_failing("separate", false);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor taper = kiln_window(batch, KILN_TAPER_HANN, 64, 1);
+    kiln_read(batch, kiln_square(batch, taper), window, sizeof window);
+    layer_fail_next("clEnqueueWriteBuffer", -5, KILN_LAYER_EVENT);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    kiln_batch_release(batch);
+    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR, "in an earlier run");
+    close_context(context);
+}
+
 Test(events, that_nobody_waits_for_are_told_of_by_the_next_call_that_waits)
 {
     kiln_context *context = open_failing("separate", false);

@@ -89,6 +89,7 @@ bool kiln__fuse_move(struct kiln__fuser *fuser)
         fusion->group_of[moved.node] = maker;
         fusion->stored[source] = false;
     }
+    bool done = readers != NULL;
     free(readers);
-    return readers;
+    return done;
 }

@@ -7,7 +7,6 @@
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 
-#include <ctype.h>
 #include <string.h>
 
 #include "record/operations.h"
@@ -47,6 +46,12 @@ static bool fail(struct call *call, const char *what)
 
 /* ---- reading ---- */
 
+/* Of ASCII, whatever the locale: letters are numbers below 128 in tables. */
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
 /* The term that *text begins with; *text moves behind it. term = (letter | "...")* */
 static bool read_term(struct call *call, const char **text, struct term *term)
 {
@@ -59,7 +64,7 @@ static bool read_term(struct call *call, const char **text, struct term *term)
             term->ellipsis = true;
             term->dots = term->count;
             at += 2;
-        } else if (!isalpha((unsigned char)*at)) {
+        } else if (!is_letter(*at)) {
             return fail(call, "has something else than letters, commas, one ... a term and ->");
         } else if (term->count == KILN_MAX_RANK) {
             return fail(call, "has a term of more than 8 letters");

@@ -277,8 +277,8 @@ kiln_tensor kiln_triangle(kiln_batch *batch, kiln_tensor x, int upper, int64_t d
         return none;
     }
     const size_t *last = shape.dims + shape.rank - 2;
-    const int64_t most = (int64_t)1 << 30; /* farther than any diagonal of what an i32 numbers */
-    diagonal = diagonal < -most ? -most : diagonal > most ? most : diagonal;
+    const int64_t rows = (int64_t)last[0], columns = (int64_t)last[1];
+    diagonal = diagonal < -rows ? -rows : diagonal > columns ? columns : diagonal;
     kiln_tensor edge = kiln_add(batch, kiln_iota(batch, 2, last, 0),
                                 kiln_constant(batch, KILN_I32, (double)diagonal));
     kiln_tensor column = kiln_iota(batch, 2, last, 1);

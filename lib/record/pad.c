@@ -41,14 +41,15 @@ static struct piece reflect_piece(int64_t j, int64_t extent)
 static struct piece symmetric_piece(int64_t j, int64_t extent)
 {
     int64_t at = remainder_of(j, 2 * extent);
-    return at < extent ? (struct piece){at, 1, extent - at}
-                       : (struct piece){2 * extent - 1 - at, -1, 2 * extent - at};
+    return extent == 1   ? (struct piece){0, 0, INT64_MAX}
+           : at < extent ? (struct piece){at, 1, extent - at}
+                         : (struct piece){2 * extent - 1 - at, -1, 2 * extent - at};
 }
 
 static struct piece wrap_piece(int64_t j, int64_t extent)
 {
     int64_t at = remainder_of(j, extent);
-    return (struct piece){at, 1, extent - at};
+    return extent == 1 ? (struct piece){0, 0, INT64_MAX} : (struct piece){at, 1, extent - at};
 }
 
 /* What stands from place j on, which may be beyond both ends of the elements 0 to extent - 1. */

@@ -181,6 +181,12 @@ bool kiln__run_has_one(const struct kiln__run *run)
     return run->made == 1;
 }
 
+void kiln__run_settle(const struct kiln__run *run)
+{
+    if (clWaitForEvents((cl_uint)run->events.count, run->events.items))
+        kiln__stream_finish(run->stream);
+}
+
 kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error)
 {
     struct kiln__error found = run->failed;

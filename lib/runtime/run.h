@@ -45,6 +45,9 @@ bool kiln__run_has_one(const struct kiln__run *run);
  * Errors: DEVICE_ERROR. */
 kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error);
 
+/* Until nothing of it uses the caller's memory any more. How it ended is still to be told. */
+void kiln__run_settle(const struct kiln__run *run);
+
 /* The same without waiting; NOT_READY, without a sentence, before the end. */
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
 

@@ -55,7 +55,7 @@ void kiln_batch_release(kiln_batch *batch)
     kiln_context *context = batch->context;
     if (!kiln__runtime_check_process(&context->runtime, NULL)) {
         if (batch->last && batch->tables.count) /* that a run may still read */
-            kiln__batch_await(batch, "kiln_batch_release", NULL);
+            kiln__run_settle(batch->last);
         drop_run(batch);
         kiln__batch_begin(batch);
     }
