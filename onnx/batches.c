@@ -38,7 +38,8 @@ static bool fits(const struct kiln__onnx_kept *kept, const kiln_array *inputs)
         const kiln_array *content = &kept->contents[i];
         if (!same_shape(&kept->lease.inputs[i], &inputs[i]))
             return false;
-        if (content->data && memcmp(content->data, inputs[i].data, bytes_of(content)))
+        if (content->data && bytes_of(content) &&
+            memcmp(content->data, inputs[i].data, bytes_of(content)))
             return false;
     }
     return true;
@@ -208,7 +209,7 @@ static kiln_status check_inputs(const kiln_onnx_model *model, const char *call,
         if (!kiln__onnx_count(inputs[i].rank, inputs[i].dims, &count))
             return kiln__onnx_fail(
                 KILN_TOO_LARGE, "%s: input '%s' has more elements than can be counted", call, name);
-        if (model->inputs[i].content && !inputs[i].data)
+        if (model->inputs[i].content && !inputs[i].data && count)
             return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                    "%s: input '%s' decides about shapes, and its data is NULL",
                                    call, name);

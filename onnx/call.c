@@ -65,7 +65,7 @@ const int64_t *kiln__onnx_integers(struct kiln__onnx_call *call, size_t i, size_
         kiln__onnx_refuse(call, KILN_UNSUPPORTED,
                           "operand %zu, '%s', decides about shapes, and is not known when the "
                           "model is recorded",
-                          i, call->node->proto->input[i]);
+                          i, call->recorder->model->graphs.names[call->node->inputs[i]]);
         return NULL;
     }
     if (value->host->floats) {
@@ -212,6 +212,11 @@ void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor,
     if (k >= call->n_outputs || !tensor.id)
         return;
     struct kiln__onnx_value *out = &call->out[k];
+    if (!kiln__onnx_type(type)) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "there are no tensors of %s",
+                          kiln__onnx_type_name(type));
+        return;
+    }
     *out = (struct kiln__onnx_value){.type = type, .tensor = tensor};
     if (kiln_tensor_shape(call->batch, tensor, NULL, &out->rank, out->dims))
         kiln__onnx_refuse(call, KILN_INVALID_HANDLE, "%s", kiln_last_error());
@@ -227,6 +232,11 @@ void kiln__onnx_give_value(struct kiln__onnx_call *call, size_t k,
 struct kiln__onnx_host *kiln__onnx_new_host(struct kiln__onnx_call *call, int type, size_t rank,
                                             const size_t *dims)
 {
+    if (!kiln__onnx_type(type)) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "there are no tensors of %s",
+                          kiln__onnx_type_name(type));
+        return NULL;
+    }
     struct kiln__onnx_host *host = kiln__onnx_host_new(&call->recorder->hosts, type, rank, dims);
     if (!host)
         kiln__onnx_refuse(call, KILN_OUT_OF_HOST_MEMORY, "no memory for an array on the host");

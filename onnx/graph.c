@@ -107,6 +107,7 @@ static kiln_status add_constant(struct resolver *resolver, struct scope *scope, 
         return out_of_memory();
     struct kiln__onnx_constant *constant = &graphs->constants[graphs->n_constants++];
     constant->proto = proto;
+    constant->shared = scope->attributes != NULL;
     return define(resolver, scope, name, &constant->value);
 }
 
@@ -266,6 +267,9 @@ static kiln_status resolve_node(struct resolver *resolver, const Onnx__NodeProto
 {
     struct kiln__onnx_graphs *graphs = resolver->graphs;
     Onnx__TensorProto *constant = tensor_of(proto);
+    /* Calls and constants count too: functions that call the next one twice double them. */
+    if (resolver->n_nodes++ == MOST_NODES)
+        return kiln__onnx_fail(KILN_TOO_LARGE, "kiln_model_load: more than %d nodes", MOST_NODES);
     if (constant)
         return add_constant(resolver, scope, proto->output[0], constant);
     const char *domain = kiln__onnx_domain(proto->domain);
@@ -288,8 +292,6 @@ static kiln_status resolve_node(struct resolver *resolver, const Onnx__NodeProto
         status = define(resolver, scope, proto->output[i], &node.outputs[i]);
     if (status)
         return status;
-    if (resolver->n_nodes++ == MOST_NODES)
-        return kiln__onnx_fail(KILN_TOO_LARGE, "kiln_model_load: more than %d nodes", MOST_NODES);
     if (!reserve((void **)&graph->nodes, graph->n_nodes, room, sizeof node))
         return out_of_memory();
     graph->nodes[graph->n_nodes++] = node;

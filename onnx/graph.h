@@ -52,6 +52,7 @@ struct kiln__onnx_graph {
 struct kiln__onnx_constant {
     uint32_t value;
     Onnx__TensorProto *proto;
+    bool shared; /* a function's: its other calls read the content too */
 };
 
 struct kiln__onnx_block;

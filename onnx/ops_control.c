@@ -135,11 +135,16 @@ static void give_collected(struct kiln__onnx_call *call, struct loop *loop, size
 {
     struct kiln__onnx_value *pieces = loop->pieces + which * MOST_TURNS;
     struct kiln__onnx_value **list = calloc(loop->turns + 1, sizeof *list);
-    if (!loop->turns || !list || pieces[0].rank == KILN_MAX_RANK)
-        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it collects %s",
-                          loop->turns ? "what has too many dimensions" : "nothing in no turns");
+    if (!list)
+        kiln__onnx_refuse(call, KILN_OUT_OF_HOST_MEMORY, "no memory");
+    else if (!loop->turns)
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it collects nothing in no turns");
     for (size_t i = 0; i < loop->turns && !kiln__onnx_failed(call); i++) {
         size_t dims[KILN_MAX_RANK] = {1};
+        if (pieces[i].rank >= KILN_MAX_RANK) { /* each turn may have another */
+            kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it collects what has too many dimensions");
+            break;
+        }
         memcpy(dims + 1, pieces[i].dims, pieces[i].rank * sizeof *dims);
         pieces[i] = kiln__onnx_reshape(call, &pieces[i], pieces[i].rank + 1, dims);
         list[i] = &pieces[i];

@@ -48,7 +48,11 @@ static void record_mean_variance(struct kiln__onnx_call *call)
         list = usual;
         n = 3;
     }
-    for (size_t i = 0; i < n && i < KILN_MAX_RANK && !kiln__onnx_failed(call); i++)
+    if (n > x->rank) {
+        kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "%zu axes of %zu dimensions", n, x->rank);
+        return;
+    }
+    for (size_t i = 0; i < n && !kiln__onnx_failed(call); i++)
         axes[i] = (int)kiln__onnx_axis(call, list[i], x->rank);
     if (kiln__onnx_failed(call))
         return;

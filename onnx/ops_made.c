@@ -72,6 +72,10 @@ static void record_one_hot(struct kiln__onnx_call *call)
     double depth = -1;
     if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, 2))
         return;
+    if (kiln__onnx_operand(call, 2)->rank != 1) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "its two values are no vector");
+        return;
+    }
     bool known = kiln__onnx_scalar(call, 1, &depth);
     if (!known || !(depth >= 0 && depth <= INT32_MAX) || x->rank == KILN_MAX_RANK) {
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "there are no such positions");
@@ -101,6 +105,8 @@ struct window {
 static const struct window hann = {0.5, 0.5, 0}, hamming = {25.0 / 46, 21.0 / 46, 0},
                            blackman = {0.42, 0.5, 0.08};
 
+enum { LONGEST_WINDOW = 1 << 22 };
+
 static void record_window(struct kiln__onnx_call *call)
 {
     const struct window *window = call->row->data;
@@ -108,12 +114,17 @@ static void record_window(struct kiln__onnx_call *call)
     const int64_t *size = kiln__onnx_integers(call, 0, &n);
     if (!kiln__onnx_need(call, 0) || kiln__onnx_failed(call))
         return;
-    if (n != 1 || *size < 0) {
+    if (n != 1 || *size < 0 || *size > LONGEST_WINDOW) {
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "its size is no number of elements");
         return;
     }
     bool periodic = kiln__onnx_int(call, "periodic", 1) != 0;
     int type = (int)kiln__onnx_int(call, "output_datatype", TYPE(FLOAT));
+    if (!kiln__onnx_type_floats(type)) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it makes a window of %s",
+                          kiln__onnx_type_name(type));
+        return;
+    }
     size_t count = (size_t)*size;
     struct kiln__onnx_host *host = kiln__onnx_give_host(call, 0, type, 1, &count);
     double period = periodic ? (double)count : (double)count - 1;

@@ -163,6 +163,11 @@ static void multi_head_attention(struct kiln__onnx_call *call)
                           "operands that are packed, or of four dimensions");
         return;
     }
+    if (kiln__onnx_operand(call, 3) && kiln__onnx_operand(call, 3)->rank != 1) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "biases of %zu dimensions",
+                          kiln__onnx_operand(call, 3)->rank);
+        return;
+    }
     for (size_t i = 0; i < 3; i++) {
         parts[i] = kiln__onnx_tensor(call, i);
         int64_t width = (int64_t)kiln__onnx_operand(call, i)->dims[2], stop = start + width;

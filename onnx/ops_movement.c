@@ -174,6 +174,13 @@ static void range(struct kiln__onnx_call *call)
             return;
         }
     int type = kiln__onnx_operand(call, 0)->type;
+    for (size_t i = 1; i < 3; i++)
+        if (kiln__onnx_operand(call, i)->type != type) {
+            kiln__onnx_refuse(call, KILN_TYPE_MISMATCH, "a range from %s, and operand %zu is %s",
+                              kiln__onnx_type_name(type), i,
+                              kiln__onnx_type_name(kiln__onnx_operand(call, i)->type));
+            return;
+        }
     double steps = ceil((bound[1] - bound[0]) / bound[2]);
     if (!(bound[2] != 0) || !(steps <= INT32_MAX)) {
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "a range from %g to %g in steps of %g",

@@ -124,6 +124,11 @@ static void record_dequantize(struct kiln__onnx_call *call)
     if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, 1))
         return;
     int type = (int)kiln__onnx_int(call, "output_dtype", 0);
+    if (type && !kiln__onnx_type_floats(type)) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it gives numbers of %s",
+                          kiln__onnx_type_name(type));
+        return;
+    }
     kiln_tensor y = centred(call, kiln__onnx_tensor(call, 0), beside(call, 2, x));
     kiln__onnx_give(call, 0, kiln_mul(call->batch, y, beside(call, 1, x)),
                     type ? type : kiln__onnx_operand(call, 1)->type);

@@ -138,6 +138,8 @@ static void reduce(struct kiln__onnx_call *call)
         y = how->before(call->batch, y);
     if (axes.n)
         y = how->reduce(call->batch, y, axes.n, axes.list, keep);
+    else if (how->reduce == kiln_norm) /* of one number */
+        y = kiln_abs(call->batch, y);
     if (how->after)
         y = how->after(call->batch, y);
     if (rounds)

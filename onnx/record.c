@@ -70,7 +70,7 @@ static bool find_operands(struct kiln__onnx_call *call, struct kiln__onnx_value 
         if (!in[i]->type) {
             kiln__onnx_refuse(call, KILN_UNSUPPORTED,
                               "operand %zu, '%s', is a result that libkiln-onnx does not compute",
-                              i, node->proto->input[i]);
+                              i, call->recorder->model->graphs.names[node->inputs[i]]);
             return false;
         }
     }
@@ -216,6 +216,15 @@ static kiln_status take_content(struct kiln__onnx_recorder *recorder, int type,
     return KILN_OK;
 }
 
+/* Whether it has no elements, by a dimension of 0: then it needs no data. */
+static bool is_empty(const kiln_array *content)
+{
+    for (size_t i = 0; i < content->rank && i < KILN_MAX_RANK; i++)
+        if (content->dims[i] == 0)
+            return content->rank <= KILN_MAX_RANK;
+    return false;
+}
+
 static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, kiln_tensor tensor,
                               const kiln_array *content)
 {
@@ -225,12 +234,12 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
     kiln_status status = KILN_OK;
     value->type = number;
     value->tensor = tensor;
-    if (content && !content->data)
-        content = NULL;
-    if (content && content->rank > KILN_MAX_RANK)
+    if (content && content->data && content->rank > KILN_MAX_RANK)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                "kiln_model_record: the content of input '%s' has %zu dimensions",
                                input->name, content->rank);
+    if (content && !content->data && !is_empty(content))
+        content = NULL;
     if (content)
         status = check_input(input, content->type, content->rank, content->dims);
     if (content && !status)

@@ -284,6 +284,8 @@ union kiln__onnx_cell kiln__onnx_element(const struct kiln__onnx_elements *eleme
         word = word << 16;
         memcpy(&narrow, &word, sizeof narrow);
         return (union kiln__onnx_cell){.f = (double)narrow};
+    case ONNX__TENSOR_PROTO__DATA_TYPE__UINT64: /* beyond int64: its end */
+        return (union kiln__onnx_cell){.i = bits > INT64_MAX ? INT64_MAX : (int64_t)bits};
     default:
         return kiln__onnx_host_round(elements->type, (union kiln__onnx_cell){.i = (int64_t)bits});
     }

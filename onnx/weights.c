@@ -187,7 +187,8 @@ static kiln_status read_weight(kiln_onnx_model *model, size_t which, const char 
                  ? read_small(model, which, &elements, notes)
                  : read_large(model, which, &elements, notes);
     kiln__onnx_elements_free(&elements);
-    forget(constant->proto);
+    if (!constant->shared)
+        forget(constant->proto);
     return status;
 }
 

@@ -108,9 +108,10 @@ KILN_API const char *kiln_model_notes(const kiln_onnx_model *model);
  *  The weights are imported from the model's buffers, which the batch holds.
  *
  *  `contents` may be NULL. Otherwise contents[i].data, unless NULL, is the content of input i, with
- *  its type and shape; it is only read during this call, and where results depend on it they are
- *  those of this content. Inputs whose `content` is nonzero need it. For an input with content
- *  inputs[i] may be the empty tensor: it is then a constant.
+ *  its type and shape (of a shape with a dimension of 0 it may be NULL); it is only read during
+ * this call, and where results depend on it they are those of this content. Inputs whose `content`
+ * is nonzero need it. For an input with content inputs[i] may be the empty tensor: it is then a
+ * constant.
  *
  *  Owner: the tensors belong to the batch. Threads: one at a time for a batch, any for the model.
  *  Errors: those of the batch, with the node that led to them; INVALID_ARGUMENT, SHAPE_MISMATCH,

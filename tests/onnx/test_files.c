@@ -255,6 +255,120 @@ Test(onnx_files, functions_without_an_end_are_refused)
            "kiln_model_load: node 'y' (F): functions call each other more than 32 deep");
 }
 
+/* Each calls the next one twice, and the last is no node: nothing but calls. */
+Test(onnx_files, functions_that_double_are_refused)
+{
+    char name[8], next[8];
+    begin(17);
+    for (int i = 0; i < 22; i++) {
+        snprintf(name, sizeof name, "F%d", i);
+        snprintf(next, sizeof next, "F%d", i + 1);
+        Onnx__FunctionProto *f = add_function(model, name, "x", i < 21 ? "z" : "x");
+        if (i < 21) {
+            Onnx__NodeProto *calls[] = {new_node(next, "x", "y"), new_node(next, "y", "z")};
+            for (size_t k = 0; k < 2; k++) {
+                calls[k]->domain = f->domain;
+                function_node(f, calls[k]);
+            }
+        }
+    }
+    add_node(model, "F0", "x", "y")->domain = (char *)"local";
+    refuse(KILN_TOO_LARGE, "kiln_model_load: more than 1048576 nodes");
+}
+
+/* From [2,3] to eight dimensions, and one more for what is collected. */
+Test(onnx_files, loops_that_collect_ever_more_dimensions_are_refused)
+{
+    begin(13);
+    add_integers(model, "turns", "", (const int64_t[]){7});
+    add_integers(model, "front", "1", (const int64_t[]){0});
+    Onnx__GraphProto *body = new_graph();
+    graph_input(body, "turn");
+    graph_input(body, "go_on");
+    graph_input(body, "state");
+    graph_node(body, new_node("Identity", "go_on", "still"));
+    graph_node(body, new_node("Unsqueeze", "state front", "wider"));
+    graph_node(body, new_node("Identity", "wider", "step"));
+    graph_output(body, "still");
+    graph_output(body, "wider");
+    graph_output(body, "step");
+    set_graph(add_node(model, "Loop", "turns - start", "last y"), "body", body);
+    add_floats(model, "start", "1", (const float[]){1});
+    refuse_recording(KILN_UNSUPPORTED,
+                     "node 'last' (Loop): it collects what has too many dimensions");
+}
+
+Test(onnx_files, types_that_nobody_knows_are_refused)
+{
+    begin(17);
+    add_integers(model, "size", "", (const int64_t[]){8});
+    set_int(add_node(model, "HannWindow", "size", "y"), "output_datatype", 99);
+    refuse_recording(KILN_UNSUPPORTED,
+                     "node 'y' (HannWindow): it makes a window of an unknown type");
+    begin(17);
+    add_integers(model, "size", "", (const int64_t[]){8});
+    set_int(add_node(model, "HannWindow", "size", "y"), "output_datatype", INT64);
+    refuse_recording(KILN_UNSUPPORTED, "node 'y' (HannWindow): it makes a window of int64");
+    begin(17);
+    add_integers(model, "size", "", (const int64_t[]){(int64_t)1 << 32});
+    add_node(model, "HannWindow", "size", "y");
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (HannWindow): its size is no number of elements");
+    begin(21);
+    add_floats(model, "scale", "", (const float[]){2});
+    set_int(add_node(model, "DequantizeLinear", "x scale", "q"), "output_dtype", 99);
+    add_node(model, "Sqrt", "q", "y");
+    refuse_recording(KILN_UNSUPPORTED,
+                     "node 'q' (DequantizeLinear): it gives numbers of an unknown type");
+    begin(17);
+    add_integers(model, "from", "", (const int64_t[]){0});
+    add_floats(model, "step", "", (const float[]){0.5f});
+    add_node(model, "Range", "from from step", "y");
+    refuse_recording(KILN_TYPE_MISMATCH,
+                     "node 'y' (Range): a range from int64, and operand 2 is float");
+}
+
+Test(onnx_files, operands_of_other_ranks_are_refused)
+{
+    begin(17);
+    add_integers(model, "depth", "", (const int64_t[]){3});
+    add_floats(model, "values", "2 1 1 1 1 1 1 1", (const float[]){0, 1});
+    add_node(model, "OneHot", "x depth values", "y");
+    refuse_recording(KILN_SHAPE_MISMATCH, "node 'y' (OneHot): its two values are no vector");
+    begin(17);
+    static const float zeros[18];
+    add_floats(model, "q", "1 3 2", zeros);
+    add_floats(model, "bias", "6 1 1", zeros);
+    Onnx__NodeProto *node = add_node(model, "MultiHeadAttention", "q q q bias", "y");
+    node->domain = (char *)"com.microsoft";
+    set_int(node, "num_heads", 2);
+    refuse_recording(KILN_SHAPE_MISMATCH, "node 'y' (MultiHeadAttention): biases of 3 dimensions");
+    begin(17);
+    static const int64_t axes[12] = {0};
+    set_ints(add_node(model, "MeanVarianceNormalization", "x", "y"), "axes", 12, axes);
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (MeanVarianceNormalization): 12 axes of 2 dimensions");
+}
+
+/* The nodes of an attention are recorded as one, whose operands are none of the last node's. */
+Test(onnx_files, what_is_not_computed_is_named_among_joined_nodes)
+{
+    begin(13);
+    model->graph->input[0]->type->tensor_type->shape->dim[0]->dim_value = 3;
+    model->graph->input[0]->type->tensor_type->shape->dim[1]->dim_value = 3;
+    add_node(model, "Relu", "x", "v0 v");
+    add_node(model, "MatMul", "x x", "s");
+    set_int(add_node(model, "Softmax", "s", "p"), "axis", -1);
+    add_node(model, "MatMul", "p v", "y");
+    kiln_onnx_model *loaded;
+    expect_ok(load_model(context, model, NULL, &loaded));
+    kiln_array in = {KILN_F32, 2, {3, 3}, NULL};
+    kiln_model_lease *lease;
+    expect_error_part(kiln_model_batch(loaded, &in, &lease), KILN_UNSUPPORTED,
+                      "'v', is a result that libkiln-onnx does not compute");
+    kiln_model_release(loaded);
+}
+
 /* Four loops in each other, of a thousand turns each. */
 Test(onnx_files, loops_without_an_end_are_refused)
 {

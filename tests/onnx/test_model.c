@@ -236,6 +236,27 @@ Test(model, takes_the_content_of_inputs_that_decide_about_shapes)
     kiln_model_release(model);
 }
 
+/* The shape of a scalar has no elements, and needs no memory. */
+Test(model, takes_content_of_no_elements_without_data)
+{
+    Onnx__ModelProto *proto = new_model(14);
+    add_input(proto, "x", FLOAT, "1");
+    add_input(proto, "shape", INT64, "0");
+    add_output(proto, "y", FLOAT, "");
+    add_node(proto, "Reshape", "x shape", "y");
+    kiln_onnx_model *model = load(proto);
+    float x = 3;
+    kiln_array in[2] = {{KILN_F32, 1, {1}, &x}, {KILN_I64, 1, {0}, NULL}}, out;
+    expect_ok(kiln_model_run(model, in, &out));
+    cr_assert(out.rank == 0 && *(float *)out.data == 3);
+    kiln_free(out.data);
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor tensors[2] = {kiln_upload(batch, KILN_F32, 1, in[0].dims, &x)}, y;
+    expect_ok(kiln_model_record(model, batch, tensors, in, &y));
+    kiln_batch_release(batch);
+    kiln_model_release(model);
+}
+
 Test(model, is_recorded_among_other_operations)
 {
     kiln_onnx_model *model = load(layer());
@@ -278,6 +299,59 @@ Test(model, writes_functions_out)
     set_int(call, "factor", 3);
     kiln_onnx_model *model = load(proto);
     expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){8, -16});
+    kiln_model_release(model);
+}
+
+/* x + 1 + 1, of a function that has the 1. */
+Test(model, calls_a_function_with_a_constant_twice)
+{
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "n");
+    add_output(proto, "y", FLOAT, NULL);
+    Onnx__FunctionProto *more = add_function(proto, "More", "x", "z");
+    Onnx__NodeProto *constant = new_node("Constant", "", "one");
+    Onnx__AttributeProto *value = set_int(constant, "value", 0);
+    value->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR;
+    value->has_i = 0;
+    value->t = add_floats(proto, "one", "", (const float[]){1});
+    proto->graph->n_initializer--; /* the function's alone */
+    function_node(more, constant);
+    function_node(more, new_node("Add", "x one", "z"));
+    add_node(proto, "More", "x", "between")->domain = more->domain;
+    add_node(proto, "More", "between", "y")->domain = more->domain;
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){3, 0});
+    kiln_model_release(model);
+}
+
+/* Where no axis is reduced each norm is of one number. */
+Test(model, takes_the_norm_of_single_numbers)
+{
+    Onnx__ModelProto *proto = new_model(18);
+    add_input(proto, "x", FLOAT, "n");
+    add_output(proto, "y", FLOAT, NULL);
+    set_int(add_node(proto, "ReduceL2", "x", "y"), "noop_with_empty_axes", 1);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){1, 2});
+    kiln_model_release(model);
+}
+
+Test(model, reads_the_upper_half_of_uint64)
+{
+    Onnx__ModelProto *proto = new_model(18);
+    add_output(proto, "y", FLOAT, NULL);
+    Onnx__TensorProto *w = add_integers(proto, "w", "2", (const int64_t[]){7, -1});
+    w->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__UINT64;
+    w->n_uint64_data = w->n_int64_data;
+    w->uint64_data = (uint64_t *)w->int64_data;
+    w->n_int64_data = 0;
+    set_int(add_node(proto, "Cast", "w", "y"), "to", FLOAT);
+    kiln_onnx_model *model = load(proto);
+    kiln_array out;
+    expect_ok(kiln_model_run(model, NULL, &out));
+    cr_assert_float_eq(((float *)out.data)[0], 7, 1e-5);
+    cr_assert_gt(((float *)out.data)[1], 9e18f);
+    kiln_free(out.data);
     kiln_model_release(model);
 }
 
