@@ -32,7 +32,7 @@ static_assert(!std::is_convertible<kiln::tensor, bool>::value, "nor truths");
 static void compute(const kiln::context &context)
 {
     const vector data{1, 2, 3, 4, 5, 6};
-    vector sums, product, picked, weights, gradient;
+    vector sums, product, picked, turned, weights, gradient;
     std::vector<std::uint8_t> mask;
     float total = 0;
     kiln::batch b(context);
@@ -45,6 +45,9 @@ static void compute(const kiln::context &context)
     kiln::sum(y, {-1}).read(sums);
     kiln::matmul(x, kiln::transpose(x)).read(product);
     kiln::slice(x, {{1, 2}, {INT64_MAX, INT64_MIN, -2}}).read(picked);
+    kiln::range backwards;
+    backwards.step = -1;
+    kiln::slice(x, {backwards, backwards}).read(turned);
     kiln::softmax(x * 0, {-1}).read(weights);
     (x >= 4).read(mask);
     kiln::tensor loss = kiln::sum(kiln::square(kiln::clamp(x, 0, 5)));
@@ -55,6 +58,7 @@ static void compute(const kiln::context &context)
     EXPECT((sums == vector{9, 18}));
     EXPECT((product == vector{14, 32, 32, 77}));
     EXPECT((picked == vector{6, 4}));
+    EXPECT((turned == vector{6, 5, 4, 3, 2, 1}));
     EXPECT(weights.size() == 6 && std::fabs(weights[5] - 1.0F / 3) < 1e-6F);
     EXPECT((mask == std::vector<std::uint8_t>{0, 0, 0, 1, 1, 1}));
     EXPECT(total == 1 + 4 + 9 + 16 + 25 + 25);
@@ -116,6 +120,11 @@ static void serve(const kiln::context &context)
     EXPECT(first && !first.wait_for(std::chrono::hours(1)) && first.ready());
     EXPECT((sums == vector{10, 26}));
     EXPECT(more[0] == 4);
+#ifndef KILN_EXCEPTIONS
+    EXPECT(!executor.submit({}, {kiln::output(sums)}, 2));
+    EXPECT(executor.run({kiln::input(rows)}, {}, 2) == KILN_INVALID_ARGUMENT);
+    EXPECT(!std::strncmp(kiln_last_error(), "kiln::executor", 14));
+#endif
     EXPECT(!executor.shutdown());
 }
 
@@ -144,6 +153,8 @@ static void fail(const kiln::context &context)
     EXPECT(caught([&] { kiln::load(context, "/nowhere", {"x"}); }).find("/nowhere") !=
            std::string::npos);
     EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) != "");
+    kiln::buffer bytes(context, KILN_U8, {5});
+    EXPECT(caught([&] { bytes.write(vector{1}); }).find("kiln::buffer::write") == 0);
     kiln::model model{
         {kiln::row(KILN_F32, {4})},
         1,
@@ -164,6 +175,19 @@ static void fail(const kiln::context &context)
     EXPECT(!b.upload({1, 1, 1, 1, 1, 1, 1, 1, 1}, data));
     EXPECT(kiln::load(context, "/nowhere", {"x"}).empty());
     EXPECT(!kiln::buffer(context, {4}, data));
+    kiln::buffer bytes(context, KILN_U8, {5}), floats(context, {3}, data), none;
+    vector found;
+    std::vector<std::int32_t> whole(3);
+    EXPECT(bytes.write(vector{1}) == KILN_INVALID_ARGUMENT);
+    EXPECT(bytes.write(std::vector<std::uint8_t>(4)) == KILN_INVALID_ARGUMENT);
+    EXPECT(!bytes.write(std::vector<std::uint8_t>(5)));
+    EXPECT(floats.write(whole) == KILN_INVALID_ARGUMENT);
+    EXPECT(floats.read(whole) == KILN_INVALID_ARGUMENT);
+    EXPECT(bytes.read(found) == KILN_INVALID_ARGUMENT);
+    EXPECT(none.write(data) == KILN_INVALID_ARGUMENT && none.read(found) == KILN_INVALID_ARGUMENT);
+    kiln::buffer truths(context, KILN_BOOL, {2}), halves(context, KILN_F16, {2});
+    EXPECT(!truths.write(std::vector<std::uint8_t>{0, 1}));
+    EXPECT(!halves.write(std::vector<std::uint16_t>{0, 1}));
     kiln::context_options options;
     options.device = "no such device";
     EXPECT(!kiln::context(options));

@@ -47,6 +47,11 @@ check "explain without a program" 2 'a program to run is missing' "$kiln" explai
 check "explain of no such program" 127 'No such file' "$kiln" explain "$folder/none"
 check "explain of a folder" 126 'denied' "$kiln" explain "$folder"
 check "explain into no such folder" 1 'No such file' "$kiln" explain -o "$folder/none/x" true
+if [ -w /dev/full ]; then
+    # shellcheck disable=SC2016
+    check "a full disk is told of" 1 'kiln explain: standard output could not be written' \
+        sh -c '"$0" explain sh -c "$1" >/dev/full' "$kiln" "$append"
+fi
 TMPDIR=$folder/temporary
 mkdir "$TMPDIR"
 export TMPDIR

@@ -2,6 +2,7 @@
 /* The `kiln` program: finds the sub-command and hands over to it. */
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kiln/version.h>
@@ -85,6 +86,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* A full disk shows at the latest where the rest is written. */
+static int written(const char *called, int status)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return status;
+    fprintf(stderr, "%s: standard output could not be written\n", called);
+    return status ? status : EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     struct choice choice = {0};
@@ -98,5 +108,6 @@ int main(int argc, char **argv)
                 choice.command->lacks);
         return 1;
     }
-    return choice.command->run(argc - choice.first, argv + choice.first);
+    int status = choice.command->run(argc - choice.first, argv + choice.first);
+    return written(choice.command->called, status);
 }

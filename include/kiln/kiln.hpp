@@ -186,6 +186,22 @@ template <> struct type_of<std::int64_t> : std::integral_constant<kiln_type, KIL
 template <> struct type_of<std::int8_t> : std::integral_constant<kiln_type, KILN_I8> {
 };
 
+namespace detail
+{
+
+/** Whether elements of C++ are those of a type: of the same type, or for what C++ has no type of
+ *  (the bits of halves, say) as wide. A bool is a byte. */
+template <class T, class = typename type_of<T>::type> bool holds(kiln_type type, int)
+{
+    return type == type_of<T>::value || (type == KILN_BOOL && type_of<T>::value == KILN_U8);
+}
+template <class T> bool holds(kiln_type type, long)
+{
+    return kiln_type_size(type) == sizeof(T);
+}
+
+} // namespace detail
+
 /** The type that operations read one as. */
 inline kiln_type computed(kiln_type type)
 {
@@ -340,18 +356,33 @@ class buffer : public detail::handle<kiln_buffer, kiln_buffer_release>
         return kiln_buffer_shape(object_, nullptr, &rank, dims) ? kiln::shape()
                                                                 : kiln::shape(dims, rank);
     }
-    /** All of it: other sizes are errors. */
+    /** All of it: other types and sizes are errors. */
     template <class T> KILN_NODISCARD kiln_status write(const std::vector<T> &content) const
     {
-        const void *data = detail::elements(content, bytes() / sizeof(T));
+        if (!fits<T>() || content.size() * sizeof(T) != bytes())
+            return unfit("kiln::buffer::write: the content has not the buffer's type and size");
+        const void *data = detail::elements(content, content.size());
         return detail::told(kiln_buffer_write(object_, 0, data, bytes()));
     }
-    /** All of it; `content` gets its size. */
+    /** All of it; `content` is of its type and gets its size. */
     template <class T> KILN_NODISCARD kiln_status read(std::vector<T> &content) const
     {
+        if (!fits<T>())
+            return unfit("kiln::buffer::read: the vector has not the buffer's type");
         content.resize(bytes() / sizeof(T));
         return detail::told(
             kiln_buffer_read(object_, 0, content.data(), content.size() * sizeof(T)));
+    }
+
+  private:
+    /** An empty handle is for the function of C to refuse. */
+    template <class T> bool fits() const
+    {
+        return !object_ || detail::holds<T>(type(), 0);
+    }
+    static kiln_status unfit(const char *sentence)
+    {
+        return detail::told(kiln_error_set(KILN_INVALID_ARGUMENT, sentence));
     }
 };
 
@@ -568,7 +599,7 @@ inline tensor transpose(const tensor &x, const shape &order)
     return detail::made(x, kiln_transpose(x.batch(), x.id(), order.dims()));
 }
 
-/** What is said of a dimension that a slice leaves whole. */
+/** What is said of a dimension that a slice leaves whole; with a step of -1 alone it is turned. */
 struct range {
     std::int64_t start = INT64_MIN, stop = INT64_MAX, step = 1;
 };
@@ -579,7 +610,11 @@ inline tensor slice(const tensor &x, std::initializer_list<range> ranges)
 {
     std::int64_t start[KILN_MAX_RANK], stop[KILN_MAX_RANK], step[KILN_MAX_RANK];
     for (std::size_t i = 0; i < KILN_MAX_RANK; i++) {
-        const range each = i < ranges.size() ? ranges.begin()[i] : range();
+        range each = i < ranges.size() ? ranges.begin()[i] : range();
+        if (each.step < 0 && each.start == INT64_MIN)
+            each.start = INT64_MAX; /* backwards the whole of it begins at its end */
+        if (each.step < 0 && each.stop == INT64_MAX)
+            each.stop = INT64_MIN;
         start[i] = each.start;
         stop[i] = each.stop;
         step[i] = each.step;
@@ -1017,6 +1052,7 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
     /** Empty after an error. */
     executor(std::initializer_list<std::reference_wrapper<const context>> contexts, const model &of,
              const kiln_executor_options &options = executor_options())
+        : inputs_(of.inputs.size()), outputs_(of.outputs)
     {
         std::vector<kiln_context *> all;
         for (const context &each : contexts)
@@ -1037,6 +1073,8 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
                                  const kiln_request_options &options = request_options()) const
     {
         kiln_future *made = nullptr;
+        if (!complete(inputs.size(), outputs.size()))
+            return future();
         detail::told(
             kiln_executor_submit(object_, inputs.begin(), outputs.begin(), rows, &options, &made));
         return future(made);
@@ -1046,6 +1084,8 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
                                    std::initializer_list<kiln_output> outputs, std::size_t rows,
                                    const kiln_request_options &options = request_options()) const
     {
+        if (!complete(inputs.size(), outputs.size()))
+            return KILN_INVALID_ARGUMENT;
         return detail::told(
             kiln_executor_run(object_, inputs.begin(), outputs.begin(), rows, &options));
     }
@@ -1055,6 +1095,15 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
     }
 
   private:
+    /* C takes the model's numbers of them for granted. */
+    bool complete(std::size_t inputs, std::size_t outputs) const
+    {
+        return !object_ || (inputs == inputs_ && outputs == outputs_) ||
+               !detail::told(kiln_error_set(
+                   KILN_INVALID_ARGUMENT,
+                   "kiln::executor: a request has not the inputs and outputs of the model"));
+    }
+
     static kiln_status record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
                                       const kiln_tensor *inputs, kiln_tensor *outputs,
                                       const model &of)
@@ -1089,6 +1138,8 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
         return record_outputs(batch, context, rows, inputs, outputs, of);
 #endif
     }
+
+    std::size_t inputs_, outputs_;
 };
 
 } // namespace kiln
