@@ -42,8 +42,9 @@ class Buffer(Operators):
 
     def _allocate(self, context: Context, dtype: DType, dims: list[int]) -> None:
         pointer = ctypes.c_void_p()
-        check(lib.kiln_buffer_create(context._pointer, dtype.value, len(dims), sizes(dims),
-                                     ctypes.byref(pointer)))
+        with context._held() as held:
+            check(lib.kiln_buffer_create(held, dtype.value, len(dims), sizes(dims),
+                                         ctypes.byref(pointer)))
         self._adopt(context, pointer.value, lib.kiln_buffer_release)
 
     def _adopt(self, context: Context, pointer: Any, release: Any) -> None:
@@ -150,6 +151,9 @@ class Buffer(Operators):
     def mapped(self) -> Iterator[np.ndarray]:
         """The content in the host's memory, to read and write in place, as an array that is valid
         inside the `with`. No batch may use the buffer meanwhile."""
+        if not self.nbytes:  # there is no memory to show
+            yield np.empty(self.shape, self.dtype.raw)
+            return
         data = ctypes.c_void_p()
         check(lib.kiln_buffer_map(self._pointer, ctypes.byref(data)))
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any, ContextManager, Optional
 
 import numpy as np
 
@@ -89,46 +89,50 @@ class Context:
             setattr(options, field, _WORDS[field][word])
         pointer = ctypes.c_void_p()
         check(lib.kiln_context_create(ctypes.byref(options), ctypes.byref(pointer)))
-        self._owned = Owned(pointer.value, lib.kiln_context_release)
+        self._owned = Owned(pointer.value, lib.kiln_context_release,
+                            lib.kiln_context_retain)
         self._thread = threading.local()  # each one's batch for what is in no other
         self.device = self._describe_device()
 
     def _describe_device(self) -> SimpleNamespace:
         info = struct('kiln_device_info')()
-        check(lib.kiln_context_device(self._pointer, ctypes.byref(info)))
+        with self._held() as pointer:
+            check(lib.kiln_context_device(pointer, ctypes.byref(info)))
         return _device(info)
 
-    @property
-    def _pointer(self) -> Any:
-        pointer = self._owned.pointer
-        if pointer is None:
-            raise Error('WRONG_STATE', 'the context is closed')
-        return pointer
+    def _held(self) -> ContextManager[Any]:
+        """Its pointer, which no other thread's close() frees meanwhile."""
+        return self._owned.held('context')
 
     @property
     def stats(self) -> SimpleNamespace:
         """What the context has done so far: uploads, upload_bytes, launches, kernels_compiled and
         so on, as kiln_context_stats has them."""
         stats = struct('kiln_context_stats')()
-        check(lib.kiln_context_get_stats(self._pointer, ctypes.byref(stats)))
+        with self._held() as pointer:
+            check(lib.kiln_context_get_stats(pointer, ctypes.byref(stats)))
         return values_of(stats)
 
     def finish(self) -> None:
         """Wait until everything submitted so far has completed."""
-        check(lib.kiln_context_finish(self._pointer))
+        with self._held() as pointer:
+            check(lib.kiln_context_finish(pointer))
 
     def sync_cache(self) -> None:
         """Wait until the kernels compiled so far are in the disk cache."""
-        check(lib.kiln_context_sync_cache(self._pointer))
+        with self._held() as pointer:
+            check(lib.kiln_context_sync_cache(pointer))
 
     def trim(self) -> None:
         """Give idle memory back to the device."""
-        check(lib.kiln_context_trim(self._pointer))
+        with self._held() as pointer:
+            check(lib.kiln_context_trim(pointer))
 
     def best_precision(self) -> DType:
         """Which type pays on this device as storage of what matrix products read; measured once."""
         value = ctypes.c_int()
-        check(lib.kiln_context_best_precision(self._pointer, ctypes.byref(value)))
+        with self._held() as pointer:
+            check(lib.kiln_context_best_precision(pointer, ctypes.byref(value)))
         return BY_VALUE[value.value]
 
     def host_array(self, shape: Any, dtype: Type = 'f32') -> np.ndarray:
@@ -138,11 +142,10 @@ class Context:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         count = int(np.prod(shape, dtype=np.int64))
         memory = ctypes.c_void_p()
-        check(lib.kiln_host_alloc(self._pointer, count * raw.itemsize, ctypes.byref(memory)))
+        with self._held() as context:
+            check(lib.kiln_host_alloc(context, count * raw.itemsize, ctypes.byref(memory)))
+            lib.kiln_context_retain(context)  # the array refers to `holder`, and that to the context
         holder = (ctypes.c_char * max(count * raw.itemsize, 1)).from_address(memory.value or 0)
-        context = self._pointer
-        # The array refers to `holder`, and that to the context.
-        lib.kiln_context_retain(context)
 
         def release(address: Any) -> None:
             lib.kiln_host_free(context, address)

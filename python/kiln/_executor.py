@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, ContextManager, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -146,14 +147,17 @@ class Executor:
         model.record = ctypes.cast(recorder, ctypes.c_void_p).value
         model.input_count, model.output_count = len(self._rows), outputs
         model.inputs = ctypes.addressof(rows)
-        contexts = (ctypes.c_void_p * len(self._contexts))(*[c._pointer for c in self._contexts])
         made = ctypes.c_void_p()
-        status = lib.kiln_executor_create(contexts, len(self._contexts), ctypes.byref(model),
-                                          ctypes.byref(options), ctypes.byref(made))
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(context._held()) for context in self._contexts]
+            contexts = (ctypes.c_void_p * len(held))(*held)
+            status = lib.kiln_executor_create(contexts, len(held), ctypes.byref(model),
+                                              ctypes.byref(options), ctypes.byref(made))
         if self._error is not None:
             raise self._error
         check(status)
-        self._owned = Owned(made.value, lib.kiln_executor_release)
+        self._owned = Owned(made.value, lib.kiln_executor_release,
+                            lib.kiln_executor_retain)
 
     # ---- recording ----
 
@@ -252,8 +256,9 @@ class Executor:
         inputs, outputs, rows, given, results = self._request(arrays, length)
         options = self._options(priority, deadline, wait, room, length)
         pointer = ctypes.c_void_p()
-        check(lib.kiln_executor_submit(self._pointer, inputs, outputs, rows, ctypes.byref(options),
-                                       ctypes.byref(pointer)))
+        with self._held() as held:
+            check(lib.kiln_executor_submit(held, inputs, outputs, rows, ctypes.byref(options),
+                                           ctypes.byref(pointer)))
         future = Future(self, pointer.value, given, results)
         self._remember(future)
         return future
@@ -262,7 +267,8 @@ class Executor:
         """Run any number of rows now, spread over all contexts, and wait for them."""
         inputs, outputs, rows, _, results = self._request(arrays, length)
         options = self._options('normal', 0, True, 0, length)
-        check(lib.kiln_executor_run(self._pointer, inputs, outputs, rows, ctypes.byref(options)))
+        with self._held() as held:
+            check(lib.kiln_executor_run(held, inputs, outputs, rows, ctypes.byref(options)))
         made = [from_raw(array, dtype) for array, dtype in results]
         return made[0] if len(made) == 1 else made
 
@@ -281,34 +287,38 @@ class Executor:
 
     # ---- the rest ----
 
-    @property
-    def _pointer(self) -> Any:
-        if self._owned.pointer is None:
-            raise Error('WRONG_STATE', 'the executor is closed')
-        return self._owned.pointer
+    def _held(self) -> ContextManager[Any]:
+        """Its pointer, which no other thread's close() frees meanwhile."""
+        return self._owned.held('executor')
 
     @property
     def stats(self) -> SimpleNamespace:
         """What it has done so far: requests, batches, fill, wait.p99 and so on."""
         stats = struct('kiln_executor_stats')()
-        check(lib.kiln_executor_get_stats(self._pointer, ctypes.byref(stats)))
+        with self._held() as held:
+            check(lib.kiln_executor_get_stats(held, ctypes.byref(stats)))
         return values_of(stats)
 
     def metrics(self, form: str = 'json') -> str:
         """The metrics as text: "json" or "prometheus"."""
         text = ctypes.c_void_p()
-        check(lib.kiln_executor_metrics(self._pointer, word('kiln_metrics_format', form),
-                                        ctypes.byref(text)))
+        with self._held() as held:
+            check(lib.kiln_executor_metrics(held, word('kiln_metrics_format', form),
+                                            ctypes.byref(text)))
         return take_text(text)
 
     def close(self, cancel: bool = False) -> None:
         """Take no more requests; run those that wait, or cancel them, and return when all have
         completed."""
-        if self._owned.pointer is not None:
-            how = 'KILN_SHUTDOWN_CANCEL' if cancel else 'KILN_SHUTDOWN_DRAIN'
-            check(lib.kiln_executor_shutdown(self._pointer, CONSTANTS[how]))
-            self._owned.close()
-            self._waiting.clear()
+        how = 'KILN_SHUTDOWN_CANCEL' if cancel else 'KILN_SHUTDOWN_DRAIN'
+        try:
+            with self._held() as held:
+                status = lib.kiln_executor_shutdown(held, CONSTANTS[how])
+        except Error:
+            return  # closed already
+        check(status)
+        self._owned.close()
+        self._waiting.clear()
 
     def __enter__(self) -> Executor:
         return self

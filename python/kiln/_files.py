@@ -65,7 +65,8 @@ def load(path: Any, names: Optional[Sequence[str]] = None,
     names = list(saved(path)) if names is None else list(names)
     context = context or default_context()
     pointers = (ctypes.c_void_p * max(len(names), 1))()
-    check(lib.kiln_load(context._pointer, os.fsencode(path), len(names), _names(names), pointers))
+    with context._held() as held:
+        check(lib.kiln_load(held, os.fsencode(path), len(names), _names(names), pointers))
     made = {}
     for name, pointer in zip(names, pointers):
         made[name] = Buffer.__new__(Buffer)

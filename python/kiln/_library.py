@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import threading
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 try:
     from ._table import CONSTANTS, ENUMS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
@@ -171,12 +172,16 @@ def take_text(pointer: ctypes.c_void_p) -> str:
 
 class Owned:
     """A pointer of C that is released once: when nothing refers to it any more, or when the
-    interpreter exits. In a child of fork() it is left alone."""
+    interpreter exits. In a child of fork() it is left alone. What one thread may close while another
+    uses it has `retain`, and is used as held() gives it."""
 
-    __slots__ = ('pointer', '_finalizer', '__weakref__')
+    __slots__ = ('pointer', '_retain', '_drop', '_lock', '_finalizer', '__weakref__')
 
-    def __init__(self, pointer: Any, release: Callable[[Any], Any]) -> None:
+    def __init__(self, pointer: Any, release: Callable[[Any], Any],
+                 retain: Optional[Callable[[Any], Any]] = None) -> None:
         self.pointer = pointer
+        self._retain, self._drop = retain, release
+        self._lock = threading.RLock() if retain else None
         self._finalizer = weakref.finalize(self, _release, release, pointer, os.getpid())
         self._finalizer.atexit = False  # see _release_all()
         if not _alive_at_exit:
@@ -185,9 +190,24 @@ class Owned:
             _alive_at_exit.append(atexit.register(_release_all))
         _alive.add(self)
 
+    @contextlib.contextmanager
+    def held(self, what: str) -> Iterator[Any]:
+        """The pointer with a reference of the call's own, or an error that says it is closed."""
+        assert self._lock and self._retain
+        with self._lock:
+            pointer = self.pointer
+            if pointer is None:
+                raise Error('WRONG_STATE', f'the {what} is closed')
+            self._retain(pointer)
+        try:
+            yield pointer
+        finally:
+            self._drop(pointer)
+
     def close(self) -> None:
         """Release it now."""
-        self.pointer = None
+        with self._lock or contextlib.nullcontext():
+            self.pointer = None
         self._finalizer()
 
 

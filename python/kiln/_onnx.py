@@ -67,15 +67,16 @@ class Model:
         options.folder = None if folder is None else os.fsencode(folder)
         options.plain = bool(plain)
         model = ctypes.c_void_p()
-        if isinstance(source, (bytes, bytearray, memoryview)):
-            content = np.frombuffer(source, np.uint8)
-            status = self._lib.kiln_model_load_memory(
-                self._context._pointer, content.ctypes.data, content.nbytes, ctypes.byref(options),
-                ctypes.byref(model))
-        else:
-            status = self._lib.kiln_model_load(self._context._pointer, os.fsencode(source),
-                                               ctypes.byref(options), ctypes.byref(model))
-        check(status)
+        with self._context._held() as held:
+            if isinstance(source, (bytes, bytearray, memoryview)):
+                content = np.frombuffer(source, np.uint8)
+                status = self._lib.kiln_model_load_memory(
+                    held, content.ctypes.data, content.nbytes, ctypes.byref(options),
+                    ctypes.byref(model))
+            else:
+                status = self._lib.kiln_model_load(held, os.fsencode(source), ctypes.byref(options),
+                                                   ctypes.byref(model))
+            check(status)
         self._owned = Owned(model.value, self._lib.kiln_model_release)
         self.inputs = self._values(self._lib.kiln_model_inputs)
         self.outputs = self._values(self._lib.kiln_model_outputs)

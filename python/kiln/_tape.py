@@ -65,7 +65,8 @@ class Tape:
         self.complete = False
 
     def _batch_of(self, context: Context) -> Any:
-        owned = Owned(lib.kiln_batch_create(context._pointer), lib.kiln_batch_release)
+        with context._held() as pointer:
+            owned = Owned(lib.kiln_batch_create(pointer), lib.kiln_batch_release)
         if not owned.pointer:
             raise Error('OUT_OF_HOST_MEMORY', 'no memory for a batch')
         return owned

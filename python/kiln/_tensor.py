@@ -11,7 +11,7 @@ from . import _tape
 from ._context import Context, default_context
 from ._library import MAX_RANK, check, lib
 from ._operators import Operators
-from ._types import BY_VALUE, DType, Type, as_dtype, from_raw, storable
+from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
 
 # What functions take: tensors, buffers, numbers, numpy's arrays and what becomes one without a copy.
 Array = Any
@@ -144,7 +144,7 @@ def learn_shape(tensor: Tensor, batch: Any, handle: Any) -> None:
 
 def of_array(array: np.ndarray, context: Context, dtype: Optional[DType] = None) -> Tensor:
     """A tensor over an array's memory."""
-    raw = storable(array)
+    raw = storable(array, dtype)
     if raw.ndim > MAX_RANK:
         raise ValueError(f'a tensor has at most {MAX_RANK} dimensions, not {raw.ndim}')
     made = Tensor(context, value=raw)
@@ -178,7 +178,10 @@ def as_tensor(value: Any, context: Context) -> Tensor:
 def as_type(value: Any, dtype: DType) -> np.ndarray:
     """A value as an array of this type, not copied where it is one."""
     array = value._host() if isinstance(value, Tensor) else np.asarray(as_array(value))
-    return storable(array if array.dtype == dtype.raw else array.astype(dtype.raw))
+    if array.dtype != dtype.raw:
+        bits = dtype.name == 'bf16' and dtype.raw == np.uint16
+        array = bits_of_bf16(array) if bits else array.astype(dtype.raw)
+    return storable(array, dtype)
 
 
 def tensor(value: Array, dtype: Optional[Type] = None, context: Optional[Context] = None) -> Tensor:

@@ -2,7 +2,7 @@
 """Types of elements, and how numpy's become them."""
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -99,19 +99,29 @@ def as_dtype(value: Type) -> DType:
     return _BY_NUMPY[dtype]
 
 
-def storable(array: np.ndarray) -> np.ndarray:
+def storable(array: np.ndarray, kind: Optional[DType] = None) -> np.ndarray:
     """The array in a type of kiln's and row-major; itself where it is so already. float64 is
-    rounded to float32; whole numbers of other widths go into the next type that holds them."""
+    rounded to float32; whole numbers of other widths go into the next type that holds them. Of
+    `kind`, which it has already, it keeps the elements: bits of bf16 are no whole numbers."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder('='))
     dtype = array.dtype
-    if dtype not in _BY_NUMPY:
+    if dtype not in _BY_NUMPY and not (kind and dtype == kind.raw):
         if dtype not in _NEXT:
             raise TypeError(f'kiln has no type for elements of {dtype}')
         if dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
             raise OverflowError('an element of the uint64 array is beyond int64')
         array = array.astype(_NEXT[dtype])
     return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def bits_of_bf16(array: np.ndarray) -> np.ndarray:
+    """The bits of the bf16 next to each number, ties to the even one, as the device rounds."""
+    wide = np.ascontiguousarray(array, np.float32).reshape(array.shape)
+    bits = wide.view(np.uint32)
+    rounded = (bits + (np.uint32(0x7fff) + ((bits >> 16) & 1))) >> 16
+    # A NaN stays one: rounding could carry its fraction into infinity.
+    return np.where(np.isnan(wide), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def promoted(dtypes: list[DType]) -> DType:

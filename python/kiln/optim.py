@@ -33,8 +33,9 @@ class Optimizer:
         pointers = (ctypes.c_void_p * len(self.parameters))(*[p._pointer for p in self.parameters])
         made = ctypes.c_void_p()
         assert self._context is not None
-        check(lib.kiln_optimizer_create(self._context._pointer, ctypes.byref(options),
-                                        len(self.parameters), pointers, ctypes.byref(made)))
+        with self._context._held() as context:
+            check(lib.kiln_optimizer_create(context, ctypes.byref(options), len(self.parameters),
+                                            pointers, ctypes.byref(made)))
         self._owned = Owned(made.value, lib.kiln_optimizer_release)
         self._rate = options.learning_rate
 

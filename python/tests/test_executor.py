@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors, and random keys that are others in each run."""
 import asyncio
+import ctypes
 import threading
 import unittest
 
@@ -61,6 +62,26 @@ class Executors(unittest.TestCase):
                 doubled, sums, lengths = future.result(60)
                 self.assertEqual(doubled.tolist(), [[2] * n])
                 self.assertEqual((sums.item(), lengths.item()), (n, n))
+
+    def test_closed_meanwhile(self):
+        """what one thread uses another may close: the call ends, and later ones say it is closed"""
+        executor = kiln.Executor(lambda x: x[0] + 1, [kiln.Row((3,))], max_batch=2)
+        context = kiln.Context()
+        for owner, word in ((executor, 'executor'), (context, 'context')):
+            with owner._held() as pointer:
+                closer = threading.Thread(target=owner.close)
+                closer.start()
+                closer.join()
+                # Closed, and not freed: the call has a reference of its own.
+                if word == 'context':
+                    kiln._library.check(kiln._library.lib.kiln_context_finish(pointer))
+                else:
+                    stats = kiln._library.struct('kiln_executor_stats')()
+                    kiln._library.check(kiln._library.lib.kiln_executor_get_stats(
+                        pointer, ctypes.byref(stats)))
+            with self.assertRaisesRegex(kiln.Error, f'the {word} is closed'):
+                owner.stats
+            owner.close()
 
     def test_refused(self):
         """a function that cannot be recorded says why"""

@@ -93,6 +93,8 @@ class Running(unittest.TestCase):
         with w.mapped() as array:
             array[...] = 2
         np.testing.assert_array_equal(np.asarray(w + A), A + 2)
+        with kiln.Buffer.empty((0, 3)).mapped() as array:
+            self.assertEqual(array.shape, (0, 3))
         i = kiln.Buffer.zeros((2,), 'i32')
         i[...] = [1, 2]
         self.assertEqual(i.numpy().tolist(), [1, 2])

@@ -6,6 +6,8 @@ import unittest
 import numpy as np
 
 import kiln
+from kiln._tensor import as_type
+from kiln._types import as_dtype, bits_of_bf16
 
 random = np.random.default_rng(11)
 A = random.normal(size=(3, 4)).astype(np.float32)
@@ -178,6 +180,23 @@ class Tensors(unittest.TestCase):
         np.testing.assert_array_equal((narrow * 1).numpy(), np.asarray(narrow, np.float32))
         with self.assertRaises(TypeError):
             kiln.tensor(np.zeros(3, complex))
+
+    def test_bits(self):
+        """bf16 without ml_dtypes: numbers become their bits, which stay what they are"""
+        x = np.float32([1, -2.5, 1 + 1 / 256, 1 + 3 / 256, 3e38, np.inf])
+        bits = bits_of_bf16(x)
+        self.assertEqual(bits.tolist(), [0x3f80, 0xc020, 0x3f80, 0x3f82, 0x7f62, 0x7f80])
+        nan = np.uint32([0x7fffffff]).view(np.float32)
+        self.assertEqual(bits_of_bf16(nan).tolist(), [0x7fff])
+        bf16 = as_dtype('bf16')
+        if bf16.raw != np.uint16:
+            self.skipTest('ml_dtypes has the type')
+        given = as_type(x, bf16)
+        self.assertEqual((given.dtype, given.tolist()), (np.uint16, bits.tolist()))
+        self.assertEqual(as_type(given, bf16).dtype, np.uint16)
+        with kiln.Executor(lambda inputs: inputs[0] * 2, [kiln.Row((2,), 'bf16')],
+                           max_batch=1) as executor:
+            self.assertEqual(executor.run([[1.5, -3]]).tolist(), [[3, -6]])
 
     def test_foreign_arrays(self):
         """buffers, arrays that are not row-major, DLPack"""
