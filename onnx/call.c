@@ -96,15 +96,21 @@ static const Onnx__AttributeProto *named(size_t n, Onnx__AttributeProto **list, 
     return NULL;
 }
 
-/* An attribute of a node inside a function may stand for one of the node that calls it. */
+/* An attribute of a node inside a function may stand for one of the node that calls it, or for what
+ * the function has where that has none. */
+static const Onnx__AttributeProto *
+find_in(const Onnx__NodeProto *node, const struct kiln__onnx_attributes *outer, const char *name)
+{
+    const Onnx__AttributeProto *own = named(node->n_attribute, node->attribute, name);
+    if (!own || !own->ref_attr_name || !*own->ref_attr_name || !outer)
+        return own;
+    const Onnx__AttributeProto *given = find_in(outer->caller, outer->outer, own->ref_attr_name);
+    return given ? given : named(outer->n_defaults, outer->defaults, own->ref_attr_name);
+}
+
 static const Onnx__AttributeProto *find(const struct kiln__onnx_call *call, const char *name)
 {
-    const Onnx__NodeProto *proto = call->node->proto;
-    const struct kiln__onnx_attributes *outer = call->node->attributes;
-    const Onnx__AttributeProto *found = named(proto->n_attribute, proto->attribute, name);
-    for (; found && found->ref_attr_name && *found->ref_attr_name && outer; outer = outer->outer)
-        found = named(outer->caller->n_attribute, outer->caller->attribute, found->ref_attr_name);
-    return found;
+    return find_in(call->node->proto, call->node->attributes, name);
 }
 
 bool kiln__onnx_has_attribute(const struct kiln__onnx_call *call, const char *name)

@@ -6,6 +6,7 @@
 
 #include "onnx/names.h"
 #include "onnx/operators.h"
+#include "onnx/wire.h"
 
 /* Functions that call functions, and how many nodes they may come to in all. */
 enum { DEEPEST_CALL = 32, MOST_NODES = 1 << 20 };
@@ -24,8 +25,15 @@ struct scope {
     unsigned depth; /* of functions' calls */
 };
 
+/* The attributes that a function has where its caller has none. */
+struct defaults {
+    size_t n;
+    Onnx__AttributeProto **list;
+};
+
 struct resolver {
     const Onnx__ModelProto *model;
+    struct defaults *defaults; /* of each of the model's functions */
     struct kiln__onnx_graphs *graphs;
     size_t n_nodes, room_values, room_constants;
 };
@@ -121,16 +129,105 @@ static int version_of(const struct scope *scope, const char *domain)
     return *domain ? 1 : 0;
 }
 
-static const Onnx__FunctionProto *function_of(const Onnx__ModelProto *model,
-                                              const Onnx__NodeProto *node)
+/* ---- what the schema of functions may be too old for ---- */
+
+/* A text of a message, without an end: of a field by this name, or one that the schema has not. */
+static const char *late_text(const ProtobufCMessage *message, const char *name, unsigned number,
+                             size_t *length)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    const char *text = NULL;
+    size_t next = 0;
+    const uint8_t *content;
+    *length = 0;
+    if (field && field->type == PROTOBUF_C_TYPE_STRING) {
+        memcpy(&text, (const char *)message + field->offset, sizeof text);
+        *length = strlen(text_of(text));
+        return text_of(text);
+    }
+    return kiln__onnx_unknown(message, number, &next, &content, length) ? (const char *)content
+                                                                        : "";
+}
+
+static bool same_overload(const Onnx__FunctionProto *function, const Onnx__NodeProto *node)
+{
+    size_t length, other;
+    const char *a = late_text(&function->base, "overload", KILN__ONNX_FUNCTION_OVERLOAD, &length);
+    const char *b = late_text(&node->base, "overload", KILN__ONNX_NODE_OVERLOAD, &other);
+    return length == other && !memcmp(a, b, length);
+}
+
+static void *allocate(void *graphs, size_t bytes)
+{
+    return kiln__onnx_graphs_alloc(graphs, bytes, 1);
+}
+
+static void leave(void *graphs, void *pointer)
+{
+    (void)graphs; /* everything is freed together */
+    (void)pointer;
+}
+
+static kiln_status read_unknown_defaults(struct resolver *resolver,
+                                         const Onnx__FunctionProto *function,
+                                         struct defaults *defaults)
+{
+    ProtobufCAllocator allocator = {allocate, leave, resolver->graphs};
+    size_t next = 0, length;
+    const uint8_t *content;
+    defaults->list = kiln__onnx_graphs_alloc(resolver->graphs, function->base.n_unknown_fields,
+                                             sizeof *defaults->list);
+    if (!defaults->list)
+        return out_of_memory();
+    while (kiln__onnx_unknown(&function->base, KILN__ONNX_FUNCTION_DEFAULTS, &next, &content,
+                              &length)) {
+        Onnx__AttributeProto *attribute =
+            onnx__attribute_proto__unpack(&allocator, length, content);
+        if (!attribute)
+            return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
+                                   "kiln_model_load: function '%s' has a damaged attribute",
+                                   text_of(function->name));
+        defaults->list[defaults->n++] = attribute;
+    }
+    return KILN_OK;
+}
+
+static kiln_status read_defaults(struct resolver *resolver)
+{
+    const Onnx__ModelProto *model = resolver->model;
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(
+        &onnx__function_proto__descriptor, KILN__ONNX_FUNCTION_DEFAULTS);
+    resolver->defaults =
+        kiln__onnx_graphs_alloc(resolver->graphs, model->n_functions, sizeof *resolver->defaults);
+    if (!resolver->defaults)
+        return out_of_memory();
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < model->n_functions && !status; i++) {
+        const char *function = (const char *)model->functions[i];
+        struct defaults *defaults = &resolver->defaults[i];
+        if (field) {
+            memcpy(&defaults->n, function + field->quantifier_offset, sizeof defaults->n);
+            memcpy(&defaults->list, function + field->offset, sizeof defaults->list);
+        } else
+            status = read_unknown_defaults(resolver, model->functions[i], defaults);
+    }
+    return status;
+}
+
+/* ---- functions ---- */
+
+/* The number of the model's function that a node calls; KILN__ONNX_NONE where it calls none. */
+static size_t function_of(const Onnx__ModelProto *model, const Onnx__NodeProto *node)
 {
     for (size_t i = 0; i < model->n_functions; i++) {
         const Onnx__FunctionProto *function = model->functions[i];
         if (!strcmp(text_of(function->name), text_of(node->op_type)) &&
-            !strcmp(kiln__onnx_domain(function->domain), kiln__onnx_domain(node->domain)))
-            return function;
+            !strcmp(kiln__onnx_domain(function->domain), kiln__onnx_domain(node->domain)) &&
+            same_overload(function, node))
+            return i;
     }
-    return NULL;
+    return KILN__ONNX_NONE;
 }
 
 static bool made_later(size_t n, Onnx__NodeProto *const *nodes, const char *name)
@@ -198,10 +295,12 @@ static kiln_status resolve_inner(struct resolver *resolver, const struct scope *
 
 /* A call is its function's nodes: the names of parameters stand for the caller's values, and the
  * caller's for what the function's results are. */
-static kiln_status write_out(struct resolver *resolver, const Onnx__FunctionProto *function,
+static kiln_status write_out(struct resolver *resolver, size_t which,
                              const struct kiln__onnx_node *call, struct scope *scope,
                              struct kiln__onnx_graph *graph, size_t *room)
 {
+    const Onnx__FunctionProto *function = resolver->model->functions[which];
+    const struct defaults *defaults = &resolver->defaults[which];
     const Onnx__NodeProto *proto = call->proto;
     if (scope->depth == DEEPEST_CALL || proto->n_input > function->n_input ||
         proto->n_output > function->n_output)
@@ -214,7 +313,8 @@ static kiln_status write_out(struct resolver *resolver, const Onnx__FunctionProt
         kiln__onnx_graphs_alloc(resolver->graphs, 1, sizeof *attributes);
     if (!attributes)
         return out_of_memory();
-    *attributes = (struct kiln__onnx_attributes){scope->attributes, proto, function};
+    *attributes =
+        (struct kiln__onnx_attributes){scope->attributes, proto, defaults->n, defaults->list};
     struct scope inner = {.attributes = attributes,
                           .n_imports = function->n_opset_import,
                           .imports = function->opset_import,
@@ -280,9 +380,9 @@ static kiln_status resolve_node(struct resolver *resolver, const Onnx__NodeProto
     kiln_status status = find_operands(resolver, scope, &node, n_after, after);
     if (status)
         return status;
-    const Onnx__FunctionProto *function = function_of(resolver->model, proto);
+    size_t function = function_of(resolver->model, proto);
     node.row = kiln__onnx_find_row(domain, text_of(proto->op_type), node.version);
-    if (function && !node.row)
+    if (function != KILN__ONNX_NONE && !node.row)
         return write_out(resolver, function, &node, scope, graph, room);
     status = resolve_inner(resolver, scope, &node);
     node.outputs = kiln__onnx_graphs_alloc(graphs, proto->n_output, sizeof *node.outputs);
@@ -430,7 +530,9 @@ kiln_status kiln__onnx_resolve(const Onnx__ModelProto *model, struct kiln__onnx_
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: the model has no graph");
     struct resolver resolver = {.model = model, .graphs = graphs};
     struct scope scope = {.n_imports = model->n_opset_import, .imports = model->opset_import};
-    kiln_status status = resolve_graph(&resolver, model->graph, &scope, &graphs->main);
+    kiln_status status = read_defaults(&resolver);
+    if (!status)
+        status = resolve_graph(&resolver, model->graph, &scope, &graphs->main);
     if (status)
         return status;
     graphs->needed = kiln__onnx_graphs_alloc(graphs, graphs->n_values, sizeof *graphs->needed);

@@ -21,7 +21,8 @@ struct kiln__onnx_graph;
 struct kiln__onnx_attributes {
     const struct kiln__onnx_attributes *outer; /* of the caller, which may be in a function too */
     const Onnx__NodeProto *caller;
-    const Onnx__FunctionProto *function;
+    size_t n_defaults; /* what the function has where the caller has none */
+    Onnx__AttributeProto **defaults;
 };
 
 struct kiln__onnx_node {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnx/wire.h"
 
-#include <stdbool.h>
-
 #include "onnx/error.h"
 
 /* Models have graphs in attributes of nodes of graphs: four messages for each such level. */
@@ -32,6 +30,22 @@ static bool skip(struct bytes *bytes, uint64_t length)
     return true;
 }
 
+/* What a message in a field is; NULL where it is none. A schema that is older than version 1.14 of
+ * ONNX does not have the defaults of a function's attributes. */
+static const ProtobufCMessageDescriptor *inner_of(const ProtobufCMessageDescriptor *message,
+                                                  uint64_t number)
+{
+    if (number > UINT32_MAX)
+        return NULL;
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(message, (unsigned)number);
+    if (field)
+        return field->type == PROTOBUF_C_TYPE_MESSAGE ? field->descriptor : NULL;
+    return message == &onnx__function_proto__descriptor && number == KILN__ONNX_FUNCTION_DEFAULTS
+               ? &onnx__attribute_proto__descriptor
+               : NULL;
+}
+
 /* message = (tag (varint | 8 bytes | length bytes | 4 bytes))* */
 static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, unsigned depth)
 {
@@ -41,10 +55,7 @@ static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, 
         uint64_t tag, length;
         if (!read_varint(&bytes, &tag))
             return false;
-        const ProtobufCFieldDescriptor *field =
-            tag >> 3 > UINT32_MAX
-                ? NULL
-                : protobuf_c_message_descriptor_get_field(message, (unsigned)(tag >> 3));
+        const ProtobufCMessageDescriptor *inner = inner_of(message, tag >> 3);
         bool fits = true;
         switch (tag & 7) {
         case 0: fits = read_varint(&bytes, &length); break;
@@ -53,9 +64,8 @@ static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, 
             fits = read_varint(&bytes, &length);
             const uint8_t *content = bytes.at;
             fits = fits && skip(&bytes, length);
-            if (fits && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
-                fits =
-                    walk(field->descriptor, (struct bytes){content, content + length}, depth + 1);
+            if (fits && inner)
+                fits = walk(inner, (struct bytes){content, content + length}, depth + 1);
             break;
         }
         case 5: fits = skip(&bytes, 4); break;
@@ -77,4 +87,21 @@ kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t len
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                "kiln_model_load: %s is no ONNX model, or is damaged", name);
     return KILN_OK;
+}
+
+bool kiln__onnx_unknown(const ProtobufCMessage *message, unsigned number, size_t *next,
+                        const uint8_t **content, size_t *length)
+{
+    while (*next < message->n_unknown_fields) {
+        const ProtobufCMessageUnknownField *field = &message->unknown_fields[(*next)++];
+        struct bytes bytes = {field->data, field->data + field->len};
+        uint64_t size;
+        if (field->tag != number || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
+            !read_varint(&bytes, &size) || size != (size_t)(bytes.end - bytes.at))
+            continue;
+        *content = bytes.at;
+        *length = (size_t)size;
+        return true;
+    }
+    return false;
 }

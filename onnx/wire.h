@@ -3,6 +3,7 @@
 #ifndef KILN_ONNX_WIRE_H
 #define KILN_ONNX_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,5 +16,17 @@
  * onnx__model_proto__free_unpacked(). */
 kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t length,
                               Onnx__ModelProto **model);
+
+/* Numbers of fields that the schema may be too old for. */
+enum {
+    KILN__ONNX_NODE_OVERLOAD = 8,
+    KILN__ONNX_FUNCTION_DEFAULTS = 11, /* repeated AttributeProto */
+    KILN__ONNX_FUNCTION_OVERLOAD = 13
+};
+
+/* The content of the next field of that number which the schema has not, from field `*next` on;
+ * false after the last. */
+bool kiln__onnx_unknown(const ProtobufCMessage *message, unsigned number, size_t *next,
+                        const uint8_t **content, size_t *length);
 
 #endif

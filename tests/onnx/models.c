@@ -255,6 +255,21 @@ void function_node(Onnx__FunctionProto *function, Onnx__NodeProto *node)
     append(&function->node, &function->n_node, node);
 }
 
+void late_field(ProtobufCMessage *message, unsigned number, size_t length, const void *content)
+{
+    size_t n = message->n_unknown_fields++;
+    ProtobufCMessageUnknownField *grown = keep((n + 1) * sizeof *grown);
+    if (n)
+        memcpy(grown, message->unknown_fields, n * sizeof *grown);
+    message->unknown_fields = grown;
+    grown[n] = (ProtobufCMessageUnknownField){.tag = number,
+                                              .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+                                              .len = length + 1,
+                                              .data = keep(length + 1)};
+    grown[n].data[0] = (uint8_t)length; /* below 128 */
+    memcpy(grown[n].data + 1, content, length);
+}
+
 uint8_t *pack_model(const Onnx__ModelProto *model, size_t *bytes)
 {
     *bytes = onnx__model_proto__get_packed_size(model);

@@ -50,6 +50,9 @@ Onnx__FunctionProto *add_function(Onnx__ModelProto *model, const char *name, con
                                   const char *outputs);
 void function_node(Onnx__FunctionProto *function, Onnx__NodeProto *node);
 
+/* A field of text or a message that the schema may be too old for. */
+void late_field(ProtobufCMessage *message, unsigned number, size_t length, const void *content);
+
 /* The model's bytes. Owner: as the model. */
 uint8_t *pack_model(const Onnx__ModelProto *model, size_t *bytes);
 

@@ -324,6 +324,37 @@ Test(model, calls_a_function_with_a_constant_twice)
     kiln_model_release(model);
 }
 
+/* Move(x) = x + n with n = 5 where the caller says nothing, and another function of that name. */
+Test(model, knows_defaults_and_overloads_of_functions)
+{
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "n");
+    add_output(proto, "y", FLOAT, NULL);
+    Onnx__FunctionProto *other = add_function(proto, "Move", "x", "z");
+    function_node(other, new_node("Neg", "x", "z"));
+    late_field(&other->base, 13, 4, "sign");
+    Onnx__FunctionProto *move = add_function(proto, "Move", "x", "z");
+    Onnx__NodeProto *constant = new_node("Constant", "", "n"), *unused = new_node("-", "", "");
+    set_float(constant, "value_float", 0);
+    constant->attribute[0]->ref_attr_name = (char *)"by";
+    function_node(move, constant);
+    function_node(move, new_node("Add", "x n", "z"));
+    set_float(unused, "by", 5);
+    uint8_t packed[64];
+    cr_assert_lt(onnx__attribute_proto__get_packed_size(unused->attribute[0]), sizeof packed);
+    late_field(&move->base, 11, onnx__attribute_proto__pack(unused->attribute[0], packed), packed);
+    add_node(proto, "Move", "x", "a")->domain = move->domain;
+    Onnx__NodeProto *by_two = add_node(proto, "Move", "a", "b");
+    by_two->domain = move->domain;
+    set_float(by_two, "by", 2);
+    Onnx__NodeProto *negative = add_node(proto, "Move", "b", "y");
+    negative->domain = move->domain;
+    late_field(&negative->base, 8, 4, "sign");
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2), (const float[]){1, -2}, DIMS(2), (const float[]){-8, -5});
+    kiln_model_release(model);
+}
+
 /* Where no axis is reduced each norm is of one number. */
 Test(model, takes_the_norm_of_single_numbers)
 {
