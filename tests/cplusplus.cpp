@@ -84,6 +84,10 @@ static void keep(const kiln::context &context)
     kiln::optimizer optimizer(context, options, {other});
     kiln::tensor w = b.import(other);
     optimizer.step(b, kiln::grad(kiln::sum(w * w), {w}));
+#ifndef KILN_EXCEPTIONS
+    kiln::batch lacking(context);
+    EXPECT(optimizer.step(lacking, {}) && lacking.status());
+#endif
     kiln::event event = b.submit();
     EXPECT(event && !event.wait() && !event.poll());
     vector found;

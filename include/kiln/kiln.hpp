@@ -936,22 +936,28 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
     /** It holds the parameters. Empty after an error. */
     optimizer(const context &of, const kiln_optimizer_options &options,
               std::initializer_list<std::reference_wrapper<const buffer>> parameters)
+        : count_(parameters.size())
     {
         std::vector<kiln_buffer *> all;
         for (const buffer &each : parameters)
             all.push_back(each.get());
         detail::told(kiln_optimizer_create(of.get(), &options, all.size(), all.data(), &object_));
     }
-    /** Record a step: gradients[i] is of parameter i. */
+    /** Record a step: gradients[i] is of parameter i; there are as many. */
     kiln_status step(const recorder &in, const std::vector<tensor> &gradients) const
     {
-        return detail::told(in.get(),
-                            kiln_optimizer_step(in.get(), object_, detail::ids(gradients).data()));
+        std::vector<kiln_tensor> given = detail::ids(gradients);
+        if (given.size() != count_)
+            given.assign(count_, kiln_tensor()); /* none, for which the batch fails */
+        return detail::told(in.get(), kiln_optimizer_step(in.get(), object_, given.data()));
     }
     KILN_NODISCARD kiln_status set_learning_rate(double rate) const
     {
         return detail::told(kiln_optimizer_set_learning_rate(object_, rate));
     }
+
+  private:
+    std::size_t count_;
 };
 
 // ---- files ----
