@@ -195,6 +195,18 @@ Test(groups, of_no_elements_are_right)
     expect_right(&small, "slice", "exp", "mean");
 }
 
+/* A place takes what is nothing, and so does a reshape. */
+Test(groups, of_running_sums_of_no_elements_are_right)
+{
+    struct small small = begin(imagined_cpu());
+    kiln_batch *batch = small.batch;
+    kiln_tensor sums = kiln_neg(batch, kiln_cumsum(batch, check_plain(batch, DIMS(3, 0, 8)), 0, 0));
+    kiln_tensor whole = kiln_fill(batch, KILN_F32, DIMS(6, 2, 11), 0);
+    check_read(batch, kiln_reshape(batch, sums, DIMS(0, 8)));
+    check_read(batch, kiln_place(batch, whole, sums, (int64_t[]){3, 0, 3}, NULL));
+    expect_right(&small, "cumsum", "neg", "place");
+}
+
 /* KILN_TRIPLES=1 takes all of them. */
 Test(groups, of_some_triples_of_operations_are_right, .timeout = 3600)
 {

@@ -52,9 +52,10 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
 
 static bool has_good_length(const struct kiln__join *join, const struct kiln__node *root)
 {
-    /* Of a row of one element nobody could say whether the root is one for each element. */
+    /* Of a row of one element, and of no rows, nobody could say whether the root is one for each
+     * element. */
     if (kiln__group_scan(join->group) && kiln__node_is_pointwise(root))
-        return join->length > 1;
+        return join->length > 1 && kiln__shape_count(&join->group->shape) > 0;
     size_t longest = join->columns         ? KILN__LONGEST_COLUMN
                      : is_of_one_run(join) ? KILN__LONGEST_ROW
                                            : KILN__LONGEST_SCATTERED_ROW;
