@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `kiln explain`: runs a program with $KILN_EXPLAIN naming a file, to which the library appends an
  * explanation of each new plan, and shows that file. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* mkostemp */
-#endif
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,25 +50,6 @@ static void complain(const char *what)
     fprintf(stderr, "kiln explain: %s: %s\n", what, strerror(errno));
 }
 
-/* The file that the library appends to, empty. Its path is absolute: the program may change its
- * folder. */
-static int make_file(const struct request *request, char path[PATH_MAX])
-{
-    const char *folder = getenv("TMPDIR");
-    if (!request->output)
-        snprintf(path, PATH_MAX, "%s/kiln-explain-XXXXXX", folder && *folder ? folder : "/tmp");
-    int file = request->output
-                   ? open(request->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
-                   : mkostemp(path, O_CLOEXEC);
-    if (file < 0 || (request->output && !realpath(request->output, path))) {
-        complain(request->output ? request->output : path);
-        if (file >= 0)
-            close(file);
-        return -1;
-    }
-    return file;
-}
-
 /* Returns the bytes that were shown. */
 static size_t show(const char *path)
 {
@@ -96,7 +73,7 @@ static bool is_empty(int file)
 static int explain(const struct request *request)
 {
     char path[PATH_MAX];
-    int file = make_file(request, path);
+    int file = kiln__tool_make_file("kiln explain", request->output, "kiln-explain", path);
     if (file < 0)
         return EXIT_FAILURE;
     int status = EXIT_FAILURE;

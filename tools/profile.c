@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `kiln profile`: runs a program with $KILN_TRACE naming a file, to which the library writes a span
  * for each launch and transfer, and shows where the device's time went. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* mkostemp */
-#endif
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,23 +60,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static void complain(const char *what)
 {
     fprintf(stderr, "kiln profile: %s: %s\n", what, strerror(errno));
-}
-
-/* The file that the library writes, empty. Its path is absolute: the program may change its folder.
- */
-static bool make_file(const struct request *request, char path[PATH_MAX])
-{
-    const char *folder = getenv("TMPDIR");
-    if (!request->trace)
-        snprintf(path, PATH_MAX, "%s/kiln-profile-XXXXXX", folder && *folder ? folder : "/tmp");
-    int file = request->trace ? open(request->trace, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
-                              : mkostemp(path, O_CLOEXEC);
-    bool made = file >= 0 && (!request->trace || realpath(request->trace, path));
-    if (!made)
-        complain(request->trace ? request->trace : path);
-    if (file >= 0)
-        close(file);
-    return made;
 }
 
 static bool is_empty(const char *path)
@@ -194,8 +173,10 @@ static int profile(const struct request *request)
 {
     char path[PATH_MAX];
     int status = EXIT_FAILURE;
-    if (!make_file(request, path))
+    int file = kiln__tool_make_file("kiln profile", request->trace, "kiln-profile", path);
+    if (file < 0)
         return EXIT_FAILURE;
+    close(file);
     if (setenv("KILN_TRACE", path, 1))
         complain("KILN_TRACE");
     else

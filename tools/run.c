@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* environ */
+#define _GNU_SOURCE /* environ, mkostemp */
 #endif
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tool.h"
+
+int kiln__tool_make_file(const char *command, const char *given, const char *prefix, char *path)
+{
+    const char *folder = getenv("TMPDIR");
+    if (!given)
+        snprintf(path, PATH_MAX, "%s/%s-XXXXXX", folder && *folder ? folder : "/tmp", prefix);
+    int file = given ? open(given, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+                     : mkostemp(path, O_CLOEXEC);
+    if (file >= 0 && (!given || realpath(given, path)))
+        return file;
+    fprintf(stderr, "%s: %s: %s\n", command, given ? given : path, strerror(errno));
+    if (file >= 0)
+        close(file);
+    return -1;
+}
 
 /* The status that a shell would give. */
 static int status_of(int wait_status)

@@ -12,6 +12,11 @@ int kiln__tool_tune(int argc, char **argv);
 int kiln__tool_run_model(int argc, char **argv);
 int kiln__tool_embed(int argc, char **argv);
 
+/* An empty file, open for writing, that a program which is run is to write: `given`, or one in
+ * $TMPDIR whose name begins with `prefix`. Its path is absolute (PATH_MAX places), since the
+ * program may change its folder. -1 where it cannot be made, which is said as `command`. */
+int kiln__tool_make_file(const char *command, const char *given, const char *prefix, char *path);
+
 /* Run a program, found as a shell finds it. Answers the exit status that a shell would give; one
  * that cannot be run is said as `command`. */
 #define KILN__EXIT_NOT_RUNNABLE 126
