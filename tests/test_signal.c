@@ -103,32 +103,30 @@ Test(signal, windows)
     check_close();
 }
 
-#define EXPECT(call, status, part)                                                                 \
-    do {                                                                                           \
-        kiln_batch *b = check_begin();                                                             \
-        cr_expect_eq((call).id, 0u);                                                               \
-        cr_expect_eq(kiln_batch_status(b), status);                                                \
-        cr_expect(strstr(kiln_batch_error(b), part), "%s", kiln_batch_error(b));                   \
-        check_end(b);                                                                              \
-    } while (0)
 #define X(...) check_plain(b, DIMS(__VA_ARGS__))
 
 Test(signal, operands_are_checked)
 {
     const kiln_tensor none = {0};
-    EXPECT(kiln_dft(b, X(4), 0, 0, KILN_DFT), KILN_SHAPE_MISMATCH, "shape [4] is no signal");
-    EXPECT(kiln_dft(b, X(4, 3), 0, 0, KILN_DFT), KILN_SHAPE_MISMATCH, "must be 1 or 2");
-    EXPECT(kiln_dft(b, X(4, 2), 1, 0, KILN_DFT), KILN_INVALID_ARGUMENT, "axis 1 has the parts");
-    EXPECT(kiln_dft(b, X(4, 2), 0, 0, (kiln_dft_kind)4), KILN_INVALID_ARGUMENT, "no transform");
-    EXPECT(kiln_dft(b, X(4, 1), 0, 0, KILN_DFT_REAL), KILN_INVALID_ARGUMENT, "of 1 parts each");
-    EXPECT(kiln_dft(b, X(0, 1), 0, 0, KILN_DFT), KILN_INVALID_ARGUMENT, "of 0 numbers");
-    EXPECT(kiln_dft(b, X(4, 2), 0, 5000, KILN_DFT), KILN_TOO_LARGE, "takes a matrix of 1e+08");
-    EXPECT(kiln_stft(b, X(4, 1), none, 5, 1, KILN_DFT), KILN_INVALID_ARGUMENT, "frames of 5");
-    EXPECT(kiln_stft(b, X(9, 1), X(4), 5, 1, KILN_DFT), KILN_SHAPE_MISMATCH,
-           "kiln_stft: a window of shape [4] for frames of 5 elements");
-    EXPECT(kiln_window(b, (kiln_taper)3, 5, 0), KILN_INVALID_ARGUMENT, "3 is no window");
-    EXPECT(kiln_window(b, KILN_TAPER_HANN, SIZE_MAX, 0), KILN_TOO_LARGE, "2^22");
-    EXPECT(kiln_mel_weights(b, 8, 16, 0, 0, 1), KILN_INVALID_ARGUMENT, "no bands from 0 to 1 Hz");
-    EXPECT(kiln_mel_weights(b, SIZE_MAX, 16, 1, 0, 1), KILN_TOO_LARGE, "2^26 weights");
+    CHECK_REFUSED(kiln_dft(b, X(4), 0, 0, KILN_DFT), KILN_SHAPE_MISMATCH, "shape [4] is no signal");
+    CHECK_REFUSED(kiln_dft(b, X(4, 3), 0, 0, KILN_DFT), KILN_SHAPE_MISMATCH, "must be 1 or 2");
+    CHECK_REFUSED(kiln_dft(b, X(4, 2), 1, 0, KILN_DFT), KILN_INVALID_ARGUMENT,
+                  "axis 1 has the parts");
+    CHECK_REFUSED(kiln_dft(b, X(4, 2), 0, 0, (kiln_dft_kind)4), KILN_INVALID_ARGUMENT,
+                  "no transform");
+    CHECK_REFUSED(kiln_dft(b, X(4, 1), 0, 0, KILN_DFT_REAL), KILN_INVALID_ARGUMENT,
+                  "of 1 parts each");
+    CHECK_REFUSED(kiln_dft(b, X(0, 1), 0, 0, KILN_DFT), KILN_INVALID_ARGUMENT, "of 0 numbers");
+    CHECK_REFUSED(kiln_dft(b, X(4, 2), 0, 5000, KILN_DFT), KILN_TOO_LARGE,
+                  "takes a matrix of 1e+08");
+    CHECK_REFUSED(kiln_stft(b, X(4, 1), none, 5, 1, KILN_DFT), KILN_INVALID_ARGUMENT,
+                  "frames of 5");
+    CHECK_REFUSED(kiln_stft(b, X(9, 1), X(4), 5, 1, KILN_DFT), KILN_SHAPE_MISMATCH,
+                  "kiln_stft: a window of shape [4] for frames of 5 elements");
+    CHECK_REFUSED(kiln_window(b, (kiln_taper)3, 5, 0), KILN_INVALID_ARGUMENT, "3 is no window");
+    CHECK_REFUSED(kiln_window(b, KILN_TAPER_HANN, SIZE_MAX, 0), KILN_TOO_LARGE, "2^22");
+    CHECK_REFUSED(kiln_mel_weights(b, 8, 16, 0, 0, 1), KILN_INVALID_ARGUMENT,
+                  "no bands from 0 to 1 Hz");
+    CHECK_REFUSED(kiln_mel_weights(b, SIZE_MAX, 16, 1, 0, 1), KILN_TOO_LARGE, "2^26 weights");
     check_close();
 }

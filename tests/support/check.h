@@ -71,4 +71,14 @@ kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_
 uint32_t check_random(uint32_t below);
 void check_seed(uint64_t seed);
 
+/* The call records nothing in the batch `b`, which it is given, but an error with these words. */
+#define CHECK_REFUSED(call, status, part)                                                          \
+    do {                                                                                           \
+        kiln_batch *b = check_begin();                                                             \
+        cr_expect_eq((call).id, 0u);                                                               \
+        cr_expect_eq(kiln_batch_status(b), status);                                                \
+        cr_expect(strstr(kiln_batch_error(b), part), "%s", kiln_batch_error(b));                   \
+        check_end(b);                                                                              \
+    } while (0)
+
 #endif
