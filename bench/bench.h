@@ -100,7 +100,8 @@ void bench_compare(struct bench_row *row, const char *way, const char *peer);
 void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_mark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether a way's time beside the others is not the one that it has alone: more than 10% off. */
+/* Whether a way's quickest time beside the others is not the one that it has alone: more than 10%
+ * off. */
 bool bench_is_off(double beside, double alone);
 
 /* Check every way, time them, report. A wrong result ends the process with status 1. */
@@ -113,6 +114,7 @@ int bench_end(kiln_context *context);
 
 double bench_now(void);                            /* seconds */
 double bench_median(double *values, size_t count); /* sorts them */
+double bench_least(double *values, size_t count);  /* too */
 void bench_progress(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* on a terminal; " " ends it */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

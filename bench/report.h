@@ -10,7 +10,8 @@
 struct bench_result {
     double seconds; /* median */
     double spread;  /* half the distance of the quartiles, as a part of the median */
-    double alone;   /* seconds of a run with nothing else going on */
+    double best;    /* the quickest round */
+    double alone;   /* the quickest with nothing else going on */
 };
 
 /* The exit status where a row was marked. */
