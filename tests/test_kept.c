@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is made of a buffer alone, as a product's packed weights, is made once, and again after
- * whatever may have written the buffer. */
+/* What is made of buffers alone, as a product's packed weights, is made once, and again after
+ * whatever may have written one of them. */
 #include <criterion/criterion.h>
 #include <kiln/opencl.h>
 #include <pthread.h>
@@ -191,6 +191,89 @@ Test(kept, nothing_is_kept_beyond_the_limit)
     for (int i = 0; i < 3; i++)
         cr_expect_eq(run(&scene, scene.batch, 0), first);
     cr_expect_leq(stats_of(scene.context).pool_bytes, 24u << 10);
+    end(&scene);
+}
+
+/* ---- more than one launch, of more than one buffer ---- */
+
+/* Weights as two buffers side by side, the second one times a factor for each column: put together,
+ * scaled, turned around, and perhaps packed. */
+static kiln_batch *record_made(const struct scene *scene, kiln_buffer *factors)
+{
+    kiln_batch *batch = kiln_batch_create(scene->context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
+    kiln_tensor w = kiln_import(batch, scene->weights);
+    kiln_tensor parts[2] = {
+        kiln_slice(batch, w, (int64_t[]){0, 0}, (int64_t[]){K, N / 2}, NULL),
+        kiln_mul(batch, kiln_slice(batch, w, (int64_t[]){0, N / 2}, (int64_t[]){K, N}, NULL),
+                 kiln_import(batch, factors))};
+    kiln_tensor product = kiln_matmul(batch, x, kiln_concat(batch, 2, parts, 1));
+    expect_ok(kiln_read(batch, product, got, sizeof got));
+    return batch;
+}
+
+static kiln_buffer *make_factors(const struct scene *scene, float factor)
+{
+    float content[N / 2];
+    kiln_buffer *buffer;
+    for (size_t i = 0; i < N / 2; i++)
+        content[i] = factor;
+    expect_ok(kiln_buffer_create(scene->context, KILN_F32, 1, (size_t[]){N / 2}, &buffer));
+    expect_ok(kiln_buffer_write(buffer, 0, content, sizeof content));
+    return buffer;
+}
+
+/* `want[0]` for content `which`, with the second half times the factor. */
+static void want_made(int which, float factor)
+{
+    multiply(b[which], want[0]);
+    for (size_t i = 0; i < M * N; i++)
+        want[0][i] *= i % N < N / 2 ? 1 : factor;
+}
+
+static uint64_t settle_made(const struct scene *scene, kiln_batch *batch)
+{
+    run(scene, batch, 0);
+    run(scene, batch, 0);
+    return run(scene, batch, 0);
+}
+
+Test(kept, what_several_launches_make_of_several_buffers_is_made_once)
+{
+    struct scene scene = begin();
+    kiln_buffer *factors = make_factors(&scene, 2);
+    kiln_batch *batch = record_made(&scene, factors);
+    want_made(0, 2);
+    uint64_t first = run(&scene, batch, 0), settled = settle_made(&scene, batch);
+    cr_expect_leq(settled, first - 2);
+    kiln_batch_release(batch);
+    kiln_buffer_release(factors);
+    end(&scene);
+}
+
+Test(kept, a_write_of_any_of_the_buffers_is_seen)
+{
+    struct scene scene = begin();
+    kiln_buffer *factors = make_factors(&scene, 2), *others = make_factors(&scene, 4);
+    kiln_batch *batch = record_made(&scene, factors), *other = record_made(&scene, others);
+    float fours[N / 2];
+    want_made(0, 2);
+    uint64_t settled = settle_made(&scene, batch);
+    want_made(0, 4);
+    cr_expect_gt(run(&scene, other, 0), settled, "of other buffers it is another thing");
+    for (size_t i = 0; i < N / 2; i++)
+        fours[i] = 4;
+    expect_ok(kiln_buffer_write(factors, 0, fours, sizeof fours));
+    cr_expect_gt(run(&scene, batch, 0), settled);
+    cr_expect_eq(settle_made(&scene, batch), settled);
+    expect_ok(kiln_buffer_write(scene.weights, 0, b[1], sizeof b[1]));
+    want_made(1, 4);
+    cr_expect_gt(run(&scene, batch, 0), settled);
+    cr_expect_eq(settle_made(&scene, batch), settled);
+    kiln_buffer_release(others);
+    kiln_batch_release(other);
+    kiln_batch_release(batch);
+    kiln_buffer_release(factors);
     end(&scene);
 }
 

@@ -109,6 +109,28 @@ Test(ops_gather, moves_nans_as_they_are)
     check_close();
 }
 
+/* Of a table that is computed, as weights of 8 bits are, the rows that are gathered are: beyond it
+ * NaN, and 0 where nothing hands NaN on. */
+Test(ops_gather, of_computed_tables)
+{
+    const int32_t at[] = {7, -1, 0, 31, 32, 31};
+    for (int axis = 0; axis < 2; axis++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor i = numbers(b, DIMS(3, 2), at);
+        kiln_tensor q = check_input(b, KILN_U8, DIMS(32, 33), CHECK_WIDE);
+        kiln_tensor scale = check_input(b, KILN_F32, DIMS(32, 1), CHECK_PLAIN);
+        kiln_tensor zero = check_input(b, KILN_F32, DIMS(33), CHECK_PLAIN);
+        kiln_tensor y = kiln_sub(b, kiln_cast(b, q, KILN_F32), zero);
+        check_read(b, kiln_gather(b, kiln_mul(b, y, scale), i, axis));
+        check_read(b, kiln_gather(b, kiln_mul(b, scale, kiln_scale(b, y, 2)), i, axis));
+        check_read(b, kiln_gather(b, kiln_scale(b, kiln_cast(b, q, KILN_F32), 2), i, axis));
+        check_read(b, kiln_gather(b, kiln_mul(b, kiln_tanh(b, y), kiln_relu(b, y)), i, axis));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- against the reference ---- */
 
 Test(ops_gather, every_axis_and_type)

@@ -152,6 +152,16 @@ Test(passes, sink_slices_and_broadcasts)
     check_passes("passes_sink_views", batch);
 }
 
+Test(passes, sink_gathers_of_less_than_a_table)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor table = imagine_matrix(batch, 100, 8), at = imagine_matrix(batch, 2, 3);
+    table = kiln_add(batch, table, imagine_vector(batch, 8));
+    table = kiln_mul(batch, table, imagine_matrix(batch, 100, 1));
+    ask(batch, kiln_gather(batch, table, kiln_cast(batch, at, KILN_I32), 0));
+    check_passes("passes_sink_gather", batch);
+}
+
 /* Repeating an expensive value, or computing it for two users, would cost more than storing it. */
 Test(passes, do_not_sink_what_is_expensive_to_repeat)
 {

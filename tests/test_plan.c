@@ -136,6 +136,19 @@ Test(plan_memory, never_overlaps_while_it_is_alive)
     cr_expect_lt(arena, unshared, "nothing shares memory");
 }
 
+/* Windows of one dimension are rows that overlap: one product, not one for each. */
+Test(plan_products, are_one_for_windows_of_one_dimension)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){1, 64, 1, 256});
+    ask(batch, kiln_conv(batch, x, imagine(batch, 4, (size_t[]){5, 1, 256, 128}), NULL));
+    struct kiln__plan plan = plan_of(batch, true);
+    const struct kiln__launch *last = &plan.launches.items[plan.launches.count - 1];
+    cr_expect_str_eq(last->kernel, "matmul_small");
+    cr_expect_eq(last->global[2], 1u);
+    kiln__plan_free(&plan);
+}
+
 /* On a CPU. Windows would take nine times the image. */
 Test(plan_memory, never_has_the_windows_of_a_convolution)
 {

@@ -118,12 +118,13 @@ Test(verify_plan, walks_the_steps)
 Test(verify_plan, knows_what_is_kept)
 {
 #define EXPECT_WRONGLY_KEPT(sentence, change) EXPECT_BROKEN_PLAN(keeping_plan(), sentence, change)
-    EXPECT_WRONGLY_KEPT("slot 3: kept, and not made once before it is used", launch[0].keeps = 0);
-    EXPECT_WRONGLY_KEPT("slot 3: kept, and not made once before it is used", launch[1].keeps = 4);
-    EXPECT_WRONGLY_KEPT("slot 3: kept, and made of more than a buffer that stays",
-                        ARGUMENT(0, 0).slot = 0);
-    EXPECT_WRONGLY_KEPT("launch 0 (matmul_pack_b): keeps what is not kept", launch[0].keeps = 3);
-    EXPECT_WRONGLY_KEPT("slot 2: kept, and no working memory", slot[2].place = KILN__PLACE_KEPT);
+    EXPECT_WRONGLY_KEPT("step 1: names what is kept before it is made", launch[0].makes = 0);
+    EXPECT_WRONGLY_KEPT("step 2: made of what does not stay", launch[1].makes = 4);
+    EXPECT_WRONGLY_KEPT("step 1: made of what does not stay", ARGUMENT(0, 0).slot = 0);
+    EXPECT_WRONGLY_KEPT("step 1: made of more than its sources", slot[3].sources[0] = 0);
+    EXPECT_WRONGLY_KEPT("step 1: makes what is not its own", launch[0].makes = 3);
+    EXPECT_WRONGLY_KEPT("step 2: needs what nobody is known to need", slot[3].wanted = false);
+    EXPECT_WRONGLY_KEPT("slot 2: kept, and made of nothing", slot[2].place = KILN__PLACE_KEPT);
 }
 
 /* Groups: 0 windows, 1 product. Launch 0 packs, 1 multiplies. */

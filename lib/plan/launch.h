@@ -152,7 +152,7 @@ struct kiln__launch {
     enum kiln__part part;   /* of arguments that are appended from now on */
     bool failed;            /* without memory for an argument; further ones make no difference */
     uint32_t covers;        /* 1 + the group that its group does on the way; 0: none */
-    uint32_t keeps;         /* 1 + the kept slot that it makes; 0: none */
+    uint32_t makes;         /* 1 + the slot that it makes of buffers that stay (keep.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
     uint32_t dimensions;
     size_t global[3], local[3];

@@ -55,11 +55,15 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
     return matrix;
 }
 
-/* Batches whose rows follow each other, all times the same b, are one tall matrix. */
+/* Batches whose rows follow each other, all times the same b, are one tall matrix; single rows do
+ * whatever their distance, as windows of one dimension, which overlap. */
 static void fold_batch(struct kiln__product *product)
 {
-    if (product->batch == 1 || product->b.batch != 0 ||
-        product->a.batch != product->m * product->a.row)
+    if (product->batch == 1 || product->b.batch != 0)
+        return;
+    if (product->m == 1 && product->a.column == 1 && !product->a.computed && product->a.batch > 0)
+        product->a.row = product->a.batch;
+    if (product->a.batch != product->m * product->a.row)
         return;
     product->m *= product->batch;
     product->batch = 1;

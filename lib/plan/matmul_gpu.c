@@ -338,7 +338,9 @@ const struct kiln__matmul_row kiln__matmul_rows = {"rows", .takes_steps = true, 
 static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
 #ifdef HAVE_CLBLAST
-    return product->k > 0 && !plan->options.no_clblast;
+    const struct kiln__matrix *a = &product->a;
+    bool overlaps = a->column == 1 && a->row < product->k && product->m > 1;
+    return product->k > 0 && !overlaps && !plan->options.no_clblast;
 #else
     (void)plan, (void)product;
     return false;

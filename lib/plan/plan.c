@@ -261,8 +261,8 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
     bool done = plan->slot_of && list_requests(plan) && list_replacements(plan) &&
                 kiln__plan_find_readers(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
-                make_steps(plan) && kiln__plan_assign_memory(plan) &&
-                kiln__plan_find_dependencies(plan);
+                kiln__plan_find_lasting(plan) && make_steps(plan) && kiln__plan_settle_kept(plan) &&
+                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -287,5 +287,6 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->next_request);
     free(plan->reader_of);
     free(plan->replacements);
+    free(plan->changes);
     *plan = (struct kiln__plan){0};
 }

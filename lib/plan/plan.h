@@ -14,8 +14,11 @@ enum kiln__place {
     KILN__PLACE_ARENA,  /* in the memory that the plan's intermediates share */
     KILN__PLACE_INPUT,  /* in what input `binding` is bound to */
     KILN__PLACE_RESULT, /* in what result `binding` is bound to */
-    KILN__PLACE_KEPT    /* in memory of its own, that may stay: made from input `binding` alone */
+    KILN__PLACE_KEPT    /* in memory of its own, that may stay: made of its `sources` alone */
 };
+
+/* Inputs that go into what is kept. */
+#define KILN__MOST_SOURCES 12
 
 struct kiln__slot {
     uint32_t node; /* KILN__SCRATCH: working memory of one launch */
@@ -23,9 +26,13 @@ struct kiln__slot {
     uint32_t binding;
     bool in_place; /* a result in the buffer that an input is read from */
     size_t bytes;
-    size_t offset;            /* of an arena slot, in bytes */
-    uint32_t first, last;     /* steps between which its content matters */
-    struct kiln__hash128 key; /* of a kept slot: names what is made of the input, in all plans */
+    size_t offset;        /* of an arena slot, in bytes */
+    uint32_t first, last; /* steps between which its content matters */
+    /* Of a slot that launches make of buffers which stay as they are (keep.c): */
+    struct kiln__hash128 key;             /* names what is made of the sources, in all plans */
+    uint32_t sources[KILN__MOST_SOURCES]; /* inputs, each once */
+    uint32_t n_sources;                   /* of a kept slot: 1 at least */
+    bool wanted;                          /* steps of other kinds read it */
 };
 #define KILN__SCRATCH UINT32_MAX
 
@@ -81,7 +88,8 @@ struct kiln__plan {
     uint32_t *reader_of;     /* per node: the group that alone reads it (patches.c) */
     uint32_t *next_request;  /* per request: the next one of the same node */
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
-    size_t inputs;           /* so many */
+    bool *changes; /* per slot of a node: it is not made of buffers alone that stay (keep.c) */
+    size_t inputs; /* so many */
     size_t arena_bytes;
     size_t kept_bytes; /* of kept slots */
     bool failed;       /* without memory while it is made: what is added then makes no difference */
@@ -120,14 +128,25 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 
-/* The last launch, which made `slot` from operand `operand` of its group, can be left out as long
- * as the operand's buffer is not written and the slot's memory is kept: where it is a buffer that
- * the batch does not replace, and nothing else goes into the slot, say so (keep.c). */
-void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
+/* Find which values are made of buffers alone that the batch does not replace, by groups that only
+ * bring these into another form, for those who use them again and again: launches that make them
+ * can be left out as long as the buffers are not written and their memory is kept. False without
+ * memory (keep.c). */
+bool kiln__plan_find_lasting(struct kiln__plan *plan);
 
-/* Whether a launch that reads nothing but operand `operand` of the group will be one of those. */
+/* Whether all that operand `operand` of the group is made of is such a value or buffer. */
 bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
                          unsigned operand);
+
+/* The last launch makes working memory `slot` of operand `operand` alone: it is one of those, where
+ * the operand allows it. */
+void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
+
+/* The same of the last launch, which is that of a map group. */
+void kiln__plan_keep_map(struct kiln__plan *plan, const struct kiln__group *group);
+
+/* Once all launches are there: which slots are kept, and what names them. False without memory. */
+bool kiln__plan_settle_kept(struct kiln__plan *plan);
 
 /* Decide which results are computed in the buffer of an input, and the order that allows it
  * (in_place.c). */

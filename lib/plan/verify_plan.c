@@ -23,6 +23,7 @@ struct verifier {
     uint32_t *alive;        /* arena slots that matter at the current step, */
     size_t alive_count;     /* so many */
     bool *entered;          /* per slot: it has been among them */
+    bool *makes;            /* per slot: launches so far that may be left out have made it */
     bool *runs, *has_run;   /* per group: it has launches; they have begun */
     uint32_t *deliveries;   /* per request */
 };
@@ -41,31 +42,6 @@ static const struct kiln__group *group_at(const struct verifier *verifier, uint3
 }
 
 /* ---- slots ---- */
-
-/* Made by one launch, before any other step names it, from a buffer that nobody replaces. */
-static const char *check_kept(const struct verifier *verifier, uint32_t index)
-{
-    const struct kiln__plan *plan = verifier->plan;
-    const struct kiln__slot *slot = &plan->slots.items[index];
-    const struct kiln__launch *maker = NULL;
-    for (size_t i = 0; i < plan->launches.count; i++) {
-        const struct kiln__launch *launch = &plan->launches.items[i];
-        if (maker ? launch->keeps == index + 1
-                  : launch->keeps != index + 1 && kiln__launch_names(launch, index))
-            return "kept, and not made once before it is used";
-        maker = launch->keeps == index + 1 ? launch : maker;
-    }
-    for (size_t i = 0; maker && i < maker->arguments.count; i++) {
-        const struct kiln__argument *argument = &maker->arguments.items[i];
-        const struct kiln__slot *other =
-            argument->kind == KILN__ARGUMENT_MEMORY ? &plan->slots.items[argument->slot] : slot;
-        const struct kiln__node *node = other == slot ? NULL : node_at(verifier, other->node);
-        if (node && (other->place != KILN__PLACE_INPUT || other->binding != slot->binding ||
-                     node->kind != KILN__IMPORT || kiln__plan_replacement(plan, node)))
-            return "kept, and made of more than a buffer that stays";
-    }
-    return maker ? NULL : "kept, and made by no launch";
-}
 
 static const char *check_place(const struct verifier *verifier, uint32_t index)
 {
@@ -87,7 +63,10 @@ static const char *check_place(const struct verifier *verifier, uint32_t index)
         return slot->in_place && !graph->requests.items[slot->binding].replaces
                    ? "in place of no input"
                    : NULL;
-    case KILN__PLACE_KEPT: return node ? "kept, and no working memory" : NULL;
+    case KILN__PLACE_KEPT:
+        return slot->n_sources && slot->n_sources <= KILN__MOST_SOURCES
+                   ? NULL
+                   : "kept, and made of nothing";
     }
     return "nowhere";
 }
@@ -182,9 +161,6 @@ static bool check_launches(const struct verifier *verifier)
             launch->covers > plan->fusion.groups.count || !launch->kernel)
             return WRONG(verifier, "launch %u: of no group or kernel", i);
         const char *wrong = check_range(verifier, launch);
-        if (launch->keeps && (launch->keeps > plan->slots.count ||
-                              plan->slots.items[launch->keeps - 1].place != KILN__PLACE_KEPT))
-            wrong = "keeps what is not kept";
         if (wrong)
             return WRONG(verifier, "launch %u (%s): %s", i, launch->kernel, wrong);
         for (size_t k = 0; k < launch->arguments.count; k++) {
@@ -194,11 +170,108 @@ static bool check_launches(const struct verifier *verifier)
                              wrong);
         }
     }
-    for (uint32_t i = 0; i < plan->slots.count; i++) {
-        bool kept = plan->slots.items[i].place == KILN__PLACE_KEPT;
-        const char *wrong = kept ? check_kept(verifier, i) : NULL;
+    return true;
+}
+
+/* ---- what may be left out ---- */
+
+static bool has_source(const struct kiln__slot *slot, uint32_t input)
+{
+    for (uint32_t i = 0; i < slot->n_sources; i++)
+        if (slot->n_sources > KILN__MOST_SOURCES || slot->sources[i] == input)
+            return true;
+    return false;
+}
+
+/* What goes into what may stay: a buffer that does, or what is made of such alone. */
+static const char *check_source(const struct verifier *verifier, uint32_t from, uint32_t to)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__slot *read = &plan->slots.items[from], *made = &plan->slots.items[to];
+    if (read->place != KILN__PLACE_INPUT) {
+        for (uint32_t i = 0; i < read->n_sources && i < KILN__MOST_SOURCES; i++)
+            if (!has_source(made, read->sources[i]))
+                return "made of more than its sources";
+        return verifier->makes[from] ? NULL : "made of what does not stay";
+    }
+    const struct kiln__node *node = node_at(verifier, read->node);
+    if (node->kind != KILN__IMPORT || kiln__plan_replacement(plan, node))
+        return "made of an input that does not stay";
+    return has_source(made, read->binding) ? NULL : "made of more than its sources";
+}
+
+/* A launch that may be left out makes one value, before anybody else names it. */
+static const char *check_maker(const struct verifier *verifier, const struct kiln__launch *launch)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    uint32_t made = launch->makes - 1;
+    if (launch->makes > plan->slots.count || !kiln__launch_names(launch, made) ||
+        plan->slots.items[made].place == KILN__PLACE_INPUT ||
+        plan->slots.items[made].place == KILN__PLACE_RESULT)
+        return "makes what is not its own";
+    if (plan->slots.items[made].node != KILN__SCRATCH &&
+        (group->stores.count != 1 || plan->slot_of[group->stores.items[0].node] != made))
+        return "makes more than one value";
+    if (plan->slots.items[made].node == KILN__SCRATCH && group->kind != KILN__GROUP_MATMUL)
+        return "makes working memory of no product";
+    if (verifier->first[made] != UINT32_MAX)
+        return "makes what was used before";
+    for (size_t i = 0; i < launch->arguments.count; i++) {
+        const struct kiln__argument *argument = &launch->arguments.items[i];
+        const char *wrong = argument->kind == KILN__ARGUMENT_MEMORY && argument->slot != made
+                                ? check_source(verifier, argument->slot, made)
+                                : NULL;
         if (wrong)
-            return WRONG(verifier, "slot %u: %s", i, wrong);
+            return wrong;
+    }
+    return NULL;
+}
+
+/* Others find it in memory that stays, or it is made in every run; and leave it as it is. */
+static const char *check_reader(struct verifier *verifier, const struct kiln__plan_step *step)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    struct kiln__named named = {0};
+    while (kiln__plan_next_named(plan, step, &named)) {
+        const struct kiln__slot *slot = &plan->slots.items[named.slot];
+        verifier->first[named.slot] = 0;
+        if (!verifier->makes[named.slot]) {
+            if (slot->place == KILN__PLACE_KEPT)
+                return "names what is kept before it is made";
+            continue;
+        }
+        if (!slot->wanted)
+            return "needs what nobody is known to need";
+        if (named.written && slot->node != KILN__SCRATCH)
+            return "writes what is kept";
+    }
+    return NULL;
+}
+
+/* In the order of steps; `first` is whether anybody else has named a slot. */
+static bool check_kept(struct verifier *verifier)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        const struct kiln__plan_step *step = &plan->steps.items[i];
+        const struct kiln__launch *launch =
+            step->kind == KILN__STEP_LAUNCH && step->launch < plan->launches.count
+                ? &plan->launches.items[step->launch]
+                : NULL;
+        if (!launch && step->slot >= plan->slots.count)
+            continue;
+        const char *wrong =
+            launch && launch->makes ? check_maker(verifier, launch) : check_reader(verifier, step);
+        if (wrong)
+            return WRONG(verifier, "step %u: %s", i, wrong);
+        if (launch && launch->makes)
+            verifier->makes[launch->makes - 1] = true;
+    }
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        verifier->first[i] = UINT32_MAX;
+        if (plan->slots.items[i].place == KILN__PLACE_KEPT && !verifier->makes[i])
+            return WRONG(verifier, "slot %u: kept, and made by no launch", i);
     }
     return true;
 }
@@ -474,6 +547,7 @@ static bool make_room(struct verifier *verifier)
     verifier->holds = calloc(slots, sizeof *verifier->holds);
     verifier->alive = calloc(slots, sizeof *verifier->alive);
     verifier->entered = calloc(slots, sizeof *verifier->entered);
+    verifier->makes = calloc(slots, sizeof *verifier->makes);
     verifier->runs = calloc(groups, sizeof *verifier->runs);
     verifier->has_run = calloc(groups, sizeof *verifier->has_run);
     verifier->deliveries =
@@ -481,7 +555,8 @@ static bool make_room(struct verifier *verifier)
     if (verifier->first)
         memset(verifier->first, 0xff, slots * sizeof *verifier->first);
     return verifier->first && verifier->last && verifier->holds && verifier->alive &&
-           verifier->entered && verifier->runs && verifier->has_run && verifier->deliveries;
+           verifier->entered && verifier->makes && verifier->runs && verifier->has_run &&
+           verifier->deliveries;
 }
 
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG])
@@ -489,13 +564,14 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
     struct verifier verifier = {.plan = plan, .text = text};
     bool room = make_room(&verifier);
     bool right = room && check_slots(&verifier) && check_launches(&verifier) &&
-                 find_uses(&verifier) && run_steps(&verifier) && check_stores(&verifier) &&
-                 check_results(&verifier);
+                 check_kept(&verifier) && find_uses(&verifier) && run_steps(&verifier) &&
+                 check_stores(&verifier) && check_results(&verifier);
     free(verifier.first);
     free(verifier.last);
     free(verifier.holds);
     free(verifier.alive);
     free(verifier.entered);
+    free(verifier.makes);
     free(verifier.runs);
     free(verifier.has_run);
     free(verifier.deliveries);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Movements sink below elementwise operations, down to where elements are loaded: there a stride
  * says them, and the operations above fuse. transpose(a + b) becomes transpose(a) + transpose(b).
- */
+ * So do gathers that take less of a table than it has: what is gathered is computed, not all rows
+ * of the table. */
 #include "rewrite/rewrite.h"
 
 /* Above this cost a value is not computed twice, nor once per repetition. */
 #define CHEAP 2
+
+/* Operations that a gather looks through for what it is of. */
+#define LOOKED_THROUGH 4
 
 /* A kernel holds no more operations anyway, and the rule calls itself. */
 #define DEEPEST 64
@@ -91,8 +95,102 @@ static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__n
     return index;
 }
 
+/* ---- gathers ---- */
+
+/* Whether an index outside of the table, which gives NaN, still does where the gather is of
+ * operands: integers give 0 there. */
+static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, unsigned deeper)
+{
+    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    bool sum =
+        node->kind == KILN__ELEMENTWISE && (node->op == KILN__OP_add || node->op == KILN__OP_sub ||
+                                            node->op == KILN__OP_mul || node->op == KILN__OP_div);
+    if (!kiln__node_is_floating(node) || node->kind == KILN__CONSTANT)
+        return false;
+    if (!kiln__node_is_pointwise(node))
+        return true;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (deeper && (sum || node->kind == KILN__CAST) &&
+            hands_nan_on(rewrite, node->input[i], deeper - 1))
+            return true;
+    return false;
+}
+
+/* Where the axis of what is computed is in an operand; below 0: in none of its dimensions. */
+static int axis_in(const struct kiln__node *computed, const struct kiln__node *operand,
+                   uint64_t axis)
+{
+    return (int)axis - (int)(computed->shape.rank - operand->shape.rank);
+}
+
+static bool worth_gathering(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *data = &rewrite->to->nodes.items[node->input[0]];
+    return kiln__node_is_pointwise(data) && rewrite->depth < DEEPEST &&
+           kiln__node_count(node) < kiln__node_count(data) &&
+           (rewrite->depth || hands_nan_on(rewrite, node->input[0], LOOKED_THROUGH));
+}
+
+/* The gather of an operand; of one that is the same for all along the axis that, where it has this
+ * dimension with those of the indices in its place. */
+static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                               const struct kiln__node *computed, uint32_t index)
+{
+    const struct kiln__node operand = rewrite->to->nodes.items[index];
+    const uint32_t indices = rewrite->to->nodes.items[node->input[1]].shape.rank;
+    const int axis = axis_in(computed, &operand, node->axis);
+    if (operand.kind == KILN__CONSTANT) {
+        struct kiln__node constant = operand;
+        constant.shape = (struct kiln__shape){0};
+        return kiln__rewrite_add(rewrite, &constant);
+    }
+    if (axis < 0)
+        return index;
+    const bool all = operand.shape.dims[axis] == 1 && computed->shape.dims[node->axis] != 1;
+    struct kiln__node moved = *node;
+    moved.type = operand.type;
+    moved.axis = (uint64_t)axis;
+    moved.input[0] = index;
+    moved.shape.rank = operand.shape.rank - 1 + indices;
+    for (uint32_t d = 0; d < moved.shape.rank; d++) {
+        const struct kiln__shape *of_indices = &rewrite->to->nodes.items[node->input[1]].shape;
+        bool inside = d >= (uint32_t)axis && d < (uint32_t)axis + indices;
+        moved.shape.dims[d] = inside               ? all ? 1 : of_indices->dims[d - (uint32_t)axis]
+                                            : d < (uint32_t)axis ? operand.shape.dims[d]
+                                                   : operand.shape.dims[d + 1 - indices];
+    }
+    if (all) {
+        moved.kind = KILN__RESHAPE;
+        moved.op = 0;
+        moved.n_inputs = 1;
+    }
+    rewrite->depth++;
+    uint32_t result = kiln__rewrite_sink(rewrite, &moved);
+    rewrite->depth--;
+    return result;
+}
+
+static uint32_t sink_gather(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    if (!worth_gathering(rewrite, node))
+        return kiln__rewrite_add(rewrite, node);
+    const struct kiln__node below = rewrite->to->nodes.items[node->input[0]];
+    struct kiln__node result = below;
+    result.shape = node->shape;
+    for (unsigned i = 0; i < below.n_inputs; i++) {
+        result.input[i] = gather_operand(rewrite, node, &below, below.input[i]);
+        if (result.input[i] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+        rewrite->uses.items[result.input[i]]++;
+    }
+    kiln__rewrite_say(rewrite, "done before %s", kiln__node_name(&below));
+    return kiln__rewrite_add(rewrite, &result);
+}
+
 uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
+    if (node->kind == KILN__GATHER)
+        return sink_gather(rewrite, node);
     if (!kiln__node_is_movement(node))
         return kiln__rewrite_add(rewrite, node);
     if (rewrite->depth >= DEEPEST || !worth_sinking(rewrite, node))

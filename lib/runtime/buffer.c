@@ -8,8 +8,16 @@
 
 /* ---- who uses it ---- */
 
+/* No two contents have the same, in whatever buffer: 0 is none's. */
+static uint64_t next_version(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
 void kiln__buffer_begin(kiln_buffer *buffer)
 {
+    atomic_store(&buffer->version, next_version());
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
 #ifdef __GLIBC__ /* else readers that keep coming would keep a writer out */
@@ -27,7 +35,7 @@ void kiln__buffer_enter(kiln_buffer *buffer, bool writes)
     else
         pthread_rwlock_rdlock(&buffer->order);
     if (writes)
-        atomic_fetch_add(&buffer->version, 1);
+        atomic_store(&buffer->version, next_version());
 }
 
 void kiln__buffer_leave(kiln_buffer *buffer)

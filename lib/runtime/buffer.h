@@ -28,7 +28,8 @@ struct kiln_buffer {
     void *mapping;
     pthread_rwlock_t order; /* held while a command that uses the buffer is enqueued, and until that
                                is noted; of several buffers that of the lowest address first */
-    atomic_uint_fast64_t version; /* of the content: another one whenever somebody may write it */
+    atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
+                                     whenever somebody may write it */
     struct kiln__kept *kept; /* what was made of the content (kept.h), under the budget's lock */
     pthread_mutex_t lock;    /* guards what follows; nothing waits under it */
     struct kiln__run

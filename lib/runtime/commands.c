@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commands.h"
 
+#include <string.h>
+
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
 #include "runtime/kept.h"
@@ -89,13 +91,30 @@ static kiln_status place_binding(struct commands *commands, struct kiln__binding
     return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
 }
 
-/* Where a launch finds, or leaves, what it makes of a buffer. */
+/* The buffers that a kept slot is made of, the largest first: all that is made of some has one of
+ * them for a place where it is found. False: one is not a buffer as a whole. */
+static bool find_sources(const struct commands *commands, const struct kiln__slot *slot,
+                         struct kiln__kept_use *use)
+{
+    for (uint32_t i = 0; i < slot->n_sources; i++) {
+        const struct kiln__binding *binding = &commands->bindings->inputs.items[slot->sources[i]];
+        if (binding->is_part || !binding->buffer)
+            return false;
+        use->buffers[i] = binding->buffer;
+        if (binding->buffer->bytes > use->buffers[0]->bytes) {
+            use->buffers[i] = use->buffers[0];
+            use->buffers[0] = binding->buffer;
+        }
+    }
+    use->n_buffers = slot->n_sources;
+    return true;
+}
+
+/* Where launches find, or leave, what they make of buffers. */
 static kiln_status place_kept(struct commands *commands, uint32_t index, struct kiln__error *error)
 {
     struct kiln__executable *executable = commands->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    const struct kiln__binding *binding = &commands->bindings->inputs.items[slot->binding];
-    kiln_buffer *buffer = binding->is_part ? NULL : binding->buffer;
     struct kiln__kept_use *use = kiln__vector_push(&commands->kept);
     cl_mem *made = kiln__vector_push(&commands->made);
     executable->ready[index] = false;
@@ -105,8 +124,10 @@ static kiln_status place_kept(struct commands *commands, uint32_t index, struct 
         commands->kept.count -= use != NULL;
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
-    if (buffer && !commands->keeps_nothing)
-        kiln__kept_take(buffer, &slot->key, slot->bytes, use);
+    use->key = slot->key;
+    use->bytes = slot->bytes;
+    if (!commands->keeps_nothing && find_sources(commands, slot, use))
+        kiln__kept_take(use);
     executable->ready[index] = use->state == KILN__KEPT_READY;
     executable->memory[index] = use->memory;
     if (use->memory)
@@ -115,6 +136,35 @@ static kiln_status place_kept(struct commands *commands, uint32_t index, struct 
     kiln_status status = kiln__pool_take(commands->stream->pool, slot->bytes, made, error);
     executable->memory[index] = *made;
     return status;
+}
+
+/* Whether something is to read what the launch makes, and it is not there. */
+static bool is_needed(const struct kiln__executable *executable, const struct kiln__launch *launch)
+{
+    uint32_t made = launch->makes - 1;
+    if (!launch->makes)
+        return true;
+    const struct kiln__slot *slot = &executable->plan->slots.items[made];
+    return slot->place == KILN__PLACE_KEPT ? !executable->ready[made]
+                                           : slot->wanted || executable->needed[made];
+}
+
+/* Launches whose results are kept, and those that only they need: from the last on. */
+static void leave_out(struct commands *commands)
+{
+    struct kiln__executable *executable = commands->executable;
+    const struct kiln__plan *plan = executable->plan;
+    if (!plan->kept_bytes)
+        return;
+    memset(executable->needed, 0, plan->slots.count * sizeof *executable->needed);
+    for (size_t i = plan->launches.count; i-- > 0;) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        executable->left_out[i] = !is_needed(executable, launch);
+        for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
+                !executable->left_out[i])
+                executable->needed[launch->arguments.items[k].slot] = true;
+    }
 }
 
 static struct kiln__binding *result_of(const struct commands *commands,
@@ -164,6 +214,7 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
         else
             status = place_binding(commands, binding, is_input, &executable->memory[i], error);
     }
+    leave_out(commands);
     return status ? status : hold_deliveries(commands, error);
 }
 
@@ -297,7 +348,7 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
 {
     struct kiln__runtime *runtime = runtime_of(commands);
     const struct kiln__launch *launch = &commands->executable->plan->launches.items[index];
-    if (launch->keeps && commands->executable->ready[launch->keeps - 1]) {
+    if (commands->executable->left_out[index]) {
         commands->left--;
         return KILN_OK;
     }

@@ -95,12 +95,15 @@ static bool make_room(struct kiln__executable *executable,
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
     executable->memory = calloc(slots + 1, sizeof *executable->memory);
     executable->ready = calloc(slots + 1, sizeof *executable->ready);
+    executable->needed = calloc(slots + 1, sizeof *executable->needed);
+    executable->left_out = calloc(launches + 1, sizeof *executable->left_out);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->programs && executable->memory && executable->ready &&
-           executable->bound && executable->first_use && list_uses(executable);
+           executable->needed && executable->left_out && executable->bound &&
+           executable->first_use && list_uses(executable);
 }
 
 /* Without memory spans have no words. */
@@ -177,6 +180,8 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->memory);
     free(executable->described);
     free(executable->ready);
+    free(executable->needed);
+    free(executable->left_out);
     free(executable->bound);
     free(executable->first_use);
     free(executable);

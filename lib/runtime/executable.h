@@ -20,7 +20,9 @@ struct kiln__executable { /* used by one thread at a time */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
     uint32_t *described; /* per launch: what a trace calls it; NULL: there is none */
-    bool *ready;         /* per slot: what it keeps is there (runtime/kept.h), in that run */
+    bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
+    bool *needed;        /* per slot, in that run: a launch reads what is not there */
+    bool *left_out;      /* per launch, in that run */
     cl_mem *bound;       /* per slot: what kernel arguments were last set to, retained */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
     struct kiln__use {

@@ -15,7 +15,7 @@ struct kiln__kept {
     struct kiln__kept *next;           /* of the buffer's */
     struct kiln__kept *before, *after; /* of the budget's, if it has memory */
     struct kiln__hash128 key;
-    uint64_t version; /* of the content that it is, or was to be, made from */
+    struct kiln__hash128 version; /* of the content that it is, or was to be, made from */
     size_t bytes;
     cl_mem memory; /* NULL: it was made once, and not kept */
     cl_event end;  /* of the run that makes it; NULL: it has ended well */
@@ -24,6 +24,29 @@ struct kiln__kept {
 static struct kiln__budget *budget_of(const kiln_buffer *buffer)
 {
     return &buffer->stream->runtime->memory;
+}
+
+static bool is_equal(const struct kiln__hash128 *a, const struct kiln__hash128 *b)
+{
+    return a->low == b->low && a->high == b->high;
+}
+
+/* No two contents, of one buffer or of two, have the same number (buffer.c). */
+static struct kiln__hash128 version_of(const struct kiln__kept_use *use)
+{
+    uint64_t numbers[KILN__MOST_SOURCES];
+    for (size_t i = 0; i < use->n_buffers; i++)
+        numbers[i] = atomic_load(&use->buffers[i]->version);
+    return kiln__hash128(numbers, use->n_buffers * sizeof *numbers);
+}
+
+/* Whether nobody can write one of them unseen. */
+static bool are_own(const struct kiln__kept_use *use)
+{
+    for (size_t i = 0; i < use->n_buffers; i++)
+        if (use->buffers[i]->lent || atomic_load(&use->buffers[i]->shown))
+            return false;
+    return true;
 }
 
 /* ---- memory: under the budget's lock ---- */
@@ -90,18 +113,13 @@ void kiln__kept_trim(struct kiln__budget *budget)
 
 /* ---- finding: under the budget's lock ---- */
 
-static bool is_named(const struct kiln__kept *kept, const struct kiln__hash128 *key)
-{
-    return kept->key.low == key->low && kept->key.high == key->high;
-}
-
 /* Moved to the front of the buffer's; NULL without memory. */
-static struct kiln__kept *find(struct kiln__budget *budget, kiln_buffer *buffer,
-                               const struct kiln__hash128 *key, uint64_t version)
+static struct kiln__kept *find(struct kiln__budget *budget, const struct kiln__kept_use *use)
 {
+    kiln_buffer *buffer = use->buffers[0];
     struct kiln__kept **place = &buffer->kept, *kept = *place;
     size_t count = 1;
-    while (kept && !is_named(kept, key) && (kept->next || count < MOST_OF_A_BUFFER)) {
+    while (kept && !is_equal(&kept->key, &use->key) && (kept->next || count < MOST_OF_A_BUFFER)) {
         place = &kept->next;
         kept = *place;
         count++;
@@ -112,9 +130,9 @@ static struct kiln__kept *find(struct kiln__budget *budget, kiln_buffer *buffer,
         kept = calloc(1, sizeof *kept);
     if (!kept)
         return NULL;
-    if (!is_named(kept, key)) {
+    if (!is_equal(&kept->key, &use->key)) {
         empty(budget, kept);
-        *kept = (struct kiln__kept){.key = *key, .version = version + 1};
+        *kept = (struct kiln__kept){.key = use->key};
     }
     kept->next = buffer->kept;
     buffer->kept = kept;
@@ -140,25 +158,24 @@ static bool is_ready(struct kiln__budget *budget, struct kiln__kept *kept)
 
 /* ---- a run ---- */
 
-void kiln__kept_take(kiln_buffer *buffer, const struct kiln__hash128 *key, size_t bytes,
-                     struct kiln__kept_use *use)
+void kiln__kept_take(struct kiln__kept_use *use)
 {
-    struct kiln__budget *budget = budget_of(buffer);
-    uint64_t version = atomic_load(&buffer->version);
-    *use =
-        (struct kiln__kept_use){.buffer = buffer, .key = *key, .bytes = bytes, .version = version};
-    if (buffer->lent || atomic_load(&buffer->shown))
+    struct kiln__budget *budget = budget_of(use->buffers[0]);
+    use->state = KILN__KEPT_NOT;
+    use->memory = NULL;
+    use->version = version_of(use);
+    if (!are_own(use))
         return;
     pthread_mutex_lock(&budget->keeping);
-    struct kiln__kept *kept = find(budget, buffer, key, version);
-    if (kept && kept->version != version) {
+    struct kiln__kept *kept = find(budget, use);
+    if (kept && !is_equal(&kept->version, &use->version)) {
         empty(budget, kept);
-        kept->version = version;
+        kept->version = use->version;
     } else if (kept && kept->memory && is_ready(budget, kept)) {
         use->state = KILN__KEPT_READY;
         use->memory = kept->memory;
     } else if (kept && !kept->memory) {
-        use->memory = create(budget, buffer, bytes);
+        use->memory = create(budget, use->buffers[0], use->bytes);
         use->state = use->memory ? KILN__KEPT_NEW : KILN__KEPT_NOT;
     }
     pthread_mutex_unlock(&budget->keeping);
@@ -166,22 +183,22 @@ void kiln__kept_take(kiln_buffer *buffer, const struct kiln__hash128 *key, size_
 
 bool kiln__kept_holds(const struct kiln__kept_use *use)
 {
-    return use->state != KILN__KEPT_READY || (use->version == atomic_load(&use->buffer->version) &&
-                                              !atomic_load(&use->buffer->shown));
+    struct kiln__hash128 version = version_of(use);
+    return use->state != KILN__KEPT_READY || (is_equal(&version, &use->version) && are_own(use));
 }
 
 void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
 {
-    struct kiln__budget *budget = budget_of(use->buffer);
+    struct kiln__budget *budget = budget_of(use->buffers[0]);
     if (use->state != KILN__KEPT_NEW)
         return;
     pthread_mutex_lock(&budget->keeping);
-    uint64_t version = atomic_load(&use->buffer->version);
-    struct kiln__kept *kept = find(budget, use->buffer, &use->key, version);
-    if (kept && kept->version != version)
+    use->version = version_of(use);
+    struct kiln__kept *kept = find(budget, use);
+    if (kept && !is_equal(&kept->version, &use->version))
         empty(budget, kept);
     if (kept && !kept->memory && !clRetainEvent(end)) {
-        kept->version = version;
+        kept->version = use->version;
         kept->bytes = use->bytes;
         kept->memory = use->memory;
         kept->end = end;
@@ -193,9 +210,9 @@ void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
 
 void kiln__kept_give(struct kiln__kept_use *use)
 {
-    struct kiln__budget *budget = budget_of(use->buffer);
     if (!use->memory)
         return;
+    struct kiln__budget *budget = budget_of(use->buffers[0]);
     pthread_mutex_lock(&budget->keeping);
     if (use->state == KILN__KEPT_NEW)
         release(budget, use->memory, use->bytes);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What launches make of a buffer's content alone, such as a weight's packed panels, kept until the
- * buffer is written: runs that find it leave out those launches. A thing is kept when it is made
- * for the second time from the same content, and found once its run has ended well. Its memory
+/* What launches make of the content of buffers alone, such as a weight's packed panels, kept until
+ * one of them is written: runs that find it leave out those launches. A thing is kept when it is
+ * made for the second time from the same content, and found once its run has ended well. Its memory
  * counts among that of the pools, is a quarter of it at most, and is the first to go. */
 #ifndef KILN_RUNTIME_KEPT_H
 #define KILN_RUNTIME_KEPT_H
 
+#include "plan/plan.h"
 #include "runtime/buffer.h"
 #include "util/hash.h"
 
@@ -18,21 +19,21 @@ enum kiln__kept_state {
 /* One run's use of what is named `key`. */
 struct kiln__kept_use {
     enum kiln__kept_state state;
-    kiln_buffer *buffer;
+    kiln_buffer *buffers[KILN__MOST_SOURCES]; /* that it is made of; the first has it */
+    size_t n_buffers;
     struct kiln__hash128 key;
     size_t bytes;
-    cl_mem memory;    /* retained; NULL: NOT */
-    uint64_t version; /* of the buffer's content */
+    cl_mem memory;                /* retained; NULL: NOT */
+    struct kiln__hash128 version; /* of the buffers' content */
 };
 
-/* Look for it; without memory it is NOT. */
-void kiln__kept_take(kiln_buffer *buffer, const struct kiln__hash128 *key, size_t bytes,
-                     struct kiln__kept_use *use);
+/* Look for it, by `buffers`, `key` and `bytes`; without memory it is NOT. */
+void kiln__kept_take(struct kiln__kept_use *use);
 
-/* In the buffer's order: whether what was found still is of the buffer's content. */
+/* In the buffers' order: whether what was found still is of the buffers' content. */
 bool kiln__kept_holds(const struct kiln__kept_use *use);
 
-/* In the buffer's order: the run was enqueued, `end` is its last event. */
+/* In the buffers' order: the run was enqueued, `end` is its last event. */
 void kiln__kept_offer(struct kiln__kept_use *use, cl_event end);
 
 /* After the run was enqueued, or not. */

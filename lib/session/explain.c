@@ -43,6 +43,9 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
         kiln__text_add(text, ": %zu bytes, %s", slot->bytes, places[slot->place]);
         if (slot->place == KILN__PLACE_ARENA)
             kiln__text_add(text, " from byte %zu", slot->offset);
+        else if (slot->place == KILN__PLACE_KEPT)
+            for (uint32_t k = 0; k < slot->n_sources; k++)
+                kiln__text_add(text, "%s #%u", k ? "," : "", slot->sources[k]);
         else
             kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
         if (slot->first <= slot->last)
