@@ -128,7 +128,9 @@ plan_sources = \
 	lib/plan/space.c \
 	lib/plan/space.h \
 	lib/plan/verify_dependencies.c \
-	lib/plan/verify_plan.c
+	lib/plan/verify_plan.c \
+	lib/plan/work.c \
+	lib/plan/work.h
 
 codegen_sources = \
 	lib/codegen/body.c \
@@ -305,7 +307,9 @@ session_sources = \
 	lib/session/tuned.h \
 	lib/session/validate.c \
 	lib/session/validate.h \
-	lib/session/words.c
+	lib/session/words.c \
+	lib/session/works.c \
+	lib/session/works.h
 
 executor_sources = \
 	lib/executor/bell.c \

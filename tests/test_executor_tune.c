@@ -135,14 +135,14 @@ Test(executor_tune, notes_are_kept_for_other_contexts)
 {
     kiln_context *context = open_context();
     char *text;
-    static char long_text[5000];
+    static char long_text[70000];
     expect_ok(kiln_context_recall(context, "tests", &text));
     cr_expect_null(text);
     expect_ok(kiln_context_remember(context, "tests", "first"));
     expect_ok(kiln_context_remember(context, "tests", "second"));
     memset(long_text, 'x', sizeof long_text - 1);
     expect_error(kiln_context_remember(context, "tests", long_text), KILN_TOO_LARGE,
-                 "kiln_context_remember: a text of 4999 bytes, and 4095 are the most");
+                 "kiln_context_remember: a text of 69999 bytes, and 65535 are the most");
     close_context(context);
     context = open_context();
     expect_ok(kiln_context_recall(context, "tests", &text));

@@ -19,6 +19,8 @@ if ! "$kiln" info >/dev/null 2>&1; then
     finish
     exit
 fi
+check "a kind of kernel that is not tuned" 2 'no such kind of kernel is tuned' 'sort 100'
+check "sizes that are none" 2 'its sizes or words are not understood' 'map 10y'
 check "a list" 0 '^vector ' list
 check "a search without time ends" 0 'candidates are left for the next time' -s 0
 check "an export" 0 '^exported$' export "$folder/record"
@@ -33,6 +35,16 @@ check "a line that is not understood is named" 1 '"abacus 7" is not understood' 
 sed 1s/kiln/kilt/ "$folder/record" >"$folder/foreign"
 check "another device's is refused" 1 'foreign is not for this device' import "$folder/foreign"
 check "a missing file" 1 'nowhere: No such file' import "$folder/nowhere"
+echo 'map 4096 # 3' >"$folder/shapes"
+echo 'sort 4096 # 1' >>"$folder/shapes"
+check "what is not tuned is left out" 0 '"sort 4096 # 1" is left out' --shapes "$folder/shapes" -s 1
+check "a work is searched" 0 '^map 4096  *[0-9]' --shapes "$folder/shapes" -s 1
+check "a comparison as JSON" 0 '^ {"work": "map 5000", .*"tuned_over_usual": ' --compare --json -s 0.5 'map 5000'
+check "a comparison keeps nothing" 0 '^vector ' list
+{ cat "$folder/record"; echo 'rows 40x300: segment 1024, chunks 8'; } >"$folder/works"
+[ "$(run list | awk '$1 == "chunks" { print 1 }')" ] || sed -i 's/chunks 8/lanes 8/' "$folder/works"
+check "a work's values are imported" 0 '^imported$' import "$folder/works"
+check "and kept beside the others" 0 '^rows 40x300: .*segment 1024' list
 check "clear" 0 '^cleared$' clear
 run() {
     "$kiln" tune list | grep -c '^#'

@@ -15,8 +15,12 @@ kiln_SOURCES = \
 	tools/run.c \
 	tools/tool.h \
 	tools/tune.c \
+	tools/tune_measure.c \
+	tools/tune_measure.h \
 	tools/tune_record.c \
 	tools/tune_record.h \
+	tools/tune_search.c \
+	tools/tune_search.h \
 	tools/tune_work.c \
 	tools/tune_work.h
 kiln_CPPFLAGS = $(AM_CPPFLAGS)

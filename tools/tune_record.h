@@ -8,14 +8,23 @@
 
 #include <kiln/kiln.h>
 
-enum { MOST_TUNABLES = 32, MOST_RECORD = 4095 };
+enum { MOST_TUNABLES = 32, MOST_TUNED = 256, MOST_NOTES = 32767, MOST_RECORD = 65535 };
 
-/* What is kept: the values of parameters, and what was measured for them. */
+/* What is kept: the values of parameters, of the device and of single works, and what was measured
+ * for them. */
 struct tune_record {
-    kiln_tunable tunables[MOST_TUNABLES]; /* `value` is the record's */
+    kiln_tunable tunables[MOST_TUNABLES]; /* `value` is the device's */
     size_t count;
-    char notes[MOST_RECORD + 1]; /* lines "# name value: 1.02 of the time" */
+    struct tuned_work {
+        char name[96];
+        unsigned values[MOST_TUNABLES]; /* 0: the device's */
+    } works[MOST_TUNED];
+    size_t works_count;
+    char notes[MOST_NOTES + 1]; /* lines "# name value: 1.02 of the time", "# WORK: name value: " */
 };
+
+/* One without values. */
+kiln_status tune_record_begin(kiln_context *context, struct tune_record *record);
 
 /* What the context's device has kept; values that are not kept are the usual ones. */
 kiln_status tune_record_recall(kiln_context *context, struct tune_record *record);
@@ -28,9 +37,10 @@ bool tune_record_read(const char *text, struct tune_record *record);
 void tune_record_write(const struct tune_record *record, char text[MOST_RECORD + 1]);
 
 void tune_record_note(struct tune_record *record, const char *line, size_t length);
+bool tune_record_has_note(const struct tune_record *record, const char *start);
 
-/* "vector=8,chunks=4", with another value of one of them. */
-void tune_record_words(const struct tune_record *record, const kiln_tunable *changed,
-                       unsigned value, char *words, size_t size);
+/* The place of a value: of `work`, or of the device where that is NULL. NULL: the record is full.
+ */
+unsigned *tune_record_value(struct tune_record *record, const char *work, size_t tunable);
 
 #endif

@@ -1,25 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `kiln tune` measures: batches of common kinds, each with its result in plain C. */
+/* What `kiln tune` measures: a batch for a kind of kernel and its sizes, as kiln_batch_list_works()
+ * names them, with its result in plain C. */
 #ifndef KILN_TOOLS_TUNE_WORK_H
 #define KILN_TOOLS_TUNE_WORK_H
 
+#include <stdbool.h>
+
 #include <kiln/kiln.h>
 
-/* Floats of an operand, and of a result, at most. */
-#define TUNE_FLOATS ((size_t)1 << 22)
+enum { TUNE_NAME = 96, TUNE_SIZES = 8, TUNE_INPUTS = 3 };
 
 struct tune_work {
-    const char *name;
-    size_t rows, columns, depth;
-    kiln_tensor (*record)(kiln_batch *batch, const struct tune_work *work, kiln_buffer *const *in);
-    /* The same in double, element `i` of the result. */
-    double (*element)(const struct tune_work *work, const float *a, const float *b, size_t i);
-    size_t results;   /* elements */
-    double tolerance; /* of an element, relative to 1 + its size */
+    char name[TUNE_NAME]; /* "product 513x777x1031 nt" */
+    const struct tune_family *family;
+    size_t sizes[TUNE_SIZES], count;
+    bool transposed[2]; /* operands of a product */
+    bool columns, causal;
+    bool costly;       /* a map with more than a few operations */
+    unsigned operands; /* of rows */
+    kiln_type type;    /* that operands are stored as */
 };
 
-/* Up to one without a name. */
-extern const struct tune_work tune_works[];
-#define TUNE_MOST_WORKS 16
+/* Take `text` up to its end or a #. False: it is none that can be measured; `why` says so. */
+bool tune_work_read(const char *text, struct tune_work *work, const char **why);
+
+/* Elements of input `number`, 0 if there is none, and of the result, in f32. */
+size_t tune_work_input(const struct tune_work *work, unsigned number);
+size_t tune_work_results(const struct tune_work *work);
+
+/* Element `i` of input `number`: a multiple of 1/64, which every floating type holds. */
+float tune_work_value(unsigned number, size_t i);
+
+kiln_tensor tune_work_record(kiln_batch *batch, const struct tune_work *work,
+                             kiln_buffer *const inputs[TUNE_INPUTS]);
+
+/* Element `i` of the result in double precision; *size: of what was added up for it. */
+double tune_work_element(const struct tune_work *work, size_t i, double *size);
 
 #endif

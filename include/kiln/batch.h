@@ -206,6 +206,13 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln
  *  Errors: the batch's first error, OUT_OF_HOST_MEMORY; *text is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_explain(kiln_batch *batch, char **text);
 
+/** List the batch's works, which are its kernels by kind and sizes, a line "product 513x777x1031 nt
+ *  # 2" for each with how many kernels it is. `kiln tune` takes such lines. The same goes to the
+ *  file that $KILN_RECORD_SHAPES names, for each work once in a context.
+ *  Owner: the caller frees *text with kiln_free(). Threads: one at a time.
+ *  Errors: the batch's first error, OUT_OF_HOST_MEMORY; *text is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_list_works(kiln_batch *batch, char **text);
+
 /** Free memory that kiln handed out. NULL does nothing. Threads: any. Errors: none. */
 KILN_API void kiln_free(void *memory);
 

@@ -171,18 +171,22 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_trim(kiln_context *context);
 
 /** A parameter of kernels' schedules that `kiln tune` chooses for a device. */
 typedef struct kiln_tunable {
-    const char *name;       /**< static */
-    const char *purpose;    /**< in a few words, static */
-    unsigned value;         /**< in this context */
-    unsigned usual;         /**< without a record */
-    size_t count;           /**< of candidates */
-    unsigned candidates[8]; /**< which values it may have on this device */
+    const char *name;        /**< static */
+    const char *purpose;     /**< in a few words, static */
+    unsigned value;          /**< in this context */
+    unsigned usual;          /**< without a record; 0: a rule of each kernel's */
+    int of_works;            /**< better chosen for single works than for the device */
+    size_t count;            /**< of candidates */
+    unsigned candidates[16]; /**< which values it may have on this device */
 } kiln_tunable;
 
-/** What kiln_context_remember() keeps the record of tuned parameters as: lines "name value", and
+/** What kiln_context_remember() keeps the record of tuned parameters as: lines "name value" for the
+ *  device, lines "WORK: name value, name value" for a work as kiln_batch_list_works() names it, and
  *  lines that start with # and do not count. A context reads it when it is made, unless $KILN_TUNE
  *  says "off" or lists parameters of its own, such as "vector=8,chunks=4". Other values may change
- *  the last bits of sums, for all batches of the context alike. */
+ *  the last bits of sums: the device's for all batches of the context alike; those of a work for
+ *  that work, but not in batches that add up alike (kiln_batch_sum_alike()), where values that
+ *  would do so do not count. */
 #define KILN_TUNED "tuned parameters"
 
 /** Parameter `number`, from 0, of those that this context's device has. Beyond the last one
@@ -191,6 +195,12 @@ typedef struct kiln_tunable {
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_tunable(const kiln_context *context,
                                                               size_t number,
                                                               kiln_tunable *tunable);
+
+/** Go by `record`, a text as KILN_TUNED is one, instead of what was kept or said before; "" has
+ *  only the usual values. Batches that were not run before are planned by it. Lines that are not
+ *  understood do not count. Threads: no other may use the context or its batches meanwhile.
+ *  Errors: INVALID_ARGUMENT (NULL, or a line that is not understood: the first is named). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_context_tune(kiln_context *context, const char *record);
 
 /** Which type pays on this device as storage of the operands of matrix products: f32 or a narrower
  *  floating one. Products of weights by few rows and by many are measured with each type, after
@@ -213,7 +223,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_best_precision(kiln_context *c
 /** Keep a text about `subject` for programs to come, on the same device with the same driver and
  *  kiln: what was measured, say. It takes the place of an earlier one, and lies in the disk cache,
  *  where `kiln cache list` shows the subject; where that cannot be written nothing is kept.
- *  Threads: any. Errors: INVALID_ARGUMENT (NULL), TOO_LARGE (4096 bytes and more), FORKED. */
+ *  Threads: any. Errors: INVALID_ARGUMENT (NULL), TOO_LARGE (64 KiB and more), FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_remember(kiln_context *context,
                                                            const char *subject, const char *text);
 

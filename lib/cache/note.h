@@ -9,7 +9,7 @@
 
 struct kiln__programs;
 
-#define KILN__LONGEST_NOTE 4095
+#define KILN__LONGEST_NOTE 65535
 
 /* The note about `subject`; false: there is none of this device that can be read. One that is
  * damaged is removed and counted, as a program's is. */

@@ -30,6 +30,19 @@ struct kiln__traits {
     bool lazy_memory;          /* clCreateBuffer promises any amount */
     bool clblast;              /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
+    /* What is tuned (tunables.c), most of it for single shapes; 0: the kernel's own rule. */
+    unsigned segment; /* elements of a segment of a long reduction */
+    unsigned lanes;   /* work-items that share a row */
+    unsigned held;    /* vectors of a row that a lane keeps at most */
+    unsigned carried; /* elements of a running sum that a lane adds up by itself */
+    unsigned rows;    /* chunked: rows that a reduction of columns reads at once */
+    unsigned edge;    /* of a tile that is turned in local memory */
+    unsigned stream;  /* chunked: stores past the caches 1: never, 2: always */
+    unsigned product; /* 1 + the implementation's number (plan/matmul.h) */
+    unsigned tile;    /* 1 + the number of the tile in the implementation's table */
+    unsigned splits;  /* of a product's depth */
+    unsigned share;   /* chunked: work-items of a product for each unit */
+    unsigned depth;   /* chunked: of a product's blocks */
 };
 
 struct kiln__device {

@@ -5,18 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNKED(name, purpose, ...)                                                                \
-    {#name, purpose, offsetof(struct kiln__traits, name), KILN__TUNES_CHUNKED, {__VA_ARGS__}},
-#define GROUPED(name, purpose, ...)                                                                \
-    {#name, purpose, offsetof(struct kiln__traits, name), KILN__TUNES_GROUPED, {__VA_ARGS__}},
+#include "util/hash.h"
 
+/* A parameter of chunked devices, of others, of all; 1 where it is of works, where it reorders. */
+#define CHUNKED(name, works, reorders, purpose, ...)                                               \
+    {#name,    purpose,      offsetof(struct kiln__traits, name), KILN__TUNES_CHUNKED, works,      \
+     reorders, {__VA_ARGS__}},
+#define GROUPED(name, works, reorders, purpose, ...)                                               \
+    {#name,    purpose,      offsetof(struct kiln__traits, name), KILN__TUNES_GROUPED, works,      \
+     reorders, {__VA_ARGS__}},
+#define EITHER(name, works, reorders, purpose, ...)                                                \
+    {#name,    purpose,      offsetof(struct kiln__traits, name), KILN__TUNES_ALL, works,          \
+     reorders, {__VA_ARGS__}},
+
+/* In the order in which they are tried: what decides most comes first. */
 static const struct kiln__tunable rows[] = {
     /* clang-format off */
-    CHUNKED(vector,     "elements of a vector",                     4, 8, 16)
-    CHUNKED(chunks,     "work-items of a launch",                   2, 4, 8, 16, 32, 64)
-    CHUNKED(min_chunk,  "elements that are worth a work-item",      256, 1024, 4096, 16384)
-    GROUPED(work_group, "work-items of a work-group",               64, 128, 256, 512)
-    GROUPED(vector,     "elements of a vector",                     1, 4)
+    EITHER (product,    1, 0, "implementation of products", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+    EITHER (tile,       1, 0, "size of tiles, by number",                1, 2, 3, 4, 5, 6, 7, 8)
+    EITHER (splits,     1, 1, "parts of a product's depth",              1, 2, 4, 8, 16, 32)
+    CHUNKED(vector,     0, 1, "elements of a vector",                    4, 8, 16)
+    CHUNKED(chunks,     0, 0, "work-items of a launch",                  2, 4, 8, 16, 32, 64)
+    CHUNKED(min_chunk,  0, 0, "elements that are worth a work-item",     256, 1024, 4096, 16384)
+    GROUPED(work_group, 0, 1, "work-items of a work-group",              64, 128, 256, 512)
+    GROUPED(vector,     0, 1, "elements of a vector",                    1, 4)
+    GROUPED(lanes,      1, 1, "work-items that share a row",             8, 16, 32, 64, 128, 256, 512, 1024)
+    GROUPED(held,       1, 1, "vectors of a row that an item keeps",     1, 2, 4, 8, 16)
+    EITHER (segment,    1, 1, "elements of a part of a long reduction",  256, 1024, 4096, 16384, 65536)
+    GROUPED(carried,    1, 1, "of a running sum, in one item",           4, 8, 16)
+    GROUPED(edge,       1, 0, "of tiles that are turned",                32, 64)
+    CHUNKED(rows,       1, 1, "read at once where columns are reduced",  1, 2, 4, 8)
+    CHUNKED(stream,     1, 0, "stores past the caches: never, always",   1, 2)
+    CHUNKED(share,      1, 0, "work-items of a product for each core",   1, 2, 4, 8)
+    CHUNKED(depth,      1, 1, "of a product's blocks",                   128, 256, 384, 512)
     /* clang-format on */
 };
 
@@ -55,15 +76,23 @@ bool kiln__tunable_takes(const struct kiln__device *device, const struct kiln__t
     return false;
 }
 
-bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
-                         struct kiln__traits *traits)
+/* Which one the words begin with, or NULL. */
+static const struct kiln__tunable *find(const struct kiln__device *device, const char *words)
 {
     const struct kiln__tunable *tunable;
     size_t length = strcspn(words, " =,\n");
-    char *end;
     for (size_t i = 0; (tunable = kiln__tunable(device, i)); i++)
         if (strlen(tunable->name) == length && !strncmp(tunable->name, words, length))
             break;
+    return tunable;
+}
+
+bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
+                         struct kiln__traits *traits)
+{
+    const struct kiln__tunable *tunable = find(device, words);
+    size_t length = strcspn(words, " =,\n");
+    char *end;
     if (!tunable || (words[length] != ' ' && words[length] != '='))
         return false;
     unsigned long value = strtoul(words + length + 1, &end, 10);
@@ -72,6 +101,56 @@ bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
         return false;
     *field_of(traits, tunable) = (unsigned)value;
     return true;
+}
+
+/* ---- works ---- */
+
+/* Calls it a failure, too, if there is nothing. */
+static bool apply_words(const struct kiln__device *device, const char *words, bool alike,
+                        struct kiln__traits *traits)
+{
+    bool all = *words;
+    while (*words) {
+        const struct kiln__tunable *tunable = find(device, words);
+        all = all && ((alike && tunable && tunable->reorders) ||
+                      kiln__tunable_apply(device, words, traits));
+        words += strcspn(words, ",");
+        words += strspn(words, ", ");
+    }
+    return all;
+}
+
+bool kiln__tuning_add(const struct kiln__device *device, const char *line, size_t length,
+                      struct kiln__tuning *tuning)
+{
+    struct kiln__traits traits = *device->traits;
+    struct kiln__tuned_work row = {0};
+    const char *colon = memchr(line, ':', length);
+    size_t name = colon ? (size_t)(colon - line) : 0, words = length - name;
+    if (!name || words < 3 || colon[1] != ' ' || words - 2 >= sizeof row.words)
+        return false;
+    memcpy(row.words, colon + 2, words - 2);
+    row.work = kiln__hash64(line, name);
+    if (!apply_words(device, row.words, false, &traits))
+        return false;
+    struct kiln__tuned_work *place = kiln__vector_push(&tuning->works);
+    if (place)
+        *place = row;
+    return place;
+}
+
+void kiln__tuning_free(struct kiln__tuning *tuning)
+{
+    kiln__vector_free(&tuning->works);
+}
+
+void kiln__tuning_apply(const struct kiln__tuning *tuning, const struct kiln__device *device,
+                        const char *work, bool alike, struct kiln__traits *traits)
+{
+    uint64_t wanted = kiln__hash64(work, strlen(work));
+    for (size_t i = 0; i < tuning->works.count; i++)
+        if (tuning->works.items[i].work == wanted)
+            apply_words(device, tuning->works.items[i].words, alike, traits);
 }
 
 void kiln__tunables_list(const struct kiln__device *device, struct kiln__text *text)

@@ -42,8 +42,14 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
                     struct kiln__form *form);
 
 /* How many work-items, a power of two, share a kept element of `reduced` elements (WALK_LANES). */
-size_t kiln__schedule_lanes(const struct kiln__group *group, size_t reduced,
-                            const struct kiln__form *form);
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form);
+
+/* Whether vectors run along the kept dimensions of a group that reduces. */
+bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space);
+
+/* Accesses that have an element for each that is visited, and not one for each row. */
+unsigned kiln__schedule_operands(const struct kiln__group *group);
 
 /* The segments that a reduction is cut into. */
 struct kiln__cut {

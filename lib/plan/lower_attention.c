@@ -182,11 +182,12 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     size_t lines =
                kiln__attention_room(size->d) + kiln__attention_room(size->e) + KILN__ATTENTION_KEYS,
            vectors = 4;
+    const unsigned tuned = plan->options.device->traits->tile; /* 1 + the logarithm */
     for (; vectors > 1; vectors /= 2) {
         bool many_rows = size->m * 2 > vectors * vector;
         bool many_items =
             size->batches * kiln__divide_up(size->m, vectors * vector) >= device->compute_units;
-        if (many_rows && many_items &&
+        if ((tuned ? vectors <= 1u << (tuned - 1) : many_rows && many_items) &&
             lines * vectors * vector * sizeof(float) <= device->local_memory / 2)
             break;
     }
@@ -247,7 +248,9 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
 {
     const kiln_device_info *device = &plan->options.device->info;
     size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    const bool alike = plan->fusion.graph.alike; /* keys are taken in blocks of the shape's */
+    const unsigned tuned = alike ? 0 : plan->options.device->traits->tile;
+    for (size_t i = tuned ? tuned - 1 : 0; i < sizeof shapes / sizeof *shapes; i++)
         if (columns <= shapes[i].columns && shape_bytes(&shapes[i]) <= device->local_memory &&
             shape_items(&shapes[i]) <= device->max_work_group)
             return &shapes[i];

@@ -2,9 +2,11 @@
 #include "plan/matmul.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "fuse/layout.h"
+#include "plan/work.h"
 #include "util/log.h"
 
 #define ROW(name) &kiln__matmul_##name,
@@ -149,6 +151,10 @@ static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
     for (size_t i = 0; wanted && i < row_count; i++)
         if (!strcmp(rows[i]->name, wanted) && is_able(rows[i], plan, group, product))
             return rows[i];
+    unsigned tuned = plan->options.device->traits->product;
+    if (tuned && tuned <= row_count && is_able(rows[tuned - 1], plan, group, product) &&
+        rows[tuned - 1]->chunked == plan->options.device->traits->chunked)
+        return rows[tuned - 1];
     for (size_t i = 0; i < row_count; i++)
         if (is_able(rows[i], plan, group, product) &&
             (!rows[i]->suits || rows[i]->suits(plan, product)))
@@ -165,9 +171,25 @@ uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     struct kiln__product product = product_of(plan, index);
-    bool covers = product.copies != KILN__NO_GROUP && !is_empty(group, &product) &&
-                  choose(plan, group, &product) == &kiln__matmul_patches;
+    struct kiln__plan as_tuned = *plan;
+    struct kiln__tuned_device device;
+    if (product.copies == KILN__NO_GROUP || is_empty(group, &product))
+        return KILN__NO_GROUP;
+    kiln__plan_tune(&as_tuned, index, &device);
+    bool covers = choose(&as_tuned, group, &product) == &kiln__matmul_patches;
     return covers ? product.copies : KILN__NO_GROUP;
+}
+
+void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)
+{
+    struct kiln__product product = product_of(plan, index);
+    kiln__text_add(text, "product ");
+    if (product.batch != 1)
+        kiln__text_add(text, "%" PRId64 "x", product.batch);
+    kiln__text_add(text, "%" PRId64 "x%" PRId64 "x%" PRId64 " %c%c", product.m, product.k,
+                   product.n, product.a.column == 1 ? 'n' : 't', product.b.column == 1 ? 'n' : 't');
+    if (product.copies != KILN__NO_GROUP)
+        kiln__text_add(text, " windows");
 }
 
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)

@@ -83,7 +83,8 @@ static void size_launch(struct lowering *lowering, size_t *share)
     const struct kiln__traits *traits = traits_of(lowering);
     size_t work = count_work(lowering), items;
     if (kiln__walk_shares(launch->form.kept_walk)) {
-        *share = kiln__schedule_lanes(lowering->group, count_reduced(lowering), &launch->form);
+        *share =
+            kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
         items = work * *share;
     } else if (launch->form.across && !traits->chunked) {
         *share = 1;
@@ -108,7 +109,8 @@ static void add_sizes(struct lowering *lowering, size_t share)
     struct kiln__launch *launch = &lowering->launch;
     const struct kiln__form *form = &launch->form;
     const struct kiln__space *space = &lowering->space;
-    bool stream = launch->bytes > lowering->plan->options.device->info.cache;
+    unsigned tuned = traits_of(lowering)->stream;
+    bool stream = tuned ? tuned > 1 : launch->bytes > lowering->plan->options.device->info.cache;
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
     if (form->reduced_walk != KILN__WALK_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");

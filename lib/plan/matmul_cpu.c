@@ -24,20 +24,42 @@ static int64_t round_up(int64_t a, int64_t b)
     return divide_up(a, b) * b;
 }
 
+static const struct kiln__traits *traits_of(const struct kiln__plan *plan)
+{
+    return plan->options.device->traits;
+}
+
 /* Sums that fit the registers of a vector width. */
 struct tiles {
     int64_t vector, packed_rows, packed_vectors, small_rows, small_vectors;
     int64_t narrow_rows; /* small, one vector wide */
 };
 
+/* For each width the usual ones first, then others that may be chosen by number. */
+static const struct tiles tile_table[] = {
+    {16, 6, 4, 8, 2, 12}, {16, 8, 3, 8, 3, 8}, {16, 12, 2, 12, 2, 14}, {16, 4, 4, 4, 4, 4},
+    {8, 6, 2, 6, 2, 8},   {8, 4, 3, 4, 3, 6},  {8, 4, 2, 4, 2, 4},     {4, 4, 2, 4, 2, 8}};
+
 static const struct tiles *tiles_of(const struct kiln__plan *plan)
 {
-    static const struct tiles table[] = {
-        {16, 6, 4, 8, 2, 12}, {8, 6, 2, 6, 2, 8}, {4, 4, 2, 4, 2, 8}};
-    const struct tiles *tiles = table;
-    while (tiles->vector > plan->options.device->traits->vector && tiles->vector > 4)
+    const struct tiles *tiles = tile_table, *end = tiles + sizeof tile_table / sizeof *tile_table;
+    while (tiles->vector > traits_of(plan)->vector && tiles->vector > 4)
         tiles++;
-    return tiles;
+    const struct tiles *other = tiles + (traits_of(plan)->tile ? traits_of(plan)->tile - 1 : 0);
+    return other < end && other->vector == tiles->vector ? other : tiles;
+}
+
+/* Lines of k that are added up before others: for all products, whatever else is chosen for them,
+ * so that this decides the order in which they add up. */
+static int64_t block_depth(const struct kiln__plan *plan)
+{
+    return traits_of(plan)->depth ? traits_of(plan)->depth : 256;
+}
+
+/* Work-items for each unit. */
+static int64_t share_of(const struct kiln__plan *plan, int64_t usual)
+{
+    return traits_of(plan)->share ? traits_of(plan)->share : usual;
 }
 
 static int64_t units_of(const struct kiln__plan *plan)
@@ -76,15 +98,15 @@ static struct kiln__matrix scratch_of(struct kiln__plan *plan, int64_t floats)
 
 /* ---- packed: both operands copied into the order in which they are used ---- */
 
-#define BLOCK_DEPTH 256
 #define BLOCK_TILES 32   /* of rows of a in local memory at once */
 #define ITEMS_PER_UNIT 2 /* so that a late unit leaves less behind */
 
 /* Even shares of rows for all units, then of panels. */
-static void share_packed(const struct kiln__product *product, int64_t panels, int64_t tile,
-                         int64_t most_rows, int64_t units, int64_t *rows, int64_t *item_panels)
+static void share_packed(const struct kiln__plan *plan, const struct kiln__product *product,
+                         int64_t panels, int64_t tile, int64_t most_rows, int64_t *rows,
+                         int64_t *item_panels)
 {
-    const int64_t wanted = units * ITEMS_PER_UNIT;
+    const int64_t units = units_of(plan), wanted = units * share_of(plan, ITEMS_PER_UNIT);
     int64_t blocks = most(1, divide_up(product->m, most_rows));
     int64_t all = product->batch * blocks;
     if (all % wanted && all * 2 > wanted)
@@ -111,7 +133,7 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     if (product->k == 0)
         return;
     snprintf(launch.options, sizeof launch.options, "%s", options);
-    kiln__product_range(&launch, panels, divide_up(product->k, BLOCK_DEPTH),
+    kiln__product_range(&launch, panels, divide_up(product->k, block_depth(plan)),
                         product->b.batch ? product->batch : 1);
     kiln__launch_memory(&launch, product->b.slot);
     kiln__launch_memory(&launch, packed->slot);
@@ -136,8 +158,8 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
     snprintf(launch->options, sizeof launch->options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
              "-DPACK_DEPTH=%d",
-             (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors, BLOCK_DEPTH,
-             (int)block, BLOCK_DEPTH);
+             (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors,
+             (int)block_depth(plan), (int)block, (int)block_depth(plan));
     pack(plan, group, product, launch->options, &packed, panels);
     return packed;
 }
@@ -158,7 +180,7 @@ static void add_packed(struct kiln__launch *launch, const struct kiln__product *
 static int64_t block_rows(const struct kiln__plan *plan)
 {
     int64_t tile = tiles_of(plan)->packed_rows;
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / BLOCK_DEPTH;
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / block_depth(plan);
     return most(tile, least(BLOCK_TILES * tile, room / tile * tile));
 }
 
@@ -172,7 +194,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group,
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
     struct kiln__matrix packed = pack_panels(plan, group, product, block, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
-    share_packed(product, panels, tile, block, units_of(plan), &rows, &item_panels);
+    share_packed(plan, product, panels, tile, block, &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
     add_packed(&launch, product, &packed);
@@ -193,7 +215,7 @@ static bool few_fits(const struct kiln__plan *plan, const struct kiln__product *
 {
     int64_t lines = FEW_TILES * tiles_of(plan)->vector;
     return product->m <= lines &&
-           (uint64_t)lines * BLOCK_DEPTH * 4 <= plan->options.device->info.local_memory;
+           (uint64_t)(lines * block_depth(plan)) * 4 <= plan->options.device->info.local_memory;
 }
 
 /* Whether panels are packed once, and are worth it. */
@@ -206,7 +228,8 @@ static bool has_panels(const struct kiln__plan *plan, const struct kiln__product
 static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
 {
     int64_t vector = tiles_of(plan)->vector, vectors = divide_up(product->n, vector);
-    int64_t parts = least(vectors, most(1, units_of(plan) * FEW_ITEMS / product->batch));
+    int64_t parts =
+        least(vectors, most(1, units_of(plan) * share_of(plan, FEW_ITEMS) / product->batch));
     int64_t item_vectors = divide_up(vectors, parts);
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_few", product);
@@ -256,7 +279,7 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     int64_t vectors = wide ? tiles->packed_vectors : narrow ? 1 : tiles->small_vectors;
     int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
     int64_t columns = vectors * tiles->vector, panels = divide_up(product->n, columns);
-    bool deep = product->k > BLOCK_DEPTH && !plan->fusion.graph.alike;
+    bool deep = product->k > block_depth(plan) && !plan->fusion.graph.alike;
     struct kiln__patches patches;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches", product);
@@ -264,10 +287,11 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     struct kiln__matrix packed = scratch_of(plan, panels * product->k * columns + 1);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
-             (int)tiles->vector, (int)tile, (int)vectors, deep ? PATCH_DEPTH : BLOCK_DEPTH,
-             BLOCK_DEPTH);
+             (int)tiles->vector, (int)tile, (int)vectors,
+             (int)(deep ? PATCH_DEPTH : block_depth(plan)), (int)block_depth(plan));
     pack(plan, group, product, launch.options, &packed, panels);
-    int64_t rows = round_up(divide_up(product->m, units_of(plan) * ITEMS_PER_UNIT), tile);
+    int64_t rows =
+        round_up(divide_up(product->m, units_of(plan) * share_of(plan, ITEMS_PER_UNIT)), tile);
     struct kiln__extras extras = {.product = product, .vector = tiles->vector};
     kiln__product_range(&launch, 1, divide_up(product->m, rows), 1);
     add_memory(&launch, patches.slot, packed.slot, product->c.slot);
@@ -316,7 +340,8 @@ static bool has_room(const struct kiln__plan *plan, const struct kiln__product *
                      int64_t columns, int64_t rows)
 {
     uint64_t lines = (uint64_t)(columns + (product->a.computed ? rows : 0));
-    return lines * BLOCK_DEPTH * sizeof(float) <= plan->options.device->info.local_memory;
+    return lines * (uint64_t)block_depth(plan) * sizeof(float) <=
+           plan->options.device->info.local_memory;
 }
 
 static void lower_small(struct kiln__plan *plan, uint32_t group,
@@ -334,10 +359,10 @@ static void lower_small(struct kiln__plan *plan, uint32_t group,
         kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
-             (int)tile, (int)vectors, BLOCK_DEPTH);
+             (int)tile, (int)vectors, (int)block_depth(plan));
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .product = product, .vector = tiles->vector};
-    share_small(product, panels, tile, units_of(plan), &rows, &item_panels);
+    share_small(product, panels, tile, units_of(plan) * share_of(plan, 1), &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
     add_memory(&launch, product->a.slot, product->b.slot, product->c.slot);
@@ -446,7 +471,8 @@ static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__pr
 {
     int64_t splits = divide_up(units_of(plan) * 4, strips * product->batch);
     splits = most(1, least(splits, product->k / 64));
-    return plan->fusion.graph.alike ? BLOCK_DEPTH : most(1, divide_up(product->k, splits));
+    splits = traits_of(plan)->splits ? traits_of(plan)->splits : splits;
+    return plan->fusion.graph.alike ? block_depth(plan) : most(1, divide_up(product->k, splits));
 }
 
 static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
@@ -509,7 +535,8 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
     struct kiln__extras extras = {
         .a = &f, .b = &g, .product = product, .vector = tiles_of(plan)->vector};
     /* About 4 items per unit, of 16 rows and more. */
-    int64_t item = most(16, round_up(divide_up(many * product->batch, units_of(plan) * 4), 8));
+    int64_t item =
+        most(16, round_up(divide_up(many * product->batch, units_of(plan) * share_of(plan, 4)), 8));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
     skinny_options(plan, few_rows(few), &launch);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in tiles of local memory (kernels/matmul_gpu.cl), right on every device, and CLBlast. */
+#include <math.h>
 #include <stdio.h>
 
 #include "fuse/limits.h"
@@ -98,18 +99,23 @@ static struct way split_way(const struct kiln__product *product, const struct ti
     return (struct way){tile, splits, splits == 1 ? product->k : share};
 }
 
-/* The way that costs least. Large tiles read less, small ones keep more units busy, and so do
- * splits of k. Where sums have to be alike k is added up in one go. */
+/* The way that costs least, of all or of those that are tuned. Large tiles read less, small ones
+ * keep more units busy, and so do splits of k. Where sums have to be alike k is added up in one go.
+ */
 static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product)
 {
+    const struct kiln__traits *traits = plan->options.device->traits;
     bool alike = plan->fusion.graph.alike;
     int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
     struct way best = {&tile_table[TILES - 1], 1, product->k};
-    double least_cost = cost(plan, product, &best);
+    double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
         for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
             struct way way = split_way(product, &tile_table[i], s);
             double found = cost(plan, product, &way);
+            if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
+                (traits->splits && !alike && traits->splits != s))
+                continue;
             if (found < least_cost && (s == 1 || divide_up(product->k, way.depth) == s)) {
                 least_cost = found;
                 best = way;
@@ -287,7 +293,9 @@ static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__produ
 {
     int64_t units = most(1, plan->options.device->info.compute_units);
     int64_t each = most(1, least(1024 / shape->items, shape->items == 256 ? 2 : 8));
-    return most(1, least(units * each / (groups * product->batch), product->k / (slices * 16)));
+    int64_t tuned = plan->options.device->traits->splits;
+    int64_t wanted = tuned ? tuned : units * each / (groups * product->batch);
+    return most(1, least(wanted, product->k / (slices * 16)));
 }
 
 static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/plan.h"
+#include "plan/work.h"
 
 #include <stdlib.h>
 
@@ -194,9 +194,13 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__device *device = plan->options.device;
+    struct kiln__tuned_device tuned;
     if (kiln__plan_is_part(plan, index))
         return;
+    kiln__plan_tune(plan, index, &tuned);
     lower[group->kind](plan, index);
+    plan->options.device = device;
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
         if (plan->fusion.group_of[node] == index)

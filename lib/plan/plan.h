@@ -5,6 +5,7 @@
 #define KILN_PLAN_PLAN_H
 
 #include "device/device.h"
+#include "device/tunables.h"
 #include "fuse/group.h"
 #include "plan/launch.h"
 #include "util/hash.h"
@@ -68,7 +69,8 @@ struct kiln__plan_options {
     bool shared;        /* uploads and reads use the caller's memory in place */
     const char *matmul; /* implementation that is to be used where it can be; NULL: heuristic */
     bool no_clblast;    /* which compiles kernels by itself */
-    struct kiln__prover *prover; /* NULL: such kernels are not used */
+    struct kiln__prover *prover;       /* NULL: such kernels are not used */
+    const struct kiln__tuning *tuning; /* values of single works, or NULL (device/tunables.h) */
 };
 
 struct kiln__plan {

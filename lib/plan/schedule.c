@@ -17,7 +17,7 @@ static bool moves(const struct kiln__space *space, size_t access, uint32_t first
 /* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
  * has one element per result or per reduced element is small beside the others. All that rows have
  * lies in one way. */
-static bool runs_along_kept(const struct kiln__group *group, const struct kiln__space *space)
+bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space)
 {
     unsigned rows = 0, columns = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
@@ -106,7 +106,9 @@ static void choose_tile(const struct kiln__plan *plan, const struct kiln__group 
 {
     const uint64_t room = plan->options.device->info.local_memory / 2;
     const unsigned items = 1u << form->work_group;
-    unsigned edge = LARGEST_TILE < items ? LARGEST_TILE : items;
+    const unsigned tuned = plan->options.device->traits->edge;
+    const unsigned largest = tuned ? tuned : LARGEST_TILE;
+    unsigned edge = largest < items ? largest : items;
     while (edge > SMALLEST_TILE && tile_bytes(plan, group, form, edge) > room)
         edge /= 2;
     for (size_t i = group->accesses.count; i-- > 0 && tile_bytes(plan, group, form, edge) > room;)
@@ -185,9 +187,7 @@ static uint8_t choose_carried(size_t reduced, const struct kiln__form *form)
     return form->kept_walk == KILN__WALK_COLUMNS ? 8 : longer ? 16 : 4;
 }
 
-/* As many vectors of each element as a work-item has registers for, beside those it computes with.
- * With 8 of two operands layer norm's gradient took an H200 1.25 times as long. */
-static unsigned most_held(const struct kiln__group *group)
+unsigned kiln__schedule_operands(const struct kiln__group *group)
 {
     unsigned operands = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
@@ -197,24 +197,32 @@ static unsigned most_held(const struct kiln__group *group)
             *(d < group->kept ? &kept : &reduced) |= access->stride[d] != 0;
         operands += access->kind == KILN__ACCESS_MEMORY && kept && reduced;
     }
-    return operands > 1 ? 4 : 8;
+    return operands;
 }
 
-size_t kiln__schedule_lanes(const struct kiln__group *group, size_t reduced,
-                            const struct kiln__form *form)
+/* As many vectors of each element as a work-item has registers for, beside those it computes with.
+ * With 8 of two operands layer norm's gradient took an H200 1.25 times as long. */
+static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group)
+{
+    return traits->held ? traits->held : kiln__schedule_operands(group) > 1 ? 4 : 8;
+}
+
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form)
 {
     bool held = !kiln__group_reads_once(group);
     size_t lanes = 1, most = (size_t)1 << form->work_group;
     if (form->kept_walk == KILN__WALK_COLUMNS)
         most = most > BESIDE ? most / BESIDE : 1;
-    while (lanes < most) {
+    most = traits->lanes && traits->lanes < most ? traits->lanes : most;
+    while (lanes < most && lanes < reduced) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
          * lanes have two, so that neighbours read neighbours. */
-        size_t share = form->carried      ? form->carried
-                       : held             ? form->vector * (lanes < 8 ? 2u : most_held(group))
+        size_t share = form->carried ? form->carried
+                       : held        ? form->vector * (lanes < 8 ? 2u : most_held(traits, group))
                        : form->vector > 1 ? form->vector * (form->shuffles ? 8u : 4u)
                                           : 1;
-        if (lanes * share >= reduced)
+        if (lanes * share >= reduced && !traits->lanes)
             break;
         lanes *= 2;
     }
@@ -222,13 +230,13 @@ size_t kiln__schedule_lanes(const struct kiln__group *group, size_t reduced,
 }
 
 /* Kernels differ in a power of two. */
-static uint8_t choose_held(const struct kiln__group *group, size_t reduced,
-                           const struct kiln__form *form)
+static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                           size_t reduced, const struct kiln__form *form)
 {
-    size_t lanes = kiln__schedule_lanes(group, reduced, form), held = 1;
+    size_t lanes = kiln__schedule_lanes(traits, group, reduced, form), held = 1;
     while (held * lanes * form->vector < reduced)
         held *= 2;
-    return held <= most_held(group) ? (uint8_t)held : 0;
+    return held <= most_held(traits, group) ? (uint8_t)held : 0;
 }
 
 /* Runs over which a chunked device does two phases in one visit. A row's ends cost what the visit
@@ -241,8 +249,8 @@ static uint8_t choose_held(const struct kiln__group *group, size_t reduced,
 #define FEWEST_TOGETHER 16
 
 /* Rows that are held are visited once anyway. */
-static bool goes_together(const struct kiln__group *group, const struct kiln__space *space,
-                          const struct kiln__form *form)
+static bool goes_together(const struct kiln__traits *traits, const struct kiln__group *group,
+                          const struct kiln__space *space, const struct kiln__form *form)
 {
     size_t count = space->reduced_count;
     bool vectors = form->reduced_walk == KILN__WALK_VECTORS;
@@ -251,7 +259,7 @@ static bool goes_together(const struct kiln__group *group, const struct kiln__sp
     bool follows = false;
     if (group->kind != KILN__GROUP_ROWS || !(vectors || lanes) ||
         (vectors && space->dims[space->rank - 1] < SHORTEST_TOGETHER) ||
-        (lanes && kiln__schedule_lanes(group, count, form) < FEWEST_TOGETHER))
+        (lanes && kiln__schedule_lanes(traits, group, count, form) < FEWEST_TOGETHER))
         return false;
     kiln__nest_of(group, !form->native_math, &nest);
     for (unsigned phase = 1; phase < nest.phases; phase++)
@@ -299,9 +307,9 @@ struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct 
     const struct kiln__traits *traits = plan->options.device->traits;
     size_t reduced = space->reduced_count;
     const bool behind = can_follow_segments(traits, group);
-    const struct segments *rule =
-        behind ? &segments_behind : &segments[traits->chunked][runs_along_kept(group, space)];
-    size_t count = reduced / rule->length;
+    const bool columns = kiln__schedule_is_of_columns(group, space);
+    const struct segments *rule = behind ? &segments_behind : &segments[traits->chunked][columns];
+    size_t count = reduced / (traits->segment ? traits->segment : rule->length);
     if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
         return (struct kiln__cut){.segments = 1, .length = reduced};
     count = count > rule->most ? rule->most : count > 1 ? count : 1;
@@ -333,7 +341,7 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
         form->kept_walk = form->reduced_walk = KILN__WALK_EACH;
         return;
     }
-    if (runs_along_kept(group, space) && !final) {
+    if (kiln__schedule_is_of_columns(group, space) && !final) {
         form->kept_walk = form->across ? KILN__WALK_TILES
                           : chunked    ? KILN__WALK_VECTORS
                           : phased     ? KILN__WALK_COLUMNS
@@ -385,16 +393,18 @@ static void choose_details(const struct kiln__plan *plan, const struct kiln__gro
                   form->vector > 1 && has_costly_step(group);
     form->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
                     group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
-    form->rows = form->reduced_walk == KILN__WALK_BLOCKS ? choose_rows(group) : 0;
+    if (form->reduced_walk == KILN__WALK_BLOCKS)
+        form->rows = traits->rows ? (uint8_t)traits->rows : choose_rows(group);
     form->shuffles = form->kept_walk == KILN__WALK_LANES && traits->shuffles;
     form->apart = form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE;
     if (kiln__walk_shares(form->kept_walk) && kiln__group_scan(group))
-        form->carried = choose_carried(space->reduced_count, form);
+        form->carried =
+            traits->carried ? (uint8_t)traits->carried : choose_carried(space->reduced_count, form);
     else if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
-        form->held = choose_held(group, space->reduced_count, form);
+        form->held = choose_held(traits, group, space->reduced_count, form);
     if (form->held)
         form->reduced_walk = KILN__WALK_HELD;
-    form->together = goes_together(group, space, form);
+    form->together = goes_together(traits, group, space, form);
     if (form->kept_walk == KILN__WALK_LANES && form->reduced_walk == KILN__WALK_LANES &&
         !form->carried && space->reduced_count >= LONG_ROW && count_visits(group, form) > 1)
         widen_group(plan, form);
@@ -412,7 +422,8 @@ void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *gro
     if (!kiln__group_reduces(group) && !updates)
         form->across = choose_across(traits, group, space);
     bool lanes = !traits->chunked && kiln__group_scan(group); /* of which each has neighbours */
-    uint32_t along = runs_along_kept(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
+    uint32_t along =
+        kiln__schedule_is_of_columns(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
     form->placed = stage == KILN__STAGE_PARTIAL ? 0 : choose_placed(group, space, along);
     choose_walks(traits, group, space, stage, form);
     for (size_t i = 0; i < group->accesses.count; i++)

@@ -299,18 +299,31 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     return status;
 }
 
-kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
+typedef kiln_status teller(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                           struct kiln__text *text, struct kiln__error *error);
+
+static kiln_status tell(const char *call, teller *say, kiln_batch *batch, char **result)
 {
     struct kiln__text text = {0};
-    kiln_status status = check_question(batch, result, "text", "kiln_batch_explain");
+    kiln_status status = check_question(batch, result, "text", call);
     if (result)
         *result = NULL;
     if (!status)
         name_replaced(batch);
     if (!status)
-        status = kiln__plan_cache_explain(batch->context->plan_cache, &batch->graph, &text, NULL);
+        status = say(batch->context->plan_cache, &batch->graph, &text, NULL);
     if (!status)
-        *result = kiln__text_take(&text);
+        *result = text.data ? kiln__text_take(&text) : calloc(1, 1);
     kiln__text_free(&text);
     return status;
+}
+
+kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
+{
+    return tell(__func__, kiln__plan_cache_explain, batch, result);
+}
+
+kiln_status kiln_batch_list_works(kiln_batch *batch, char **result)
+{
+    return tell(__func__, kiln__plan_cache_list_works, batch, result);
 }

@@ -76,14 +76,19 @@ kiln_status kiln_context_remember(kiln_context *context, const char *subject, co
 
 kiln_status kiln_context_recall(kiln_context *context, const char *subject, char **text)
 {
-    char note[KILN__LONGEST_NOTE + 1];
     if (text)
         *text = NULL;
     if (!context || !subject || !text)
         return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
-    if (status || !kiln__note_get(context->runtime.programs, subject, note, sizeof note))
+    if (status)
         return status;
-    *text = strdup(note);
-    return *text ? KILN_OK : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
+    *text = malloc(KILN__LONGEST_NOTE + 1);
+    if (!*text)
+        return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
+    if (!kiln__note_get(context->runtime.programs, subject, *text, KILN__LONGEST_NOTE + 1)) {
+        free(*text);
+        *text = NULL;
+    }
+    return KILN_OK;
 }

@@ -82,7 +82,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     if (status)
         return status;
     context->matmul = matmul ? strdup(matmul) : NULL;
-    context->plan_cache = kiln__plan_cache_create(runtime, context->matmul);
+    context->plan_cache = kiln__plan_cache_create(runtime, context->matmul, &context->tuning);
     bool proves = runtime->device.ptx_level > 0;
     context->prover = proves ? kiln__prover_create(runtime) : NULL;
     if (context->plan_cache)
@@ -103,6 +103,7 @@ static void destroy(kiln_context *context)
         kiln__prover_destroy(context->prover);
         kiln__runtime_end(runtime);
     }
+    kiln__tuning_free(&context->tuning);
     pthread_mutex_destroy(&context->precision.mutex);
     free(context->matmul);
     free(context);

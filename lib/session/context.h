@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "device/device.h"
+#include "device/tunables.h"
 #include "record/batch.h"
 #include "runtime/runtime.h"
 #include "session/plan_cache.h"
@@ -13,7 +14,8 @@
 struct kiln_context {
     atomic_int references;
     struct kiln__runtime runtime;
-    struct kiln__traits traits; /* the device's, as tuned */
+    struct kiln__traits traits; /* the device's, as tuned, */
+    struct kiln__tuning tuning; /* and what single works have instead */
     struct kiln__plan_cache *plan_cache;
     struct kiln__prover *prover; /* NULL where no kernel has to be proved */
     char *matmul;                /* implementation to use where it can be, or NULL */

@@ -7,6 +7,7 @@
 
 #include "session/compile.h"
 #include "session/explain.h"
+#include "session/works.h"
 #include "util/environment.h"
 #include "util/hash.h"
 #include "util/log.h"
@@ -33,10 +34,12 @@ struct kiln__plan_cache {
     atomic_bool plain;    /* an edited program has failed: plans do without such ones */
     pthread_mutex_t lock; /* guards what follows; planning and compiling happen outside */
     KILN__VECTOR(struct kiln__plan_entry *) entries;
+    KILN__VECTOR(uint64_t) works; /* hashes of those that were written down (works.h) */
     uint64_t clock;
 };
 
-struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul)
+struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
+                                                 const struct kiln__tuning *tuning)
 {
     struct kiln__plan_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
@@ -45,6 +48,7 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     cache->options.device = &runtime->device;
     cache->options.shared = runtime->host_mode != KILN__HOST_SEPARATE;
     cache->options.matmul = matmul;
+    cache->options.tuning = tuning;
     cache->options.no_clblast = /* an imagined device has no programs */
         runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
     pthread_mutex_init(&cache->lock, NULL);
@@ -54,6 +58,15 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
 void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover)
 {
     cache->options.prover = prover;
+}
+
+/* Entries stay for those who have borrowed them. */
+void kiln__plan_cache_forget(struct kiln__plan_cache *cache)
+{
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = 0; i < cache->entries.count; i++)
+        kiln__text_free(&cache->entries.items[i]->key);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 static void free_entry(struct kiln__plan_entry *entry)
@@ -72,6 +85,7 @@ void kiln__plan_cache_destroy(struct kiln__plan_cache *cache)
     for (size_t i = 0; i < cache->entries.count; i++)
         free_entry(cache->entries.items[i]);
     kiln__vector_free(&cache->entries);
+    kiln__vector_free(&cache->works);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
@@ -145,6 +159,38 @@ static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct 
     return status;
 }
 
+/* Under the lock. */
+static bool is_new_work(struct kiln__plan_cache *cache, uint64_t hash)
+{
+    for (size_t i = 0; i < cache->works.count; i++)
+        if (cache->works.items[i] == hash)
+            return false;
+    uint64_t *place = kiln__vector_push(&cache->works);
+    if (place)
+        *place = hash;
+    return place;
+}
+
+/* Append the plan's works that no earlier one has had to $KILN_RECORD_SHAPES. The context could
+ * write there when it was made: what goes wrong later is logged. */
+static void record_works(struct kiln__plan_cache *cache, const struct kiln__plan *plan)
+{
+    const char *path = kiln__environment("KILN_RECORD_SHAPES");
+    struct kiln__works works = {0};
+    struct kiln__text text = {0};
+    if (!path)
+        return;
+    kiln__works_of(plan, &works);
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = 0; i < works.count; i++)
+        if (is_new_work(cache, works.items[i].hash))
+            kiln__work_write(&works.items[i], &text);
+    pthread_mutex_unlock(&cache->lock);
+    kiln__works_append(path, &text);
+    kiln__works_free(&works);
+    kiln__text_free(&text);
+}
+
 /* Two threads may make the same plan at once; the second one's is dropped. */
 static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                              uint64_t hash, struct kiln__text *key,
@@ -159,6 +205,7 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
         return status;
     }
     atomic_fetch_add(&cache->runtime->counters.plans_made, 1);
+    record_works(cache, &entry->plan);
     pthread_mutex_lock(&cache->lock);
     *result = find(cache, hash, key);
     if (!*result) {
@@ -287,6 +334,25 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
     entry->leases--;
     pthread_mutex_unlock(&cache->lock);
     *lease = (struct kiln__lease){0};
+}
+
+kiln_status kiln__plan_cache_list_works(struct kiln__plan_cache *cache,
+                                        const struct kiln__graph *graph, struct kiln__text *text,
+                                        struct kiln__error *error)
+{
+    struct kiln__plan plan;
+    struct kiln__works works = {0};
+    const struct kiln__plan_options options = options_of(cache);
+    kiln_status status = kiln__compile_plan(graph, &options, NULL, &plan, error);
+    if (status)
+        return status;
+    kiln__works_of(&plan, &works);
+    for (size_t i = 0; i < works.count; i++)
+        kiln__work_write(&works.items[i], text);
+    kiln__works_free(&works);
+    kiln__plan_free(&plan);
+    return text->failed ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a list")
+                        : KILN_OK;
 }
 
 kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,

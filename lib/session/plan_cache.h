@@ -11,7 +11,11 @@
 struct kiln__plan_cache; /* safe to use from many threads */
 
 /* NULL without memory. */
-struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul);
+struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
+                                                 const struct kiln__tuning *tuning);
+
+/* What is planned from now on is planned anew: the tuning or the traits are other ones. */
+void kiln__plan_cache_forget(struct kiln__plan_cache *cache);
 
 /* Before its first plan: who says which kernels have proved right; NULL: nobody. */
 void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover);
@@ -30,6 +34,11 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
                                      const struct kiln__graph *graph, unsigned threads,
                                      struct kiln__lease *lease, struct kiln__error *error);
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease);
+
+/* Append a line for each work of `graph`, "WORK # count". Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plan_cache_list_works(struct kiln__plan_cache *cache,
+                                        const struct kiln__graph *graph, struct kiln__text *text,
+                                        struct kiln__error *error);
 
 /* Append an explanation of `graph` to `text`. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,

@@ -118,6 +118,8 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
             check_word(call, "KILN_EXPLAIN_AS", kiln__environment("KILN_EXPLAIN_AS"), explain_word);
     if (!status && !options->trace)
         status = check_file(call, "KILN_TRACE", kiln__environment("KILN_TRACE"));
+    if (!status)
+        status = check_file(call, "KILN_RECORD_SHAPES", kiln__environment("KILN_RECORD_SHAPES"));
     if (!status && explain && strcmp(explain, "-"))
         status = check_file(call, "KILN_EXPLAIN", explain);
     return status;

@@ -31,7 +31,7 @@ static kiln_context *imagine_context(kiln_context *context, kiln_device_type typ
     info->max_allocation = IMAGINED_LARGEST;
     context->runtime.device.traits = kiln__traits_for(info);
     context->runtime.process = getpid();
-    context->plan_cache = kiln__plan_cache_create(&context->runtime, NULL);
+    context->plan_cache = kiln__plan_cache_create(&context->runtime, NULL, NULL);
     cr_assert(context->plan_cache);
     return context;
 }
