@@ -437,6 +437,72 @@ Test(events, of_many_runs_and_commands_are_looked_at_too)
     close_context(context);
 }
 
+/* ---- runs that are left alone, where events are dear ---- */
+
+static kiln_batch *record_count(kiln_context *context, kiln_buffer *state)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor next =
+        kiln_add(batch, kiln_import(batch, state), kiln_constant(batch, KILN_F32, 1));
+    expect_ok(kiln_export(batch, next, state));
+    return batch;
+}
+
+Test(events, of_runs_that_are_left_alone_are_made_when_asked_for)
+{
+    enum { RUNS = 100 };
+    kiln_context *context = open_failing("separate", false);
+    context->runtime.ends_on_demand = true;
+    kiln_buffer *state = make_buffer(context, N, values);
+    kiln_batch *batch = record_count(context, state);
+    layer_reset();
+    uint64_t before = layer_count("created.event");
+    for (int i = 0; i < RUNS; i++)
+        expect_ok(kiln_batch_submit(batch, NULL));
+    cr_expect_eq(layer_count("created.event"), before);
+    /* A large read goes through another queue, which waits for the end of this one's work. */
+    expect_ok(kiln_buffer_read(state, 0, result, sizeof result));
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(result[i], values[i] + RUNS);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_ok(kiln_batch_reset(batch)); /* waits */
+    expect_ok(kiln_context_finish(context));
+    kiln_buffer_release(state);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+Test(events, that_are_made_when_asked_for_tell_of_failures_too)
+{
+    kiln_context *context = open_failing("separate", false);
+    context->runtime.ends_on_demand = true;
+    kiln_buffer *state = make_buffer(context, 4, values);
+    kiln_batch *batch = record_count(context, state), *sum = record_sum(context, 64);
+    run_batch(batch);
+    layer_fail_next("clEnqueueMarkerWithWaitList", -5, KILN_LAYER_EVENT);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR,
+                      "in an earlier run: command 1 of the batch, marker");
+    layer_fail_next("clEnqueueMarkerWithWaitList", CL_INVALID_COMMAND_QUEUE, KILN_LAYER_CALL);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_error_part(kiln_batch_reset(batch), KILN_DEVICE_ERROR, "clEnqueueMarkerWithWaitList");
+    layer_reset();
+    expect_ok(kiln_context_finish(context));
+    /* What has an event is not forgotten for what follows it. */
+    layer_fail_next("clEnqueueWriteBuffer", -5, KILN_LAYER_EVENT);
+    expect_ok(kiln_batch_submit(sum, NULL));
+    kiln_batch_release(batch);
+    batch = record_count(context, state);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_error_part(kiln_context_finish(context), KILN_DEVICE_ERROR, "command 1 of the batch");
+    kiln_buffer_release(state);
+    kiln_batch_release(sum);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
 /* ---- misuse ---- */
 
 Test(events, refuse_null)

@@ -432,7 +432,7 @@ Test(streams, let_large_transfers_pass_by)
     close_world(&world);
 }
 
-static cl_command_type last_command(const struct kiln__run *run)
+static cl_command_type last_command(struct kiln__run *run)
 {
     cl_command_type type = 0;
     clGetEventInfo(kiln__run_end(run), CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL);

@@ -28,6 +28,8 @@ struct kiln__traits {
     bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
     bool emulates_fma;         /* fma() is slow and kiln's functions do without */
     bool lazy_memory;          /* clCreateBuffer promises any amount */
+    bool dear_events;          /* a command that has one takes some 3 us longer, and one that fails
+                                  takes the context with it */
     bool clblast;              /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
     /* What is tuned (tunables.c), most of it for single shapes; 0: the kernel's own rule. */

@@ -38,6 +38,7 @@ struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) results;
     KILN__VECTOR(struct kiln__use_of_buffer) buffers; /* each once, by address */
     bool apart;   /* other streams may use a buffer as soon as this run is done with it */
+    bool left;    /* nobody waits for this run, as a rule */
     bool checked; /* what kiln__bindings_check() settles is; false after any change */
 };
 

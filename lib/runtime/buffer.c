@@ -85,7 +85,7 @@ void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes)
         kiln__stream_finish(kiln__run_stream(run));
 }
 
-static kiln_status wait_for(const struct kiln__run *run, const struct kiln__stream *stream,
+static kiln_status wait_for(struct kiln__run *run, const struct kiln__stream *stream,
                             struct kiln__events *events, struct kiln__error *error)
 {
     return run && kiln__run_stream(run) != stream ? kiln__events_add(events, run, error) : KILN_OK;

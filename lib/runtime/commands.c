@@ -258,9 +258,17 @@ static kiln_status take_memory(struct commands *commands, struct kiln__error *er
 /* Where a launch's event goes, NULL where it has none. */
 static cl_event *launch_event(struct commands *commands, cl_event *event)
 {
+    const struct kiln__runtime *runtime = runtime_of(commands);
+    bool ends = commands->left == 1;
+    const struct kiln__bindings *bindings = commands->bindings;
+    bool later = runtime->ends_on_demand && bindings->left && !bindings->apart;
     commands->left--;
     *event = NULL;
-    return commands->left == 0 || runtime_of(commands)->trace ? event : NULL;
+    if (runtime->trace || (ends && !later))
+        return event;
+    if (ends)
+        kiln__run_leave_open(commands->run);
+    return NULL;
 }
 
 /* The run keeps the event, if the command has one. `described`: see kiln__trace_add(). */
@@ -558,7 +566,8 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
 static void leave_buffers(struct commands *commands, bool enqueued)
 {
     for (size_t i = 0; i < commands->kept.count && enqueued; i++)
-        kiln__kept_offer(&commands->kept.items[i], kiln__run_end(commands->run));
+        if (commands->kept.items[i].state == KILN__KEPT_NEW)
+            kiln__kept_offer(&commands->kept.items[i], kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         if (enqueued)

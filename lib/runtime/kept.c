@@ -197,7 +197,7 @@ void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
     struct kiln__kept *kept = find(budget, use);
     if (kept && !is_equal(&kept->version, &use->version))
         empty(budget, kept);
-    if (kept && !kept->memory && !clRetainEvent(end)) {
+    if (kept && !kept->memory && end && !clRetainEvent(end)) {
         kept->version = use->version;
         kept->bytes = use->bytes;
         kept->memory = use->memory;

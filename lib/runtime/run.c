@@ -30,6 +30,8 @@ struct kiln__run {
     KILN__VECTOR(struct command) commands; /* one per event */
     uint32_t made;
     struct kiln__error failed; /* of a command that has been let go of */
+    pthread_mutex_t ending;    /* held while an open run gets its end, */
+    bool open;                 /* which it has not yet */
 };
 
 struct kiln__run *kiln__run_create(struct kiln__stream *stream)
@@ -38,6 +40,7 @@ struct kiln__run *kiln__run_create(struct kiln__stream *stream)
     if (!run)
         return NULL;
     run->stream = stream;
+    pthread_mutex_init(&run->ending, NULL);
     atomic_init(&run->references, 1);
     atomic_fetch_add(&stream->busy, 1);
     return run;
@@ -79,7 +82,43 @@ void kiln__run_release(struct kiln__run *run)
         clReleaseEvent(run->events.items[i]);
     kiln__vector_free(&run->events);
     kiln__vector_free(&run->commands);
+    pthread_mutex_destroy(&run->ending);
     free(run);
+}
+
+/* ---- the end of a run that is left alone ---- */
+
+void kiln__run_leave_open(struct kiln__run *run)
+{
+    run->open = true;
+}
+
+/* Nothing of it has an event. */
+static bool is_bare(struct kiln__run *run)
+{
+    pthread_mutex_lock(&run->ending);
+    bool bare = run->open && !run->made;
+    pthread_mutex_unlock(&run->ending);
+    return bare;
+}
+
+/* What the queue has got since comes before the marker, too: whoever waits for it waits longer than
+ * they need, but only for what was enqueued before they asked. */
+static kiln_status close_run(struct kiln__run *run, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    pthread_mutex_lock(&run->ending);
+    if (run->open) {
+        cl_event event = NULL;
+        cl_int code = clEnqueueMarkerWithWaitList(run->stream->queue, 0, NULL, &event);
+        if (!code)
+            code = clFlush(run->stream->queue);
+        status = code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
+                      : kiln__run_keep(run, "marker", 0, event, error);
+        run->open = status != KILN_OK;
+    }
+    pthread_mutex_unlock(&run->ending);
+    return status;
 }
 
 /* ---- what became of commands ---- */
@@ -101,9 +140,12 @@ static kiln_status blame(const struct command *command, cl_int state, struct kil
 }
 
 /* The first command that failed; NOT_READY if none did and one has not ended. */
-static kiln_status look(const struct kiln__run *run, struct kiln__error *error)
+static kiln_status look(struct kiln__run *run, struct kiln__error *error)
 {
     bool ended = true;
+    kiln_status status = close_run(run, error);
+    if (status)
+        return status;
     if (run->failed.status)
         return kiln__fail(error, run->failed.status, "%s", run->failed.text);
     for (size_t i = 0; i < run->events.count; i++) {
@@ -171,9 +213,9 @@ kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t
     return status;
 }
 
-cl_event kiln__run_end(const struct kiln__run *run)
+cl_event kiln__run_end(struct kiln__run *run)
 {
-    return run->events.items[run->events.count - 1];
+    return close_run(run, NULL) ? NULL : run->events.items[run->events.count - 1];
 }
 
 bool kiln__run_has_one(const struct kiln__run *run)
@@ -181,16 +223,18 @@ bool kiln__run_has_one(const struct kiln__run *run)
     return run->made == 1;
 }
 
-void kiln__run_settle(const struct kiln__run *run)
+void kiln__run_settle(struct kiln__run *run)
 {
-    if (clWaitForEvents((cl_uint)run->events.count, run->events.items))
+    if (close_run(run, NULL) || clWaitForEvents((cl_uint)run->events.count, run->events.items))
         kiln__stream_finish(run->stream);
 }
 
 kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error)
 {
     struct kiln__error found = run->failed;
-    cl_int code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
+    cl_int code = CL_SUCCESS;
+    if (!close_run(run, &found))
+        code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
     if (code || found.status) {
         kiln__stream_finish(run->stream);
         kiln_status status = look(run, &found);
@@ -212,9 +256,12 @@ kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln_
 /* ---- what other streams wait for ---- */
 
 /* The event is of use to another queue only once its own is flushed. */
-kiln_status kiln__events_add(struct kiln__events *events, const struct kiln__run *run,
+kiln_status kiln__events_add(struct kiln__events *events, struct kiln__run *run,
                              struct kiln__error *error)
 {
+    kiln_status status = close_run(run, error);
+    if (status)
+        return status;
     cl_event event = kiln__run_end(run), *place = kiln__vector_push(events);
     if (!place)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to wait for a run");
@@ -263,13 +310,14 @@ void kiln__runs_destroy(struct kiln__runs *runs)
     free(runs);
 }
 
-/* Caller holds the lock. Forget those that have ended, or were asked about elsewhere. */
+/* Caller holds the lock. Forget those that have ended, or were asked about elsewhere. Behind one
+ * that has not ended none has, as a rule. */
 static void sweep(struct kiln__runs *runs)
 {
     size_t kept = 0;
     for (size_t i = 0; i < runs->runs.count; i++) {
         struct kiln__run *run = runs->runs.items[i];
-        if (!atomic_load(&run->told) && look(run, &runs->failed) == KILN_NOT_READY) {
+        if (!atomic_load(&run->told) && (kept || look(run, &runs->failed) == KILN_NOT_READY)) {
             runs->runs.items[kept++] = run;
             continue;
         }
@@ -279,12 +327,34 @@ static void sweep(struct kiln__runs *runs)
     runs->runs.count = kept;
 }
 
+/* Caller holds the lock. Of bare runs the latest stands for all: what fails takes those behind it
+ * along. */
+static void forget_bare(struct kiln__runs *runs)
+{
+    struct kiln__run *last = runs->runs.count ? runs->runs.items[runs->runs.count - 1] : NULL;
+    if (!last || !is_bare(last))
+        return;
+    hear(last);
+    kiln__run_release(last);
+    runs->runs.count--;
+}
+
+void kiln__runs_close(struct kiln__runs *runs)
+{
+    pthread_mutex_lock(&runs->lock);
+    for (size_t i = 0; i < runs->runs.count; i++)
+        (void)close_run(runs->runs.items[i], &runs->failed);
+    pthread_mutex_unlock(&runs->lock);
+}
+
 void kiln__runs_add(struct kiln__run *run)
 {
     struct kiln__runs *runs = run->stream->runs;
     if (atomic_load(&run->told))
         return;
     pthread_mutex_lock(&runs->lock);
+    if (is_bare(run))
+        forget_bare(runs);
     if (runs->runs.count >= MOST_REMEMBERED)
         sweep(runs);
     struct kiln__run **place = kiln__vector_push(&runs->runs);

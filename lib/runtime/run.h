@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run has in the queue, and what became of it. The run keeps the event of every command that
  * has one: a driver may report a failure there and nowhere else, and the command that failed need
- * not be the last. Transfers always have an event; launches only where spans are kept, since an
- * event makes a launch three times as expensive on some drivers. */
+ * not be the last. Transfers always have an event; launches only where spans are kept, and the last
+ * command, since an event makes a launch three times as expensive on some drivers. On those a run
+ * that is left alone is open: its end has an event only once somebody asks for it, that of a marker
+ * in its queue. */
 #ifndef KILN_RUNTIME_RUN_H
 #define KILN_RUNTIME_RUN_H
 
@@ -36,8 +38,12 @@ kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t byt
 kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t bytes,
                                struct kiln__events *events, struct kiln__error *error);
 
-/* The last command's event, and whether it is the only one. */
-cl_event kiln__run_end(const struct kiln__run *run);
+/* While it is being enqueued: its last command has no event. */
+void kiln__run_leave_open(struct kiln__run *run);
+
+/* The last command's event, and whether it is the only one. NULL where an open run cannot get one.
+ */
+cl_event kiln__run_end(struct kiln__run *run);
 bool kiln__run_has_one(const struct kiln__run *run);
 
 /* Wait for the run and look at every command. If the events cannot be awaited, or one has failed,
@@ -46,7 +52,7 @@ bool kiln__run_has_one(const struct kiln__run *run);
 kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error);
 
 /* Until nothing of it uses the caller's memory any more. How it ended is still to be told. */
-void kiln__run_settle(const struct kiln__run *run);
+void kiln__run_settle(struct kiln__run *run);
 
 /* The same without waiting; NOT_READY, without a sentence, before the end. */
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
@@ -55,7 +61,7 @@ kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln_
 void kiln__run_is_part(struct kiln__run *run);
 
 /* Add the end of a run that commands in another stream wait for. */
-kiln_status kiln__events_add(struct kiln__events *events, const struct kiln__run *run,
+kiln_status kiln__events_add(struct kiln__events *events, struct kiln__run *run,
                              struct kiln__error *error);
 
 /* NULL without memory. */
@@ -65,6 +71,9 @@ void kiln__runs_destroy(struct kiln__runs *runs);
 /* Have its stream remember a run that the caller does not wait for; without memory it is waited for
  * at once, and what became of it remembered. */
 void kiln__runs_add(struct kiln__run *run);
+
+/* Before its stream is finished: those that are open get their end, so that they can tell of it. */
+void kiln__runs_close(struct kiln__runs *runs);
 
 /* Whether a remembered run that has ended by now failed; each failure is told once.
  * Errors: DEVICE_ERROR. */

@@ -25,6 +25,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     kiln__pins_begin(&runtime->pins);
     pthread_mutex_init(&runtime->making, NULL);
     atomic_init(&runtime->shown, options->queue != NULL);
+    runtime->ends_on_demand = runtime->device.traits->dear_events;
     if (options->profile) {
         runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);
         if (!runtime->trace)
@@ -103,6 +104,7 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime)
 {
     cl_int first = CL_SUCCESS;
     for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next) {
+        kiln__runs_close(stream->runs);
         cl_int code = kiln__stream_finish(stream);
         first = first ? first : code;
     }

@@ -37,6 +37,7 @@ struct kiln__runtime {
     struct kiln__budget memory; /* of the streams' pools */
     struct kiln__pins pins;     /* the program's pinned memory */
     atomic_bool lost;           /* the end of some commands could not be awaited */
+    bool ends_on_demand; /* runs that are left get the event of their end when it is asked for */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     pid_t process; /* that made it: a forked child must not touch the driver */

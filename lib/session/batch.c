@@ -221,6 +221,8 @@ static kiln_status run(kiln_batch *batch, const char *call)
 
 kiln_status kiln_batch_execute(kiln_batch *batch)
 {
+    if (batch)
+        batch->bindings.left = false;
     kiln_status status = run(batch, "kiln_batch_execute");
     if (!status)
         status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
@@ -237,6 +239,8 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
         if (!event)
             return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory");
     }
+    if (batch)
+        batch->bindings.left = !result;
     kiln_status status = run(batch, "kiln_batch_submit");
     if (!status && !event)
         kiln__runs_add(batch->last);
