@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * C[b] = A[b] B[b] on the tensor cores of NVIDIA's Hopper, by its instruction wgmma: operands of 16
- * bits, sums in float.
+ * bits or floats, sums in float; or operands of i8, sums in int, each of which becomes a float.
  *
  * The compiler for OpenCL C builds for sm_90, which lacks that instruction and others. It keeps
  * comments of inline assembly and puts registers into them, so that the instructions stand here
@@ -14,15 +14,23 @@
  *     global  384 for each core, or for each tile of the result if those are fewer    local  384
  *     local memory  LOCAL: STAGES * (128 + TILE_N) * 128 + 33280 bytes
  * A is row-major with rows a_lead apart, or with TRANSPOSE_A column-major with columns a_lead
- * apart; B alike. TYPE: f16 or bf16. Offsets, leads and batch strides of A and B are multiples of
- * 16 bytes and their memory starts at one; with ALIGNED 1 those of C are multiples of 4. maps: 256
- * bytes for each work-group, from maps_offset (in 16 bytes) on, at a multiple of 128. With RESULT 0
- * the caller stores all. k is at least 1. Integers are long. Where k is split, c gets the sums of
- * each split, [batch][split][m][n], to be added up by matmul_gpu_sum.cl.
+ * apart; B alike. Offsets, leads and batch strides of A and B are multiples of 16 bytes and their
+ * memory starts at one; with ALIGNED 1 those of C are multiples of 4. maps: 256 bytes for each
+ * work-group, from maps_offset (in 16 bytes) on, at a multiple of 128. With RESULT 0 the caller
+ * stores all. k is at least 1. Integers are long. Where k is split, c gets the sums of each split,
+ * [batch][split][m][n], to be added up by matmul_gpu_sum.cl; not those of i8.
  *
- *     TILE_N  STAGES   for
- *     256     4        at least a tile for each core
- *     128     5        otherwise
+ *     TYPE       BYTES  PARTS  MARKS  TILE_N  STAGES
+ *     bf16, f16  2      1      44     256     4        at least a tile for each core
+ *                                     128     5        otherwise
+ *     s8         1      1      44     the same; A not transposed, B transposed
+ *     tf32       4      1      44     the same: floats, rounded as they are loaded
+ *     tf32       4      2      68     128     3        floats in two parts; the same layout
+ *
+ * Two parts: an operand is two matrices one behind the other, of what is left of its elements in
+ * tf32 and of the rest (matmul_wgmma_pack.cl); if it has a batch, its matrices are such pairs. c is
+ * the sum of what the parts give but for both rests, for each 32 of k from zero: tensor cores cut off
+ * what does not fit into a sum, so that long sums are made of short ones in float.
  *
  * A work-group takes one tile after the other. An item of its first 128 has the copy engine fetch
  * boxes of the operands, which it describes to it in `maps`; what lies beyond an operand's end
@@ -33,7 +41,7 @@
  * In local memory a line of 128 bytes has chunk c of 16 bytes at c ^ line % 8. Operands whose k is
  * contiguous have a line for each row or column of the tile; others have boxes of 64 rows or
  * columns, with a line for each k. */
-//edit 44 "//!" ""
+//edit $MARKS "//!" ""
 //edit 1 ".target sm_90," ".target sm_90a,"
 //edit 1 "[1024]" "[$LOCAL]"
 
@@ -51,6 +59,12 @@
 #endif
 #ifndef TYPE
 #define TYPE bf16
+#endif
+#ifndef BYTES
+#define BYTES 2
+#endif
+#ifndef PARTS
+#define PARTS 1
 #endif
 #ifndef RESULT
 #define RESULT 1
@@ -74,99 +88,60 @@
 #include "helpers.h"
 
 #define TILE_M 128
-#define TILE_K 64
+#define TILE_K (128 / BYTES)
 #define BAND 16 /* rows of tiles whose neighbours share what the caches hold */
 #define LOADERS 128
 #define ITEMS (3 * LOADERS)
-#define BYTES_A (TILE_M * 128)
-#define STAGE (BYTES_A + TILE_N * 128)
+#define PART_A (TILE_M * 128)
+#define PART_B (TILE_N * 128)
+#define BYTES_A (PARTS * PART_A)
+#define STAGE (BYTES_A + PARTS * PART_B)
 #define SUMS (TILE_N / 2)
+/* From matrix to matrix, of which parts are each one. */
+#define MATRIX(batch, part) (PARTS > 1 ? (part) : (batch) ? (batch) : 16 / BYTES)
 /* The column of the operand whose lines are contiguous: B's is that where it is not transposed. */
 #define ACROSS_A TRANSPOSE_A
 #define ACROSS_B (1 - TRANSPOSE_B)
 
-/* ---- barriers ---- */
+#if BYTES == 1
+#define ELEMENT char
+#define MOVED "0"
+#define SUM int
+#define REGISTER "+r"
+#define READ "r"
+#define SHAPE "k32.s32.s8.s8"
+#define SCALES ";\n"
+#elif BYTES == 2
+#define ELEMENT ushort
+#define MOVED "1"
+#define SHAPE "k16.f32." TEXT(TYPE) "." TEXT(TYPE)
+#define SCALES ", 1, 1, " TEXT(TRANSPOSE_A) ", " ACROSS_B_DIGIT ";\n"
+#else
+#define ELEMENT float
+#if PARTS == 1
+#define MOVED "11"
+#else
+#define MOVED "2"
+#endif
+#define SHAPE "k8.f32.tf32.tf32"
+#define SCALES ", 1, 1;\n"
+#endif
+#ifndef SUM
+#define SUM float
+#define REGISTER "+f"
+#define READ "f"
+#endif
+#if TRANSPOSE_B
+#define ACROSS_B_DIGIT "0"
+#else
+#define ACROSS_B_DIGIT "1"
+#endif
 
-INLINE void barrier_make(uint at, uint arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
-}
-
-INLINE void barrier_wait(uint at, uint phase)
-{
-    asm volatile("{\n.reg .pred done;\nAGAIN:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@done bra.uni READY;\nbra.uni AGAIN;\nREADY:\n}" ::"r"(at),
-                 "r"(phase)
-                 : "memory");
-}
-
-INLINE void barrier_arrive(uint at)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
-}
-
-INLINE void barrier_expect(uint at, uint bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
-                 : "memory");
-}
+#include "wgmma.h"
 
 /* ---- loading ---- */
 
-/* What the copy engine is told of an operand stands in 128 bytes of global memory, whose layout is
- * its own: it is zeroed, and each part is set by an instruction. Dimensions: what is contiguous,
- * the lines, the batch. */
-#define SET_WORD(part, value)                                                                      \
-    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b32 [%0], " value ";" ::"l"(map) \
-                 : "memory")
-#define SET_INT(part, number, value)                                                               \
-    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b32 [%0], " number ", %1;" ::    \
-                     "l"(map),                                                                     \
-                 "r"((uint)(value))                                                                \
-                 : "memory")
-#define SET_LONG(part, number, value)                                                              \
-    asm volatile("//!tensormap.replace.tile." part ".global.b1024.b64 [%0], " number "%1;" ::"l"(  \
-                     map),                                                                         \
-                 "l"(value)                                                                        \
-                 : "memory")
-
-INLINE void describe_operand(__global uint4 *map, __global const ushort *from, long contiguous,
-                             long lines, long batches, long lead, long batch, const int box)
-{
-    for (int i = 0; i < 8; i++)
-        map[i] = (uint4)(0);
-    SET_LONG("global_address", "", from);
-    SET_WORD("rank", "2"); /* less one */
-    SET_WORD("elemtype", "1"); /* two bytes: they are only moved */
-    SET_WORD("interleave_layout", "0");
-    SET_WORD("swizzle_mode", "3"); /* 128 bytes */
-    SET_WORD("fill_mode", "0");
-    SET_INT("box_dim", "0", 64);
-    SET_INT("box_dim", "1", box);
-    SET_INT("box_dim", "2", 1);
-    SET_INT("global_dim", "0", contiguous);
-    SET_INT("global_dim", "1", lines);
-    SET_INT("global_dim", "2", batches);
-    SET_LONG("global_stride", "0, ", lead * 2);
-    SET_LONG("global_stride", "1, ", batch * 2);
-    SET_INT("element_stride", "0", 1);
-    SET_INT("element_stride", "1", 1);
-    SET_INT("element_stride", "2", 1);
-    asm volatile("fence.proxy.tensormap::generic.release.gpu;\n"
-                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
-                 : "memory");
-}
-
-/* From element x of line y of matrix z on. */
-INLINE void copy_box(uint to, __global const uint4 *map, int x, int y, int z, uint full)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier"
-                 "::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
-                 "l"(map), "r"(x), "r"(y), "r"(z), "r"(full)
-                 : "memory");
-}
-
+/* A tile of each part; matrix `batch` of the parts is the first. */
 INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const int across,
                       int line, int k, int batch, uint full)
 {
@@ -174,40 +149,27 @@ INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const
 #pragma unroll
         for (int box = 0; box < lines / 64; box++)
             copy_box(to + box * 8192, map, line + box * 64, k, batch, full);
-    } else
-        copy_box(to, map, k, line, batch, full);
+        return;
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        copy_box(to + part * lines * 128, map, k, line, batch * PARTS + part, full);
 }
 
 /* ---- multiplying ---- */
 
-/* What wgmma is told of an operand in local memory; `boxes`: 16 bytes from box to box. */
-INLINE ulong describe(uint at, uint boxes)
-{
-    return (ulong)((at & 0x3ffff) >> 4) | (ulong)boxes << 16 | (ulong)64 << 32 | (ulong)1 << 62;
-}
-
-#define NAMES_64                                                                                   \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_128                                                                                  \
-    NAMES_64                                                                                       \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "       \
-    "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "   \
-    "%126, %127"
-#define BOUND_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
-#define BOUND_16(i) BOUND_4(i), BOUND_4(i + 4), BOUND_4(i + 8), BOUND_4(i + 12)
-#define BOUND_64(i) BOUND_16(i), BOUND_16(i + 16), BOUND_16(i + 32), BOUND_16(i + 48)
+#define BOUND_4(of, i)                                                                             \
+    REGISTER(of[i]), REGISTER(of[i + 1]), REGISTER(of[i + 2]), REGISTER(of[i + 3])
+#define BOUND_16(of, i) BOUND_4(of, i), BOUND_4(of, i + 4), BOUND_4(of, i + 8), BOUND_4(of, i + 12)
+#define BOUND_64(of, i)                                                                            \
+    BOUND_16(of, i), BOUND_16(of, i + 16), BOUND_16(of, i + 32), BOUND_16(of, i + 48)
 #if TILE_N == 256
 #define NAMES NAMES_128
-#define BOUND BOUND_64(0), BOUND_64(64)
+#define BOUND(of) BOUND_64(of, 0), BOUND_64(of, 64)
 #define PLACES(at) PASTE(PLACES_256_, at)
 #else
 #define NAMES NAMES_64
-#define BOUND BOUND_64(0)
+#define BOUND(of) BOUND_64(of, 0)
 #define PLACES(at) PASTE(PLACES_128_, at)
 #endif
 #define PLACES_256_0 "%128, %129"
@@ -218,20 +180,51 @@ INLINE ulong describe(uint at, uint boxes)
 #define PLACES_128_1 "%66, %67"
 #define PLACES_128_2 "%68, %69"
 #define PLACES_128_3 "%70, %71"
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-#define MULTIPLY(step)                                                                             \
-    "//!wgmma.mma_async.sync.aligned.m64n" TEXT(TILE_N) "k16.f32." TYPES " {" NAMES "}, "          \
-    PLACES(step) ", 1, 1, 1, " TEXT(TRANSPOSE_A) ", " ACROSS_B_DIGIT ";\n"
-#define TYPES TEXT(TYPE) "." TEXT(TYPE)
-#if TRANSPOSE_B
-#define ACROSS_B_DIGIT "0"
-#else
-#define ACROSS_B_DIGIT "1"
-#endif
-/* 16 bytes from one 16 of k to the next. */
+/* `keep`: what was in the sums stays in them. */
+#define MULTIPLY_PLACES(places, keep)                                                              \
+    "//!wgmma.mma_async.sync.aligned.m64n" TEXT(TILE_N) SHAPE " {" NAMES "}, " places ", " keep      \
+    SCALES
+#define MULTIPLY(step) MULTIPLY_PLACES(PLACES(step), "1")
+#define FENCE asm volatile("//!wgmma.fence.sync.aligned;" ::: "memory")
+#define COMMIT asm volatile("//!wgmma.commit_group.sync.aligned;" ::: "memory")
+#define AWAIT(left, sums)                                                                          \
+    asm volatile("//!wgmma.wait_group.sync.aligned " left ";" : BOUND(sums)::"memory")
+/* 16 bytes from what one instruction takes of k to the next. */
 #define NEXT_A (ACROSS_A ? 128 : 2)
 #define NEXT_B (ACROSS_B ? 128 : 2)
+
+#if PARTS == 2
+/* The four places of a step: what is left of A and the rest of it, and so of B. The small ones come
+ * first. */
+#define MULTIPLY_PARTS(a, rest_a, b, rest_b, keep)                                                 \
+    MULTIPLY_PLACES(rest_a ", " b, keep)                                                           \
+    MULTIPLY_PLACES(a ", " rest_b, "1") MULTIPLY_PLACES(a ", " b, "1")
+
+/* Begin the sums of a stage, which nothing else may touch before they are waited for. */
+INLINE void multiply_parts(float sums[SUMS], ulong of_a, ulong of_b)
+{
+    const ulong rest_a = of_a + PART_A / 16, rest_b = of_b + PART_B / 16;
+    FENCE;
+    asm volatile(
+        MULTIPLY_PARTS("%64", "%65", "%66", "%67", "0")
+        MULTIPLY_PARTS("%68", "%69", "%70", "%71", "1")
+        MULTIPLY_PARTS("%72", "%73", "%74", "%75", "1")
+        MULTIPLY_PARTS("%76", "%77", "%78", "%79", "1")
+        : BOUND(sums)
+        : "l"(of_a), "l"(rest_a), "l"(of_b), "l"(rest_b), "l"(of_a + 2), "l"(rest_a + 2),
+          "l"(of_b + 2), "l"(rest_b + 2), "l"(of_a + 4), "l"(rest_a + 4), "l"(of_b + 4),
+          "l"(rest_b + 4), "l"(of_a + 6), "l"(rest_a + 6), "l"(of_b + 6), "l"(rest_b + 6)
+        : "memory");
+    COMMIT;
+}
+
+INLINE void add_sums(float to[SUMS], const float sums[SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        to[i] += sums[i];
+}
+#endif
 
 /* ---- storing ---- */
 
@@ -244,11 +237,11 @@ INLINE ulong describe(uint at, uint boxes)
 /* Chunk `chunk` of row `row` of a warp's 16. */
 INLINE float4 read_quad(uint from, uint row, uint chunk)
 {
-    float4 quad;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+    uint4 quad;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(quad.x), "=r"(quad.y), "=r"(quad.z), "=r"(quad.w)
                  : "r"(from + row * 256 + ((chunk ^ ((row & 3) << 1)) << 4)));
-    return quad;
+    return BYTES == 1 ? convert_float4(as_int4(quad)) : as_float4(quad);
 }
 
 /* Four sums, or as many as the row still has. */
@@ -300,7 +293,7 @@ INLINE struct place place_of(uint id, struct work work)
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict b,
+matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restrict b,
              __global uint4 *maps, long maps_offset, long m, long n, long k, long batches,
              long splits, long a_offset, long a_lead, long a_batch, long b_offset,
              long b_lead, long b_batch
@@ -332,10 +325,10 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
         if (item == 0) {
             __global uint4 *map_a = maps + maps_offset + get_group_id(0) * 16, *map_b = map_a + 8;
             describe_operand(map_a, a + a_offset, ACROSS_A ? m : k, ACROSS_A ? k : m,
-                             a_batch ? batches : 1, a_lead, a_batch ? a_batch : 8,
+                             (a_batch ? batches : 1) * PARTS, a_lead, MATRIX(a_batch, m * a_lead),
                              ACROSS_A ? TILE_K : TILE_M);
             describe_operand(map_b, b + b_offset, ACROSS_B ? n : k, ACROSS_B ? k : n,
-                             b_batch ? batches : 1, b_lead, b_batch ? b_batch : 8,
+                             (b_batch ? batches : 1) * PARTS, b_lead, MATRIX(b_batch, n * b_lead),
                              ACROSS_B ? TILE_K : TILE_N);
             for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
                 const struct place at = place_of(id, work);
@@ -362,35 +355,72 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
     const uint group = item / 128 - 1, lane = item % 32, warp = item / 32 - 4;
     for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
         const struct place at = place_of(id, work);
-        float sums[SUMS];
+        SUM sums[SUMS];
         uint before = 0; /* the stage that is read still */
 #pragma unroll
         for (int i = 0; i < SUMS; i++)
-            sums[i] = 0.0f;
+            sums[i] = 0;
+#if PARTS == 2
+        float even[SUMS], odd[SUMS]; /* of a stage, in turns */
+#pragma unroll
+        for (int i = 0; i < SUMS; i++)
+            even[i] = odd[i] = 0;
+#endif
+#define DESCRIBE_STAGE                                                                             \
+    const uint here = stages + stage * STAGE;                                                      \
+    barrier_wait(full + 8 * stage, phase);                                                         \
+    const ulong of_a = describe(here + group * 8192, 1);                                           \
+    const ulong of_b = describe(here + BYTES_A, ACROSS_B ? 512 : 1)
+#define NEXT_STAGE                                                                                 \
+    if (before && item % 128 == 0)                                                                 \
+        barrier_arrive(before);                                                                    \
+    before = empty + 8 * stage;                                                                    \
+    if (++stage == STAGES) {                                                                       \
+        stage = 0;                                                                                 \
+        phase ^= 1;                                                                                \
+    }
+#if PARTS == 2
+#define ADD_STAGE(sums_of_it, others)                                                              \
+    {                                                                                              \
+        DESCRIBE_STAGE;                                                                            \
+        multiply_parts(sums_of_it, of_a, of_b);                                                    \
+        AWAIT("1", others);                                                                        \
+        NEXT_STAGE                                                                                 \
+        add_sums(sums, others);                                                                    \
+    }
+        /* Each stage's sums are added while the next one is multiplied. */
+#pragma unroll 1
+        for (uint round = at.from; round < at.until; round += 2) {
+            ADD_STAGE(even, odd)
+            if (round + 1 < at.until)
+                ADD_STAGE(odd, even)
+            else
+                break;
+        }
+        if ((at.until - at.from) % 2) {
+            AWAIT("0", even);
+            add_sums(sums, even);
+        } else {
+            AWAIT("0", odd);
+            add_sums(sums, odd);
+        }
+#else
 #pragma unroll 1
         for (uint round = at.from; round < at.until; round++) {
-            const uint here = stages + stage * STAGE;
-            barrier_wait(full + 8 * stage, phase);
-            const ulong of_a = describe(here + group * 8192, 1);
-            const ulong of_b = describe(here + BYTES_A, ACROSS_B ? 512 : 1);
-            asm volatile("//!wgmma.fence.sync.aligned;" ::: "memory");
+            DESCRIBE_STAGE;
+            FENCE;
             asm volatile(MULTIPLY(0) MULTIPLY(1) MULTIPLY(2) MULTIPLY(3)
-                         : BOUND
+                         : BOUND(sums)
                          : "l"(of_a), "l"(of_b), "l"(of_a + NEXT_A), "l"(of_b + NEXT_B),
                            "l"(of_a + 2 * NEXT_A), "l"(of_b + 2 * NEXT_B), "l"(of_a + 3 * NEXT_A),
                            "l"(of_b + 3 * NEXT_B)
                          : "memory");
-            asm volatile("//!wgmma.commit_group.sync.aligned;" ::: "memory");
+            COMMIT;
             asm volatile("//!wgmma.wait_group.sync.aligned 1;" ::: "memory");
-            if (before && item % 128 == 0)
-                barrier_arrive(before);
-            before = empty + 8 * stage;
-            if (++stage == STAGES) {
-                stage = 0;
-                phase ^= 1;
-            }
+            NEXT_STAGE
         }
-        asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND::"memory");
+        AWAIT("0", sums);
+#endif
         if (item % 128 == 0)
             barrier_arrive(before);
 
@@ -415,11 +445,11 @@ matmul_wgmma(__global const ushort *restrict a, __global const ushort *restrict 
             for (int j = 0; j < 8; j++) {
                 const uint place = write + (((2 * j + ((lane & 3) >> 1)) ^ mix) << 4);
                 const int i = part * 32 + 4 * j;
-                asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(place), "f"(sums[i]),
-                             "f"(sums[i + 1])
+                asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(place), READ(sums[i]),
+                             READ(sums[i + 1])
                              : "memory");
-                asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(place + 2048),
-                             "f"(sums[i + 2]), "f"(sums[i + 3])
+                asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(place + 2048),
+                             READ(sums[i + 2]), READ(sums[i + 3])
                              : "memory");
             }
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");

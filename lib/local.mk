@@ -70,6 +70,7 @@ rewrite_sources = \
 	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \
 	lib/rewrite/lift.c \
+	lib/rewrite/parts.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \
@@ -366,6 +367,7 @@ kernels = \
 	kernels/matmul_gpu_rows.cl \
 	kernels/matmul_gpu_sum.cl \
 	kernels/matmul_wgmma.cl \
+	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
@@ -380,7 +382,8 @@ kernel_headers = \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \
 	kernels/operands.h \
-	kernels/scatter.h
+	kernels/scatter.h \
+	kernels/wgmma.h
 
 lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)

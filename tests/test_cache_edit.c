@@ -58,6 +58,8 @@ Test(cache_edit, a_name_behind_a_dollar_is_an_option)
 {
     expect_edited("//edit 1 \"[1024]\" \"[$LOCAL]\"", "-w -DLOCALE=9 -DLOCAL=4711 -DX=1",
                   "m[1024];", "m[4711];");
+    expect_edited("//edit $MARKS \"x\" \"y\"", "-DMARK=1 -DMARKS=3", "x x x", "y y y");
+    expect_refused("//edit $MARKS \"x\" \"y\"", "x", "no edit: //edit $MARKS \"x\" \"y\"");
     expect_edited("//edit 1 \"x\" \"$NONE.$A\"", "-DA=b", "x", ".b");
 }
 

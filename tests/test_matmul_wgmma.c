@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products go to tensor cores, on a device that exists only here, and with which launches. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <kiln/opencl.h>
 
 #include "codegen/codegen.h"
 #include "session/compile.h"
 #include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
+#include "util/kernels.h"
 
 /* ---- the device, and who believes in it ---- */
 
@@ -40,6 +44,8 @@ struct product {
     size_t batch, m, n, k;
     int transpose_a, transpose_b;
     kiln_tensor (*after)(kiln_batch *batch, kiln_tensor product, size_t n);
+    kiln_precision precision;
+    bool alike;
 };
 
 static const char nothing[16];
@@ -61,11 +67,18 @@ static const char *planned(const struct kiln__device *device, const struct produ
     struct kiln__plan plan;
     char wrong[KILN__WRONG] = "";
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    cr_expect_eq(kiln_batch_set_precision(batch, product->precision), KILN_OK);
+    if (product->alike)
+        cr_expect_eq(kiln_batch_sum_alike(batch), KILN_OK);
     kiln_tensor a =
         operand(batch, product->type, product->batch, product->m, product->k, product->transpose_a);
     kiln_tensor b =
         operand(batch, product->type, product->batch, product->k, product->n, product->transpose_b);
-    kiln_tensor y = kiln_matmul_transposed(batch, a, product->transpose_a, b, product->transpose_b);
+    const kiln_tensor none = {0};
+    kiln_tensor y =
+        product->type == KILN_I8
+            ? kiln_matmul_quantized(batch, a, none, b, product->transpose_b, none)
+            : kiln_matmul_transposed(batch, a, product->transpose_a, b, product->transpose_b);
     ask(batch, product->after ? product->after(batch, y, product->n) : y);
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
     cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
@@ -78,7 +91,8 @@ static const char *planned(const struct kiln__device *device, const struct produ
         snprintf(words + strlen(words), sizeof words - strlen(words), " %zu%s",
                  launch->global[0] / launch->local[0], plan.launches.count > 1 ? ", " : "");
     for (size_t i = 1; same && i < plan.launches.count; i++)
-        strcat(words, plan.launches.items[i].kernel);
+        sprintf(words + strlen(words), "%s%s", plan.launches.items[i].kernel,
+                i + 1 < plan.launches.count ? ", " : "");
     arena = plan.arena_bytes;
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
@@ -99,21 +113,25 @@ static void expect_other(const struct product *product)
 
 Test(wgmma, has_a_program_for_each_type_and_layout)
 {
-    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 4096, 0, 0, NULL},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
+    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
                  "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
-    expect_words(&(struct product){KILN_F16, 1, 4096, 4096, 4096, 1, 0, NULL},
-                 "-DTYPE=f16 -DTRANSPOSE_A=1 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
+    expect_words(&(struct product){KILN_F16, 1, 4096, 4096, 4096, 1, 0, .after = NULL},
+                 "-DTYPE=f16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=1 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
                  "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
-    expect_words(&(struct product){KILN_F16, 3, 640, 640, 64, 1, 1, NULL},
-                 "-DTYPE=f16 -DTRANSPOSE_A=1 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_F16, 3, 640, 640, 64, 1, 1, .after = NULL},
+                 "-DTYPE=f16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=1 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 75");
 }
 
 Test(wgmma, takes_narrow_tiles_where_wide_ones_leave_cores_idle)
 {
-    expect_words(&(struct product){KILN_BF16, 1, 1024, 1024, 1024, 0, 1, NULL},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_BF16, 1, 1024, 1024, 1024, 0, 1, .after = NULL},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 64");
 }
 
@@ -129,48 +147,160 @@ static kiln_tensor as_narrow_layer(kiln_batch *batch, kiln_tensor product, size_
 
 Test(wgmma, does_what_follows_in_its_kernel_without_memory_for_sums)
 {
-    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, as_layer},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
+    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_layer},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
                  "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
-    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, as_narrow_layer},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
+    expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_narrow_layer},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
                  "-DLOCAL=229888 -DRESULT=0 -DALIGNED=1 132");
     cr_expect_lt(arena, (2 * 1024 + 4096) * 4096 * sizeof(uint16_t) + 65536);
 }
 
 Test(wgmma, splits_what_has_few_tiles_and_many_steps)
 {
-    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, as_layer},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_layer},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
-    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, as_narrow_layer},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_narrow_layer},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
 }
 
 Test(wgmma, takes_any_size_whose_rows_are_of_16_bytes)
 {
-    expect_words(&(struct product){KILN_BF16, 1, 333, 512, 72, 0, 0, NULL},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_BF16, 1, 333, 512, 72, 0, 0, .after = NULL},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 12");
-    expect_words(&(struct product){KILN_BF16, 1, 512, 333, 72, 0, 1, NULL},
-                 "-DTYPE=bf16 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
+    expect_words(&(struct product){KILN_BF16, 1, 512, 333, 72, 0, 1, .after = NULL},
+                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
+                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
                  "-DLOCAL=197120 -DRESULT=1 -DALIGNED=0 12");
-    expect_other(&(struct product){KILN_BF16, 1, 512, 512, 333, 0, 0, NULL});
-    expect_other(&(struct product){KILN_BF16, 1, 512, 333, 512, 0, 0, NULL});
+    expect_other(&(struct product){KILN_BF16, 1, 512, 512, 333, 0, 0, .after = NULL});
+    expect_other(&(struct product){KILN_BF16, 1, 512, 333, 512, 0, 0, .after = NULL});
 }
 
 Test(wgmma, leaves_other_products_to_others)
 {
-    expect_other(&(struct product){KILN_F32, 1, 4096, 4096, 4096, 0, 0, NULL});
+    expect_other(&(struct product){KILN_F32, 1, 4096, 4096, 4096, 0, 0, .after = NULL});
 
-    expect_other(&(struct product){KILN_BF16, 1, 8, 4096, 4096, 0, 0, NULL});
+    expect_other(&(struct product){KILN_BF16, 1, 8, 4096, 4096, 0, 0, .after = NULL});
 }
+
+/* ---- whole numbers ---- */
+
+#define WHOLE "-DTYPE=s8 -DBYTES=1 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+
+Test(wgmma, adds_up_products_of_i8_however_deep)
+{
+    expect_words(&(struct product){KILN_I8, 1, 4096, 4096, 4096, 0, 1, .after = NULL},
+                 WHOLE "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+    expect_words(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .after = as_layer},
+                 WHOLE "-DTILE_N=128 -DSTAGES=5 -DLOCAL=197120 -DRESULT=1 -DALIGNED=1 16");
+    expect_words(&(struct product){KILN_I8, 1, 512, 512, 64, 0, 1, .after = NULL},
+                 WHOLE "-DTILE_N=128 -DSTAGES=5 -DLOCAL=197120 -DRESULT=1 -DALIGNED=1 16");
+}
+
+/* What does not lie along k, or not at multiples of 16 bytes. */
+Test(wgmma, packs_what_does_not_lie_as_it_reads_it)
+{
+    expect_words(&(struct product){KILN_I8, 1, 256, 512, 4096, 0, 0, .after = NULL},
+                 "-DBYTES=1 -DPARTS=1 -DALIGNED=1 64, matmul_wgmma");
+    expect_words(&(struct product){KILN_I8, 3, 256, 512, 4100, 0, 1, .after = NULL},
+                 "-DBYTES=1 -DPARTS=1 -DALIGNED=1 65, matmul_wgmma_pack, matmul_wgmma");
+}
+
+Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
+{
+    struct kiln__device device = hopper();
+    const struct product deep = {KILN_I8, 1, 512, 512, 4096, 0, 1, .after = NULL};
+    expect_other(&(struct product){KILN_I8, 1, 16, 512, 4096, 0, 1, .after = NULL});
+    expect_other(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .alike = true});
+    believed = 0;
+    cr_expect_str_eq(planned(&device, &deep), "");
+}
+
+/* ---- f32 ---- */
+
+#define ROUNDED "-DTYPE=tf32 -DBYTES=4 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+
+Test(wgmma, multiplies_f32_where_that_is_asked_for)
+{
+    struct product product = {KILN_F32, 1, 4096, 4096,
+                              4096,     0, 1,    .precision = KILN_PRECISION_TF32};
+    expect_words(&product,
+                 ROUNDED "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+    product.transpose_a = 1;
+    expect_words(&product, "-DBYTES=4 -DPARTS=1 -DALIGNED=1 64, matmul_wgmma");
+    product.precision = KILN_PRECISION_F32X3;
+    expect_words(&product, "-DBYTES=4 -DPARTS=2 -DALIGNED=1 64, matmul_wgmma_pack, matmul_wgmma");
+    product.precision = KILN_PRECISION_EXACT;
+    expect_other(&product);
+    product.precision = KILN_PRECISION_DEFAULT;
+    expect_other(&product);
+}
+
+Test(wgmma, leaves_small_products_of_f32_and_what_adds_up_alike)
+{
+    struct product product = {KILN_F32, 1, 64, 4096, 4096, 0, 0, .precision = KILN_PRECISION_TF32};
+    expect_other(&product);
+    product.m = 256;
+    product.alike = true;
+    expect_other(&product);
+}
+
+/* Operands that are narrow are exact as they are. */
+Test(wgmma, keeps_narrow_operands_whatever_the_precision)
+{
+    expect_words(
+        &(struct product){KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .precision = KILN_PRECISION_F32X3},
+        "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+        "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+}
+
+Test(wgmma, is_as_precise_in_a_gradient)
+{
+    const size_t dims[] = {64, 64};
+    struct kiln__text text = {0};
+    kiln_tensor gradient;
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, dims, nothing);
+    cr_expect_eq(kiln_batch_set_precision(batch, KILN_PRECISION_TF32), KILN_OK);
+    kiln_tensor y = kiln_sum(batch, kiln_matmul(batch, x, x), 0, NULL, 0);
+    cr_expect_eq(kiln_batch_set_precision(batch, KILN_PRECISION_DEFAULT), KILN_OK);
+    kiln_grad(batch, y, &x, 1, &gradient);
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    kiln__graph_dump(&batch->graph, &text);
+    unsigned products = 0;
+    for (const char *at = text.data; (at = strstr(at, " = matmul")); at++) {
+        products++;
+        cr_expect_eq(strcspn(strstr(at, "tf32"), "\n"), strlen("tf32"));
+    }
+    cr_expect_eq(products, 3);
+    kiln__text_free(&text);
+    kiln_batch_release(batch);
+}
+
+Test(wgmma, refuses_a_precision_that_nobody_knows)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    cr_expect_eq(kiln_batch_set_precision(batch, (kiln_precision)9), KILN_INVALID_ARGUMENT);
+    cr_expect(strstr(kiln_last_error(), "kiln_batch_set_precision: precision is 9, none of "
+                                        "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3"));
+    cr_expect_eq(kiln_batch_set_precision(NULL, KILN_PRECISION_TF32), KILN_INVALID_ARGUMENT);
+    kiln_batch_release(batch);
+}
+
+/* ---- who believes in it ---- */
 
 Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
     struct kiln__device device = hopper();
-    const struct product product = {KILN_BF16, 1, 4096, 4096, 4096, 0, 0, NULL};
+    const struct product product = {KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL};
     believed = 0;
     cr_expect_str_eq(planned(&device, &product), "");
     believed = 128;
@@ -183,6 +313,111 @@ Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 }
 
 /* ---- what the driver says ---- */
+
+#define ROWS 72
+#define DEPTH 100
+#define LEAD 112
+
+/* Element k of a row, in 11 bits of precision and what is left of it. */
+static float split(float value, bool rest)
+{
+    float near = ldexpf(nearbyintf(ldexpf(value, 11)), -11); /* of 1/2 to 1 */
+    return rest ? value - near : near;
+}
+
+static cl_kernel pack_kernel(cl_context cl, cl_device_id device, const char *options)
+{
+    cl_int code;
+    const char *text = kiln__kernel_text("matmul_wgmma_pack");
+    cl_program program = clCreateProgramWithSource(cl, 1, &text, NULL, &code);
+    cr_assert_eq(clBuildProgram(program, 1, &device, options, NULL, NULL), CL_SUCCESS);
+    cl_kernel kernel = clCreateKernel(program, "matmul_wgmma_pack", &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    clReleaseProgram(program);
+    return kernel;
+}
+
+static void pack(kiln_context *context, const char *options, bool across, const float *from,
+                 void *packed, size_t bytes)
+{
+    cl_context cl;
+    cl_device_id device;
+    cl_command_queue queue;
+    cl_int code;
+    cr_assert_eq(kiln_context_cl(context, &cl, &device, &queue), KILN_OK);
+    cl_kernel kernel = pack_kernel(cl, device, options);
+    cl_mem memory[2] = {
+        clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, ROWS * DEPTH * sizeof(float), (void *)from, &code),
+        clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, bytes, packed, &code)};
+    const cl_long integers[] = {0, ROWS, DEPTH, LEAD, 0, across ? 1 : DEPTH, across ? ROWS : 1, 0};
+    for (cl_uint i = 0; i < 2; i++)
+        clSetKernelArg(kernel, i, sizeof(cl_mem), &memory[i]);
+    for (cl_uint i = 0; i < 8; i++)
+        cr_assert_eq(clSetKernelArg(kernel, 2 + i, sizeof(cl_long), &integers[i]), CL_SUCCESS);
+    const size_t global[] = {512, 2, 1}, local[] = {256, 1, 1};
+    cr_assert_eq(clEnqueueNDRangeKernel(queue, kernel, 3, NULL, global, local, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(clEnqueueReadBuffer(queue, memory[1], CL_TRUE, 0, bytes, packed, 0, NULL, NULL),
+                 CL_SUCCESS);
+    clReleaseMemObject(memory[0]);
+    clReleaseMemObject(memory[1]);
+    clReleaseKernel(kernel);
+}
+
+Test(wgmma, packs_lines_of_either_direction)
+{
+    static float from[ROWS * DEPTH], both[2 * ROWS * LEAD];
+    static int8_t whole[ROWS * LEAD];
+    kiln_context *context = open_context_with(NULL);
+    for (int across = 0; across < 2; across++) {
+        for (size_t i = 0; i < ROWS * DEPTH; i++)
+            from[i] = 0.5f + (float)(i * 2654435761u >> 8 & 0x7fffff) * 0x1p-24f;
+        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=4 -DPARTS=2", across, from, both,
+             sizeof both);
+        for (size_t i = 0; i < ROWS * DEPTH; i++) {
+            size_t row = across ? i % ROWS : i / DEPTH, k = across ? i / ROWS : i % DEPTH;
+            float main = both[row * LEAD + k], rest = both[(ROWS + row) * LEAD + k];
+            cr_assert_eq(main, split(from[i], false));
+            cr_assert(fabsf(rest - split(from[i], true)) <= 0x1p-24f, "%a is not %a", (double)rest,
+                      (double)split(from[i], true));
+        }
+        for (size_t i = 0; i < ROWS * DEPTH; i++)
+            from[i] = (float)((int)((uint32_t)i * 2654435761u >> 24) - 128);
+        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=1 -DALIGNED=1", across, from, whole,
+             sizeof whole);
+        for (size_t i = 0; i < ROWS * DEPTH; i++)
+            cr_assert_eq(
+                (float)whole[across ? i % ROWS * LEAD + i / ROWS : i / DEPTH * LEAD + i % DEPTH],
+                from[i]);
+    }
+    close_context(context);
+}
+
+/* Where there are no tensor cores all are plain f32, but plans of their own. */
+Test(wgmma, makes_a_plan_for_each_precision)
+{
+    static const kiln_precision precisions[] = {KILN_PRECISION_EXACT, KILN_PRECISION_TF32,
+                                                KILN_PRECISION_F32X3, KILN_PRECISION_DEFAULT};
+    enum { SIDE = 16 };
+    static float x[SIDE * SIDE], y[4][SIDE * SIDE];
+    const size_t dims[] = {SIDE, SIDE};
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.precision = KILN_PRECISION_TF32;
+    kiln_context *context = open_context_with(&options);
+    for (size_t i = 0; i < SIDE * SIDE; i++)
+        x[i] = 1.0f / (float)(i + 1);
+    for (int i = 0; i < 4; i++) {
+        kiln_batch *batch = kiln_batch_create(context);
+        cr_expect_eq(kiln_batch_set_precision(batch, precisions[i]), KILN_OK);
+        kiln_tensor a = kiln_upload(batch, KILN_F32, 2, dims, x);
+        cr_expect_eq(kiln_read(batch, kiln_matmul(batch, a, a), y[i], sizeof y[i]), KILN_OK);
+        cr_expect_eq(kiln_batch_execute(batch), KILN_OK, "%s", kiln_batch_error(batch));
+        cr_expect_arr_eq(y[i], y[0], sizeof y[i]);
+        kiln_batch_release(batch);
+    }
+    cr_expect_eq(stats_of(context).plans_made, 3u, "the context's own way is one of them");
+    close_context(context);
+}
 
 /* A driver that takes none of it is one such, and a plan is made again without. */
 Test(wgmma, is_done_without_where_it_does_not_build)

@@ -9,6 +9,7 @@
 #ifndef KILN_BATCH_H
 #define KILN_BATCH_H
 
+#include <kiln/context.h>
 #include <kiln/status.h>
 #include <kiln/types.h>
 
@@ -39,14 +40,23 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_reset(kiln_batch *batch);
  *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_sum_alike(kiln_batch *batch);
 
+/** From here on, until it is called again or the batch is reset, matrix products that are recorded,
+ *  those within other operations too, are computed so; KILN_PRECISION_DEFAULT is the context's own
+ *  way. The products of a gradient are as precise as the product that it is of. Products of i8, and
+ *  of operands that lie as f16 or bf16, are exact in any case but for their sums.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL or an unknown value, or the batch's
+ *  first error. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_precision(kiln_batch *batch,
+                                                              kiln_precision precision);
+
 /** Have this batch, until it is reset, run apart: its runs do not wait for other batches that were
  *  submitted before them, nor do later ones wait for them, unless they have a buffer in common.
- *  Buffers keep their order as ever, and so do the runs of this batch; host memory is the caller's to
- *  keep apart. On a device with memory of its own the upload of one such batch, the computation of
- *  another and the reading of a third then take place at the same time, and a large buffer that the
- *  batch exports can be read as soon as it is complete. Once kiln_context_cl() has handed out the
- *  queue, everything runs in that, in order; where memory is the host's there is nothing to gain.
- *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
+ *  Buffers keep their order as ever, and so do the runs of this batch; host memory is the caller's
+ * to keep apart. On a device with memory of its own the upload of one such batch, the computation
+ * of another and the reading of a third then take place at the same time, and a large buffer that
+ * the batch exports can be read as soon as it is complete. Once kiln_context_cl() has handed out
+ * the queue, everything runs in that, in order; where memory is the host's there is nothing to
+ * gain. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_run_apart(kiln_batch *batch);
 
 /** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
@@ -128,11 +138,11 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  updates.
  *
  *  A batch that needs more device memory at once than there may be (kiln_context_options, or the
- *  device's) runs in parts, if all its results have as many rows (elements of the first dimension, or
- *  equal groups of them) and each row depends on the same rows of operands and on values that have
- *  none, such as weights. Each part computes some rows, adding up as by kiln_batch_sum_alike(): the
- *  results have the bits of a batch of that kind that runs as a whole. Else OUT_OF_DEVICE_MEMORY says
- *  which value cannot be had by rows. What runs in parts is not compared with the host; other
+ *  device's) runs in parts, if all its results have as many rows (elements of the first dimension,
+ * or equal groups of them) and each row depends on the same rows of operands and on values that
+ * have none, such as weights. Each part computes some rows, adding up as by kiln_batch_sum_alike():
+ * the results have the bits of a batch of that kind that runs as a whole. Else OUT_OF_DEVICE_MEMORY
+ * says which value cannot be had by rows. What runs in parts is not compared with the host; other
  *  threads that use its buffers meanwhile may find some rows done and others not.
  *
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that

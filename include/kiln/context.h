@@ -43,6 +43,19 @@ typedef enum kiln_host_memory {
     KILN_HOST_MEMORY_SEPARATE = 2 /**< uploads and reads are transfers */
 } kiln_host_memory;
 
+/** How products of f32 operands are computed where a device has tensor cores for f32 (wgmma, on
+ *  NVIDIA's Hopper). Elsewhere, and for what these do not take, all are plain f32, and so they are
+ *  in batches that add up alike (kiln_batch_sum_alike()). doc/accuracy.md has the errors. */
+typedef enum kiln_precision {
+    KILN_PRECISION_DEFAULT =
+        0,                    /**< as $KILN_PRECISION says ("exact", "tf32", "f32x3"); else exact */
+    KILN_PRECISION_EXACT = 1, /**< products and sums in f32 */
+    KILN_PRECISION_TF32 = 2,  /**< operands rounded to tf32: f32's range, 11 bits of precision */
+    KILN_PRECISION_F32X3 = 3  /**< three products of tf32, of what an operand is in 11 bits and
+                                   what is left of it: as exact as plain f32. Of infinities it
+                                   makes NaN */
+} kiln_precision;
+
 /** How a context is made. Start from KILN_CONTEXT_OPTIONS_INIT; zero in a field is its default. */
 typedef struct kiln_context_options {
     size_t size;                  /**< sizeof(kiln_context_options), set by the initialiser */
@@ -68,13 +81,15 @@ typedef struct kiln_context_options {
                                        needs more runs in parts, see kiln_batch_execute(). 0: all
                                        that the device has. Buffers do not count */
     kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
+    kiln_precision precision;     /**< of products of f32 operands, where a batch does not say
+                                       otherwise (kiln_batch_set_precision()) */
 } kiln_context_options;
 
 /** Options with every default. */
 #define KILN_CONTEXT_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
-            0, 0, 0, KILN_COMPILE_DEFAULT                                                          \
+            0, 0, 0, KILN_COMPILE_DEFAULT, KILN_PRECISION_DEFAULT                                  \
     }
 
 /** Fill a structure as KILN_CONTEXT_OPTIONS_INIT does. NULL does nothing. Threads: any.
@@ -193,8 +208,7 @@ typedef struct kiln_tunable {
  *  tunable->name is NULL.
  *  Owner: the caller's structure is filled. Threads: any. Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_tunable(const kiln_context *context,
-                                                              size_t number,
-                                                              kiln_tunable *tunable);
+                                                              size_t number, kiln_tunable *tunable);
 
 /** Go by `record`, a text as KILN_TUNED is one, instead of what was kept or said before; "" has
  *  only the usual values. Batches that were not run before are planned by it. Lines that are not

@@ -67,7 +67,8 @@ KILN_API kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_ax
  *  a nonzero transpose_b swaps the last two of b, and of b_scale where it has them.
  *
  *  Of two i8 operands the sums are exact integers, rounded once to f32; where k is beyond 1024 they
- *  come from parts of the product, a kernel for each. If one operand is of a floating type, the
+ *  come from parts of the product, a kernel for each, but on tensor cores (NVIDIA's Hopper), which
+ *  add up integers. If one operand is of a floating type, the
  *  other is read as f32 and the sums are those of kiln_matmul(). Operands of i8 are read as they
  *  lie in memory, but for products of 2048 rows and columns or more, which read a copy in f32.
  *

@@ -36,6 +36,28 @@ bool kiln__edit_is_wanted(const char *source)
     return find_line(source, source) != NULL;
 }
 
+/* ---- options ---- */
+
+/* The length of a name at the start of a text. */
+static size_t name_length(const char *text, size_t most)
+{
+    size_t length = 0;
+    while (length < most && ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_'))
+        length++;
+    return length;
+}
+
+/* The value of an option; empty: there is none of that name. */
+static struct piece find_option(const char *options, const char *name, size_t length)
+{
+    for (const char *at = options; (at = strstr(at, "-D")); at++)
+        if (!strncmp(at + 2, name, length) && at[2 + length] == '=') {
+            at += 2 + length + 1;
+            return (struct piece){at, strcspn(at, " ")};
+        }
+    return (struct piece){"", 0};
+}
+
 /* ---- reading a line ---- */
 
 /* What stands between the next two quotes; behind them goes *at. False: the line has none. */
@@ -50,11 +72,22 @@ static bool read_quoted(const char **at, struct piece *piece)
     return piece->at[piece->length] == '"';
 }
 
-static bool read_line(const char *line, struct edit *edit)
+/* How often: a number, or an option's. */
+static const char *read_times(const char *at, const char *options, size_t *times)
 {
     char *end;
-    edit->times = strtoul(line + strlen(MARK), &end, 10);
-    const char *at = end;
+    size_t name = *at == '$' ? name_length(at + 1, strlen(at + 1)) : 0;
+    if (name) {
+        *times = strtoul(find_option(options, at + 1, name).at, NULL, 10);
+        return at + 1 + name;
+    }
+    *times = strtoul(at, &end, 10);
+    return end;
+}
+
+static bool read_line(const char *line, const char *options, struct edit *edit)
+{
+    const char *at = read_times(line + strlen(MARK), options, &edit->times);
     return edit->times && read_quoted(&at, &edit->from) && edit->from.length &&
            read_quoted(&at, &edit->to);
 }
@@ -75,26 +108,6 @@ static size_t count(const char *text, const struct piece *piece)
     for (; (text = find(text, piece)); text += piece->length)
         times++;
     return times;
-}
-
-/* The length of a name at the start of a text. */
-static size_t name_length(const char *text, size_t most)
-{
-    size_t length = 0;
-    while (length < most && ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_'))
-        length++;
-    return length;
-}
-
-/* The value of an option; empty: there is none of that name. */
-static struct piece find_option(const char *options, const char *name, size_t length)
-{
-    for (const char *at = options; (at = strstr(at, "-D")); at++)
-        if (!strncmp(at + 2, name, length) && at[2 + length] == '=') {
-            at += 2 + length + 1;
-            return (struct piece){at, strcspn(at, " ")};
-        }
-    return (struct piece){"", 0};
 }
 
 /* Append `to`, with the values of options. */
@@ -145,7 +158,7 @@ char *kiln__edit_apply(const char *source, const char *options, const char *text
     bool done = !edited.failed;
     for (const char *line = source; done && (line = find_line(source, line)); line++) {
         struct edit edit;
-        done = read_line(line, &edit);
+        done = read_line(line, options, &edit);
         if (!done)
             snprintf(why, KILN__EDIT_WHY, "no edit: %.*s", (int)strcspn(line, "\n"), line);
         done = done && replace(&edit, options, &edited, why);

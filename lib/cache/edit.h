@@ -8,8 +8,9 @@
  *   //edit 1 "[1024]" "[$LOCAL]"
  *
  * that is: the first text is there so many times, or else the program is refused, and the second
- * one takes its place; in that, $NAME is the value of -DNAME=value among the build options. Edits
- * follow each other. The text that results is the program's binary, on disk, too. */
+ * one takes its place; in that, and for the number, $NAME is the value of -DNAME=value among the
+ * build options. Edits follow each other. The text that results is the program's binary, on disk,
+ * too. */
 #ifndef KILN_CACHE_EDIT_H
 #define KILN_CACHE_EDIT_H
 

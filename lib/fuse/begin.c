@@ -72,7 +72,7 @@ void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     const struct kiln__shape *left = &kiln__fuse_node(builder->fuser, node->input[0])->shape;
     struct kiln__step product = {
-        .kind = KILN__STEP_PRODUCT, .type = node->type, .n_args = KILN__OPERANDS};
+        .kind = KILN__STEP_PRODUCT, .op = node->op, .type = node->type, .n_args = KILN__OPERANDS};
     kiln__fuse_note(builder, index);
     builder->group->reduced = left->dims[left->rank - 1];
     for (unsigned k = 0; k < KILN__OPERANDS && !builder->failed; k++)

@@ -21,7 +21,11 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_SCANNED:
         kiln__text_add(text, "cumsum%s", step->op == KILN__SCAN_BACKWARD ? " back" : "");
         break;
-    case KILN__STEP_PRODUCT: kiln__text_add(text, "product"); break;
+    case KILN__STEP_PRODUCT:
+        kiln__text_add(text, "product");
+        if (step->op != KILN__PRODUCT_EXACT)
+            kiln__text_add(text, " %s", kiln__product_word(step->op));
+        break;
     }
     for (unsigned k = 0; k < step->n_args; k++)
         kiln__text_add(text, " v%u", step->args[k]);

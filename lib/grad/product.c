@@ -40,14 +40,12 @@ static kiln_tensor as_matrix(struct kiln__gradient *walk, kiln_tensor x)
 /* y = a b: a' = g b^T, b' = a^T g (M. Giles, "An extended collection of matrix derivative results",
  * 2008). Where b is one matrix for all leading dimensions, they are rows of one tall product, which
  * sums over them. */
-void kiln__adjoint_matmul(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
-                          kiln_tensor g)
+static void give(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor g)
 {
     kiln_tensor a = kiln__gradient_operand(walk, node, 0),
                 b = kiln__gradient_operand(walk, node, 1);
     kiln_batch *batch = walk->batch;
     uint32_t matrix;
-    (void)y;
     if (kiln__gradient_wants(walk, node->input[0]))
         kiln__gradient_give(walk, node->input[0], kiln_matmul_transposed(batch, g, 0, b, 1));
     if (!kiln__gradient_wants(walk, node->input[1]))
@@ -58,4 +56,15 @@ void kiln__adjoint_matmul(struct kiln__gradient *walk, const struct kiln__node *
             kiln_matmul_transposed(batch, as_matrix(walk, a), 1, as_matrix(walk, g), 0));
     else
         kiln__gradient_give(walk, node->input[1], kiln_matmul_transposed(batch, a, 1, g, 0));
+}
+
+/* The products of a gradient are as precise as the one that it is of. */
+void kiln__adjoint_matmul(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
+                          kiln_tensor g)
+{
+    const uint8_t usual = walk->batch->product;
+    (void)y;
+    walk->batch->product = node->op;
+    give(walk, node, g);
+    walk->batch->product = usual;
 }

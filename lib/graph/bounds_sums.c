@@ -203,8 +203,17 @@ void kiln__bound_sort(const struct kiln__bounding *walk, const struct kiln__node
 
 /* ---- products ---- */
 
-static double product_error(const struct kiln__bounding *walk, struct kiln__bounded a,
-                            struct kiln__bounded b, size_t at, size_t bt, size_t k, size_t n)
+/* What a product loses beside its additions, as a share of the magnitudes of what it adds up: both
+ * operands in 11 bits, cut off at worst; or the product of what each lacks in 11 bits, which is
+ * left out, and what those lack in 11 more. */
+static const double lost[] = {[KILN__PRODUCT_EXACT] = 0,
+                              [KILN__PRODUCT_TF32] = 0x1p-9,
+                              [KILN__PRODUCT_F32X3] = 0x1p-20,
+                              [KILN__PRODUCT_WHOLE] = 0};
+
+static double product_error(const struct kiln__bounding *walk, const struct kiln__node *node,
+                            struct kiln__bounded a, struct kiln__bounded b, size_t at, size_t bt,
+                            size_t k, size_t n)
 {
     struct total total = {0};
     for (size_t q = 0; q < k; q++) {
@@ -213,7 +222,11 @@ static double product_error(const struct kiln__bounding *walk, struct kiln__boun
         double error = (ex > 0 ? ex * (fabs(y) + ey) : 0) + (ey > 0 ? fabs(x) * ey : 0);
         add_up(&total, x * y, isnan(error) ? INFINITY : error);
     }
-    double error = summed_error(walk, &total);
+    if (node->op == KILN__PRODUCT_F32X3 && total.endless)
+        return INFINITY; /* what an infinity lacks in 11 bits is 0: times another one it is NaN */
+    if (node->op == KILN__PRODUCT_WHOLE && !total.broken)
+        return kiln__type_ulp(KILN_F32, total.magnitude) / 2;
+    double error = summed_error(walk, &total) + lost[node->op] * (total.magnitude + total.error);
     return total.broken ? error + (double)k * KILN__DENORMAL : error;
 }
 
@@ -227,6 +240,7 @@ void kiln__bound_matmul(const struct kiln__bounding *walk, const struct kiln__no
     size_t k = a.node->shape.dims[a.node->shape.rank - 1];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         size_t batch = i / (m * n), row = i / n % m, column = i % n;
-        result[i] = product_error(walk, a, b, (batch * m + row) * k, batch * k * n + column, k, n);
+        result[i] =
+            product_error(walk, node, a, b, (batch * m + row) * k, batch * k * n + column, k, n);
     }
 }

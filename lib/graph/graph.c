@@ -50,6 +50,12 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
     return true;
 }
 
+const char *kiln__product_word(size_t name)
+{
+    static const char *const words[] = {"exact", "tf32", "f32x3", "whole"};
+    return name < sizeof words / sizeof *words ? words[name] : NULL;
+}
+
 bool *kiln__graph_needed(const struct kiln__graph *graph)
 {
     bool *needed = calloc(graph->nodes.count + 1, sizeof *needed);
@@ -63,7 +69,7 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
 
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
 {
-    *to = (struct kiln__graph){.alike = from->alike};
+    *to = (struct kiln__graph){.alike = from->alike, .integers = from->integers};
     for (size_t i = 0; i < from->nodes.count; i++) {
         uint32_t index;
         if (!kiln__graph_add(to, &from->nodes.items[i], &index))

@@ -38,6 +38,20 @@ enum kiln__kind {
 /* A cast to the type that its input has can mark where gradients end. */
 enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
 
+/* How a product adds up: in f32; on tensor cores, with operands rounded to tf32, or as sums of
+ * three such products (both may be more exact); or, of whole numbers from -128 to 127, exactly,
+ * rounded once. */
+enum kiln__product_name {
+    KILN__PRODUCT_EXACT,
+    KILN__PRODUCT_TF32,
+    KILN__PRODUCT_F32X3,
+    KILN__PRODUCT_WHOLE
+};
+
+/* As many products of i8 have a sum of at most 2^24: -128 * -128 is 2^14. More are added up in
+ * parts, or not in f32. */
+#define KILN__INTEGERS_IN_F32 1024
+
 /* Where a scan starts. */
 enum kiln__scan { KILN__SCAN_FORWARD, KILN__SCAN_BACKWARD };
 
@@ -77,8 +91,8 @@ struct kiln__attention {
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     enum kiln__kind kind : 8;
-    uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name or
-                   kiln_scatter_mode */
+    uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name,
+                   kiln__product_name or kiln_scatter_mode */
     kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
@@ -106,8 +120,9 @@ struct kiln__request {
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
-    bool alike;  /* products add up in the same order whatever their size */
-    bool narrow; /* large products, too, read narrow operands as they lie in memory (fuse) */
+    bool alike;    /* products add up in the same order whatever their size */
+    bool narrow;   /* large products, too, read narrow operands as they lie in memory (fuse) */
+    bool integers; /* the device adds up whole numbers: such products stay whole (rewrite) */
 };
 
 void kiln__graph_free(struct kiln__graph *graph);
@@ -165,6 +180,9 @@ uint32_t kiln__node_base(const struct kiln__node *node);
 
 /* "add", "sum", "transpose", ... */
 const char *kiln__node_name(const struct kiln__node *node);
+
+/* "exact", "tf32", "f32x3", "whole": of enum kiln__product_name; NULL beyond. */
+const char *kiln__product_word(size_t name);
 
 /* Per node whether a request needs it; the caller frees. NULL without memory. */
 bool *kiln__graph_needed(const struct kiln__graph *graph);

@@ -116,6 +116,8 @@ static const char *check_matmul(const struct kiln__graph *graph, const struct ki
     const struct kiln__shape *a = &input_of(graph, node, 0)->shape;
     const struct kiln__shape *b = &input_of(graph, node, 1)->shape, *c = &node->shape;
     uint32_t rank = c->rank;
+    if (!kiln__product_word(node->op))
+        return "precision";
     if (rank < 2 || a->rank != rank || b->rank != rank)
         return "rank";
     for (uint32_t d = 0; d + 2 < rank; d++)

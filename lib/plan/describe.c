@@ -92,7 +92,8 @@ static bool is_beside(const struct kiln__launch *launch)
 {
     return launch->form.stage == KILN__STAGE_FINAL || launch->form.stage == KILN__STAGE_BEHIND ||
            (launch->matmul &&
-            (ends_in(launch->kernel, "_pack_b") || ends_in(launch->kernel, "_sum")));
+            (ends_in(launch->kernel, "_pack_b") || ends_in(launch->kernel, "_pack") ||
+             ends_in(launch->kernel, "_sum")));
 }
 
 uint64_t kiln__launch_operations(const struct kiln__plan *plan, uint32_t launch)

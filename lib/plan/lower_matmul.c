@@ -98,6 +98,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t i
     product.m = (int64_t)shape->dims[shape->rank - 2];
     product.n = (int64_t)shape->dims[shape->rank - 1];
     product.k = (int64_t)group->reduced;
+    product.sums = group->steps.items[group->reduced_step].op;
     for (uint32_t d = 0; d + 2 < shape->rank; d++)
         product.batch *= (int64_t)shape->dims[d];
     product.a = matrix_of(plan, group, 0, product.m, product.k);
@@ -137,10 +138,11 @@ static void place_result(const struct kiln__plan *plan, const struct kiln__group
 static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
                     const struct kiln__group *group, const struct kiln__product *product)
 {
+    bool whole = product->sums == KILN__PRODUCT_WHOLE; /* others would round */
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
     return (!row->chunked || plan->options.device->traits->chunked) &&
            (row->takes_steps || plain) && (row->alike || !plan->fusion.graph.alike) &&
-           (!row->fits || row->fits(plan, product));
+           (!whole || row == &kiln__matmul_wgmma) && (!row->fits || row->fits(plan, product));
 }
 
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,

@@ -37,6 +37,7 @@ struct kiln__product {
     int64_t m, n, k, batch;
     struct kiln__matrix a, b, c;
     uint8_t result;  /* as in kiln__form */
+    uint8_t sums;    /* how it adds up: enum kiln__product_name */
     uint32_t copies; /* the group that brings `a` there from patches, and does nothing else; or
                         KILN__NO_GROUP */
 };

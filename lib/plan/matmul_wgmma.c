@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of narrow operands on the tensor cores of NVIDIA's Hopper (kernels/matmul_wgmma.cl). */
+/* Products on the tensor cores of NVIDIA's Hopper (kernels/matmul_wgmma.cl). */
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/matmul.h"
 
@@ -8,17 +9,33 @@
 #define ITEMS 384
 #define LEVEL 90 /* the instruction is that generation's alone */
 
-#define TILE_K 64 /* of a stage */
-#define MAPS 256  /* bytes in which a work-group describes its operands to the copy engine */
+#define LINE 128 /* bytes of k in a stage */
+#define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
 
 /* Ways to cut the result, the best last. `pace`: what a column of a tile takes, since narrow ones
  * read more for each product. */
-static const struct cut {
+struct cut {
     int64_t columns;
     int stages;
     double pace;
-} cuts[] = {{128, 5, 1.15}, {256, 4, 1.0}};
-enum { CUTS = sizeof cuts / sizeof *cuts };
+};
+enum { MOST_CUTS = 2 };
+
+/* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
+ * others that do not lie as the kernel reads them, are packed. */
+static const struct kind {
+    const char *type;
+    kiln_type stored;
+    int bytes, parts;
+    int marks; /* of instructions in the kernel's text */
+    size_t cut_count;
+    struct cut cuts[MOST_CUTS];
+} kinds[] = {{"f16", KILN_F16, 2, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
+             {"bf16", KILN_BF16, 2, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
+             {"s8", KILN_I8, 1, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
+             {"tf32", KILN_F32, 4, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
+             {"tf32", KILN_F32, 4, 2, 68, 1, {{128, 3, 1.0}}}};
+enum { F16, BF16, S8, TF32, TF32X3 };
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -30,12 +47,77 @@ static int64_t tiles_of(const struct kiln__product *product, const struct cut *c
     return divide_up(product->m, TILE_M) * divide_up(product->n, cut->columns) * product->batch;
 }
 
+/* ---- operands ---- */
+
+/* Transposed: not by rows, as A and B are in a product of plain matrices. */
+static bool is_transposed(const struct kiln__matrix *matrix)
+{
+    return matrix->column != 1;
+}
+
+/* Lines of k, from multiples of the 16 bytes that are copied at once on. Of 16 bits they may also
+ * be lines across k. */
+static bool lies_right(const struct kind *kind, const struct kiln__matrix *matrix, bool along)
+{
+    const int64_t chunk = 16 / kind->bytes, lead = kiln__matrix_lead(matrix);
+    return matrix->stored == kind->stored && matrix->bare && kind->parts == 1 &&
+           matrix->offset % chunk == 0 && lead % chunk == 0 && matrix->batch % chunk == 0 &&
+           lead > 0 && (kind->bytes == 2 || along);
+}
+
+static bool a_lies_right(const struct kind *kind, const struct kiln__product *product)
+{
+    return lies_right(kind, &product->a, !is_transposed(&product->a));
+}
+
+static bool b_lies_right(const struct kind *kind, const struct kiln__product *product)
+{
+    return lies_right(kind, &product->b, is_transposed(&product->b));
+}
+
+/* The kernel's program is for the layout that operands have once they are packed. */
+static bool transposes_a(const struct kind *kind, const struct kiln__product *product)
+{
+    return kind->bytes == 2 && is_transposed(&product->a);
+}
+
+static bool transposes_b(const struct kind *kind, const struct kiln__product *product)
+{
+    return kind->bytes != 2 || is_transposed(&product->b);
+}
+
+static bool is_of_i8(const struct kiln__matrix *matrix)
+{
+    return matrix->stored == KILN_I8 && matrix->bare;
+}
+
+/* NULL: none of this. */
+static const struct kind *kind_of(const struct kiln__product *product)
+{
+    for (int i = F16; i <= BF16; i++)
+        if (a_lies_right(&kinds[i], product) && b_lies_right(&kinds[i], product))
+            return &kinds[i];
+    bool short_sums = product->k <= KILN__INTEGERS_IN_F32;
+    if (product->sums == KILN__PRODUCT_WHOLE ||
+        (short_sums && is_of_i8(&product->a) && is_of_i8(&product->b)))
+        return &kinds[S8];
+    return product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
+           : product->sums == KILN__PRODUCT_F32X3 ? &kinds[TF32X3]
+                                                  : NULL;
+}
+
 /* ---- how a product is done ---- */
 
 struct way {
+    const struct kind *kind;
     const struct cut *cut; /* NULL: not at all */
     int64_t splits;        /* of k */
 };
+
+static int64_t rounds_of(const struct kind *kind, const struct kiln__product *product)
+{
+    return divide_up(product->k, LINE / kind->bytes);
+}
 
 /* In what a column of a tile takes for a stage: what a tile's end takes, what a launch does, and
  * how many sums of a split all cores together write and read again meanwhile. */
@@ -50,7 +132,7 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
                    const struct way *way)
 {
     int64_t cores = plan->options.device->info.compute_units;
-    int64_t rounds = divide_up(divide_up(product->k, TILE_K), way->splits);
+    int64_t rounds = divide_up(rounds_of(way->kind, product), way->splits);
     int64_t turns = divide_up(tiles_of(product, way->cut) * way->splits, cores);
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
@@ -58,30 +140,25 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
            added;
 }
 
-/* Transposed: not by rows, as A and B are in a product of plain matrices. */
-static bool is_transposed(const struct kiln__matrix *matrix)
+static bool is_proven(struct kiln__prover *prover, const struct kind *kind, bool transpose_a,
+                      bool transpose_b, const struct cut *cut)
 {
-    return matrix->column != 1;
-}
-
-static bool is_proven(const struct kiln__plan *plan, const struct kiln__product *product,
-                      const struct cut *cut)
-{
-    const struct kiln__proof proof = {kiln__matmul_wgmma.name,    "matmul_wgmma",
-                                      product->a.stored,          is_transposed(&product->a),
-                                      is_transposed(&product->b), (uint16_t)cut->columns};
-    struct kiln__prover *prover = plan->options.prover;
+    const struct kiln__proof proof = {
+        kiln__matmul_wgmma.name, "matmul_wgmma",        kind->stored, transpose_a, transpose_b,
+        (uint8_t)kind->parts,    (uint16_t)cut->columns};
     return prover && prover->proves(prover, &proof);
 }
 
-/* The cheapest way with this cut. */
+/* The cheapest way with this cut. Sums of a split are floats, which does not do for whole numbers.
+ */
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
-                                const struct cut *cut)
+                                const struct kind *kind, const struct cut *cut)
 {
-    int64_t rounds = divide_up(product->k, TILE_K);
-    struct way best = {cut, 1};
-    for (int64_t splits = 2; splits <= MOST_SPLITS && splits * LEAST_ROUNDS <= rounds; splits++) {
-        const struct way way = {cut, splits};
+    int64_t rounds = rounds_of(kind, product);
+    int64_t most = kind == &kinds[S8] ? 1 : MOST_SPLITS;
+    struct way best = {kind, cut, 1};
+    for (int64_t splits = 2; splits <= most && splits * LEAST_ROUNDS <= rounds; splits++) {
+        const struct way way = {kind, cut, splits};
         bool none_empty = divide_up(rounds, divide_up(rounds, splits)) == splits;
         if (none_empty && cost(plan, product, &way) < cost(plan, product, &best))
             best = way;
@@ -92,60 +169,76 @@ static struct way choose_splits(const struct kiln__plan *plan, const struct kiln
 /* The cheapest way whose kernel is proven. */
 static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product)
 {
-    struct way ways[CUTS];
+    const struct kind *kind = kind_of(product);
+    struct way ways[MOST_CUTS];
     size_t best = 0;
-    for (size_t i = 0; i < CUTS; i++) {
-        ways[i] = choose_splits(plan, product, &cuts[i]);
+    for (size_t i = 0; i < kind->cut_count; i++) {
+        ways[i] = choose_splits(plan, product, kind, &kind->cuts[i]);
         if (cost(plan, product, &ways[i]) <= cost(plan, product, &ways[best]))
             best = i;
     }
-    for (size_t i = 0; i < CUTS; i++) {
-        struct way way = ways[(best + i) % CUTS];
-        if (is_proven(plan, product, way.cut))
+    for (size_t i = 0; i < kind->cut_count; i++) {
+        struct way way = ways[(best + i) % kind->cut_count];
+        if (is_proven(plan->options.prover, kind, transposes_a(kind, product),
+                      transposes_b(kind, product), way.cut))
             return way;
     }
-    return (struct way){NULL, 1};
+    return (struct way){kind, NULL, 1};
 }
 
 /* ---- what it takes ---- */
-
-/* Rows that start at multiples of the 16 bytes that are copied at once. */
-static bool is_operand(const struct kiln__matrix *matrix)
-{
-    return (matrix->stored == KILN_F16 || matrix->stored == KILN_BF16) && matrix->bare &&
-           matrix->offset % 8 == 0 && kiln__matrix_lead(matrix) % 8 == 0 &&
-           matrix->batch % 8 == 0 && kiln__matrix_lead(matrix) > 0;
-}
 
 /* Rows, columns and numbers of tiles are counted in 32 bits. */
 static bool is_countable(const struct kiln__product *product)
 {
     const int64_t most = INT32_MAX / 2;
     return product->k > 0 && product->k < most && product->m < most && product->n < most &&
-           product->batch < most && tiles_of(product, &cuts[0]) < most / MOST_SPLITS;
+           product->batch < most && tiles_of(product, &kinds[0].cuts[0]) < most / MOST_SPLITS;
+}
+
+static bool is_able(const struct kiln__plan_options *options)
+{
+    const struct kiln__device *device = options->device;
+    return device->info.has_inline_ptx && device->ptx_level == LEVEL &&
+           device->info.max_work_group >= ITEMS && !options->shared;
 }
 
 static bool wgmma_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
-    const struct kiln__device *device = plan->options.device;
-    return device->info.has_inline_ptx && device->ptx_level == LEVEL &&
-           device->info.max_work_group >= ITEMS && !plan->options.shared &&
-           product->a.stored == product->b.stored && is_operand(&product->a) &&
-           is_operand(&product->b) && is_countable(product) && choose_way(plan, product).cut;
+    return is_able(&plan->options) && is_countable(product) && kind_of(product) &&
+           choose_way(plan, product).cut;
 }
+
+bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
+                              const struct kiln__graph *graph)
+{
+    const struct kind *kind = &kinds[S8];
+    if (!is_able(options) || graph->alike ||
+        (options->matmul && strcmp(options->matmul, kiln__matmul_wgmma.name) != 0))
+        return false;
+    for (size_t i = 0; i < kind->cut_count; i++)
+        if (is_proven(options->prover, kind, false, true, &kind->cuts[i]))
+            return true;
+    return false;
+}
+
+/* Smaller ones are done before their operands are packed. */
+#define LEAST_PACKED 128
 
 /* A tile that is mostly empty takes as long as a full one. */
 static bool wgmma_suits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
+    int64_t least = kind_of(product)->bytes == 4 ? LEAST_PACKED : 32;
     (void)plan;
-    return product->m >= 32 && product->n >= 32 && product->k >= 32;
+    return product->sums == KILN__PRODUCT_WHOLE ||
+           (product->m >= least && product->n >= least && product->k >= least);
 }
 
 /* ---- launching ---- */
 
 static bool is_aligned(const struct kiln__matrix *matrix)
 {
-    return matrix->offset % 4 == 0 && matrix->row % 4 == 0 && matrix->batch % 4 == 0;
+    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
 }
 
 static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
@@ -154,11 +247,65 @@ static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *m
     KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
 }
 
+#define SQUARE 64 /* of an operand that a work-group packs */
+#define PACKERS 256
+
+/* An operand of `lines` lines along k, which are `row` apart, packed. */
+static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
+                                const struct kiln__product *product, const struct kind *kind,
+                                const struct kiln__matrix *operand, int64_t lines, int64_t row,
+                                int64_t column)
+{
+    const int64_t chunk = 16 / kind->bytes, lead = divide_up(product->k, chunk) * chunk;
+    const int64_t count = operand->batch ? product->batch : 1;
+    struct kiln__matrix packed = *operand;
+    packed.slot = kiln__plan_scratch(plan, (size_t)(count * kind->parts * lines * lead) *
+                                               (size_t)kind->bytes);
+    packed.offset = 0;
+    packed.item = (uint8_t)kind->bytes;
+    packed.batch = operand->batch ? kind->parts * lines * lead : 0;
+    packed.row = operand->operand ? 1 : lead;
+    packed.column = operand->operand ? lead : 1;
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack", product);
+    bool aligned = is_aligned(operand) && (column == 1 ? product->k : lines) % 4 == 0;
+    struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
+    snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
+             kind->bytes, kind->parts, aligned);
+    kiln__product_range(&launch, divide_up(product->k, SQUARE) * PACKERS, divide_up(lines, SQUARE),
+                        count);
+    launch.local[0] = PACKERS;
+    kiln__launch_memory(&launch, operand->slot);
+    kiln__launch_memory(&launch, packed.slot);
+    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
+    KILN__LAUNCH_INDICES(&launch, lines, product->k, lead);
+    kiln__launch_offset(&launch, operand->slot, operand->offset, operand->item);
+    KILN__LAUNCH_INDICES(&launch, row, column, operand->batch);
+    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_keep(plan, packed.slot, operand->operand);
+    return packed;
+}
+
+/* The same with its operands where the kernel can take them. */
+static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
+                                    const struct kiln__product *product, const struct kind *kind)
+{
+    struct kiln__product prepared = *product;
+    if (!a_lies_right(kind, product))
+        prepared.a = pack(plan, group, product, kind, &product->a, product->m, product->a.row,
+                          product->a.column);
+    if (!b_lies_right(kind, product))
+        prepared.b = pack(plan, group, product, kind, &product->b, product->n, product->b.column,
+                          product->b.row);
+    return prepared;
+}
+
 /* The product, or each split's sums. */
 static void add_product(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__product *product, struct way way,
                         const struct kiln__matrix *c)
 {
+    const struct kind *kind = way.kind;
     const struct cut *cut = way.cut;
     bool aligned = is_aligned(c), sums = c->slot != KILN__NO_SLOT;
     int64_t tiles = tiles_of(product, cut) * way.splits;
@@ -168,11 +315,12 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_wgmma", "matmul_wgmma", product);
     snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DTILE_N=%d -DSTAGES=%d -DLOCAL=%d "
-             "-DRESULT=%d -DALIGNED=%d",
-             kiln_type_name(product->a.stored), is_transposed(&product->a),
-             is_transposed(&product->b), (int)cut->columns, cut->stages,
-             cut->stages * (TILE_M + (int)cut->columns) * 128 + 33280, sums, aligned);
+             "-DTYPE=%s -DBYTES=%d -DPARTS=%d -DMARKS=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d "
+             "-DTILE_N=%d -DSTAGES=%d -DLOCAL=%d -DRESULT=%d -DALIGNED=%d",
+             kind->type, kind->bytes, kind->parts, kind->marks, transposes_a(kind, product),
+             transposes_b(kind, product), (int)cut->columns, cut->stages,
+             cut->stages * kind->parts * (TILE_M + (int)cut->columns) * LINE + 33280, sums,
+             aligned);
     kiln__product_range(&launch, groups * ITEMS, 1, 1);
     launch.local[0] = ITEMS;
     launch.edited = true;
@@ -196,9 +344,10 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group,
 {
     struct way way = choose_way(plan, product);
     if (!way.cut) /* proven a moment ago */
-        way.cut = &cuts[0];
+        way.cut = &way.kind->cuts[0];
+    const struct kiln__product prepared = prepare(plan, group, product, way.kind);
     if (way.splits == 1) {
-        add_product(plan, group, product, way, &product->c);
+        add_product(plan, group, &prepared, way, &product->c);
         return;
     }
     struct kiln__product added = *product;
@@ -207,7 +356,7 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group,
                                                     sizeof(float));
     struct kiln__matrix sums = kiln__product_partial(plan, product, way.splits);
     sums.batch = product->m * product->n; /* from split to split */
-    add_product(plan, group, product, way, &sums);
+    add_product(plan, group, &prepared, way, &sums);
     sums.batch *= way.splits;
     kiln__plan_product_sums(plan, group, &added, &sums, way.splits);
 }

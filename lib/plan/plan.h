@@ -58,6 +58,7 @@ struct kiln__proof {
     const char *matmul, *file; /* the implementation, and its text */
     kiln_type type;            /* of the operands */
     uint8_t transpose_a, transpose_b;
+    uint8_t parts; /* of each operand */
     uint16_t tile; /* columns of one */
 };
 struct kiln__prover {
@@ -156,6 +157,10 @@ bool kiln__plan_in_place(struct kiln__plan *plan);
 
 /* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);
+
+/* Whether the device adds up products of whole numbers as such, however deep, for such a graph. */
+bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
+                              const struct kiln__graph *graph);
 
 /* Find what each step depends on (dependencies.c). False without memory. */
 bool kiln__plan_find_dependencies(struct kiln__plan *plan);

@@ -33,6 +33,7 @@ struct kiln_batch {
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     KILN__VECTOR(void *) tables;         /* that operations upload; owned */
     size_t operations;
+    uint8_t product;  /* enum kiln__product_name: of products recorded from now on */
     bool changed;     /* since `lease` was taken */
     bool unvalidated; /* its runs are never compared with the host: they are timed */
 

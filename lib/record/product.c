@@ -75,7 +75,8 @@ static kiln_status product_shape(const struct kiln__shape *a, const struct kiln_
 static kiln_tensor record_product(kiln_batch *batch, const char *call, struct operand *a,
                                   struct operand *b)
 {
-    struct kiln__node node = {.kind = KILN__MATMUL, .type = KILN_F32, .n_inputs = 2};
+    struct kiln__node node = {
+        .kind = KILN__MATMUL, .op = batch->product, .type = KILN_F32, .n_inputs = 2};
     kiln_status status = product_shape(&a->shape, &b->shape, &node.shape);
     if (status) {
         kiln__fail(&batch->error, status, "%s: shapes %s and %s %s", call,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantising to i8, and products of what is quantised: rows and products that are there anyway, so
  * that they fuse as those do. Sums of products of i8 are exact in f32 as long as they stay within
- * its 24 bits; longer ones are integer sums of such parts. */
+ * its 24 bits; longer ones are products of whole numbers, of which the device, or a rewrite, makes
+ * sums that are exact as well. */
 #include <kiln/elementwise.h>
 #include <kiln/gradient.h>
 #include <kiln/movement.h>
@@ -12,8 +13,7 @@
 
 #include "record/operations.h"
 
-/* -128 * -128 is 2^14: as many products have a sum of at most 2^24, and of less than 2^31. */
-#define EXACT_IN_F32 1024
+/* -128 * -128 is 2^14: as many products have a sum of less than 2^31. */
 #define EXACT_IN_I32 131071
 
 static const kiln_tensor none = {0};
@@ -107,40 +107,18 @@ static bool prepare(kiln_batch *batch, struct side *side)
     return true;
 }
 
-/* A part of an operand along k. */
-static kiln_tensor part_of(kiln_batch *batch, const struct side *side, size_t first, size_t count)
-{
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    for (uint32_t d = 0; d < side->shape.rank; d++)
-        stop[d] = (int64_t)side->shape.dims[d];
-    start[side->shape.rank - side->depth] = (int64_t)first;
-    stop[side->shape.rank - side->depth] = (int64_t)(first + count);
-    return kiln_slice(batch, side->tensor, start, stop, NULL);
-}
-
-/* Each part adds to the sum so far in its epilogue. */
-static kiln_tensor sum_of_parts(kiln_batch *batch, const struct side *a, const struct side *b,
-                                size_t k)
-{
-    kiln_tensor sum = none;
-    for (size_t first = 0; first < k && !batch->error.status; first += EXACT_IN_F32) {
-        size_t count = k - first < EXACT_IN_F32 ? k - first : EXACT_IN_F32;
-        kiln_tensor x = part_of(batch, a, first, count), y = part_of(batch, b, first, count);
-        kiln_tensor part =
-            kiln_cast(batch, kiln__record_matmul(batch, CALL, x, false, y, false), KILN_I32);
-        sum = first ? kiln_add(batch, sum, part) : part;
-    }
-    return kiln_cast(batch, sum, KILN_F32);
-}
-
 static kiln_tensor multiply(kiln_batch *batch, const struct side *a, const struct side *b)
 {
     size_t k = a->shape.dims[a->shape.rank - 1];
     bool exact = a->integer && b->integer && k == b->shape.dims[b->shape.rank - 2];
-    if (!exact || k <= EXACT_IN_F32)
-        return kiln__record_matmul(batch, CALL, a->tensor, false, b->tensor, false);
-    if (k <= EXACT_IN_I32)
-        return sum_of_parts(batch, a, b, k);
+    if (!exact || k <= EXACT_IN_I32) {
+        const uint8_t usual = batch->product;
+        if (a->integer && b->integer)
+            batch->product = k <= KILN__INTEGERS_IN_F32 ? KILN__PRODUCT_EXACT : KILN__PRODUCT_WHOLE;
+        kiln_tensor product = kiln__record_matmul(batch, CALL, a->tensor, false, b->tensor, false);
+        batch->product = usual;
+        return product;
+    }
     kiln__fail(&batch->error, KILN_TOO_LARGE,
                "%s: sums of %zu products of i8 do not fit in i32; at most %d do", CALL, k,
                EXACT_IN_I32);

@@ -8,9 +8,11 @@ static const struct {
     const char *name;
     kiln__rule *rule;
 } passes[] = {
-    {"dce", kiln__rewrite_dce}, /* first, so that later ones speak of live nodes only */
+    /* first, so that later ones speak of live nodes only */
+    {"dce", kiln__rewrite_parts},
     {"cse", kiln__rewrite_cse}, /* before sink, which asks how often a value is used */
-    {"fold", kiln__rewrite_fold}, {"sink", kiln__rewrite_sink},
+    {"fold", kiln__rewrite_fold},
+    {"sink", kiln__rewrite_sink},
     {"lift", kiln__rewrite_lift}, /* folds too: sunk views meet views */
     {"cse", kiln__rewrite_cse},   /* views sunk from several places meet */
 };

@@ -30,11 +30,6 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
                    kiln__node_name(&rewrite->from->nodes.items[rewrite->current]), words);
 }
 
-uint32_t kiln__rewrite_dce(struct kiln__rewrite *rewrite, const struct kiln__node *node)
-{
-    return kiln__rewrite_add(rewrite, node);
-}
-
 /* How many live nodes and requests use each node; 0 is dead. */
 static void count_uses(const struct kiln__graph *graph, uint32_t *uses)
 {
@@ -93,7 +88,7 @@ static bool copy_requests(struct kiln__rewrite *rewrite)
 
 bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
 {
-    struct kiln__graph to = {.alike = graph->alike};
+    struct kiln__graph to = {.alike = graph->alike, .integers = graph->integers};
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
     struct kiln__rewrite rewrite = {.from = graph, .to = &to, .log = log};
     rewrite.map = calloc(count, sizeof *rewrite.map);

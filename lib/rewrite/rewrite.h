@@ -66,7 +66,7 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The rules. */
-kiln__rule kiln__rewrite_dce, kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink;
-kiln__rule kiln__rewrite_lift;
+kiln__rule kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink, kiln__rewrite_lift;
+kiln__rule kiln__rewrite_parts;
 
 #endif

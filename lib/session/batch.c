@@ -10,6 +10,12 @@
 #include "session/parts.h"
 #include "session/validate.h"
 
+static void begin(kiln_batch *batch)
+{
+    kiln__batch_begin(batch);
+    batch->product = batch->context->product;
+}
+
 kiln_batch *kiln_batch_create(kiln_context *context)
 {
     if (!context) {
@@ -24,7 +30,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     kiln_context_retain(context);
     batch->context = context;
     batch->device = &context->runtime.device.info;
-    kiln__batch_begin(batch);
+    begin(batch);
     return batch;
 }
 
@@ -74,7 +80,7 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
     if (batch->last)
         status = kiln__batch_await(batch, "kiln_batch_reset", NULL);
     drop_run(batch);
-    kiln__batch_begin(batch);
+    begin(batch);
     return status;
 }
 
@@ -86,6 +92,19 @@ kiln_status kiln_batch_sum_alike(kiln_batch *batch)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     batch->graph.alike = batch->changed = true;
     return KILN_OK;
+}
+
+kiln_status kiln_batch_set_precision(kiln_batch *batch, kiln_precision precision)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", __func__);
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    kiln_status status = kiln__precision_check(__func__, (int)precision);
+    if (!status)
+        batch->product =
+            precision ? (uint8_t)(precision - KILN_PRECISION_EXACT) : batch->context->product;
+    return status;
 }
 
 kiln_status kiln_batch_run_apart(kiln_batch *batch)

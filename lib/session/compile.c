@@ -14,11 +14,14 @@ static kiln_status no_memory(struct kiln__error *error)
 
 /* ---- a stage each, and its verifier ---- */
 
-kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, struct kiln__text *log,
-                                  struct kiln__graph *graph, struct kiln__error *error)
+kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, bool integers,
+                                  struct kiln__text *log, struct kiln__graph *graph,
+                                  struct kiln__error *error)
 {
-    kiln_status status =
-        kiln__graph_copy(recorded, graph) ? kiln__rewrite(graph, log, error) : no_memory(error);
+    kiln_status status = kiln__graph_copy(recorded, graph) ? KILN_OK : no_memory(error);
+    graph->integers = integers;
+    if (!status)
+        status = kiln__rewrite(graph, log, error);
     if (status)
         kiln__graph_free(graph);
     return status;
@@ -58,13 +61,23 @@ static kiln_status make_plan(struct kiln__fusion *fusion, const struct kiln__pla
 
 /* ---- recorded graph -> rewrite -> fuse -> plan ---- */
 
+static bool has_integers(const struct kiln__graph *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i].kind == KILN__MATMUL &&
+            graph->nodes.items[i].op == KILN__PRODUCT_WHOLE)
+            return true;
+    return false;
+}
+
 kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                const struct kiln__plan_options *options, struct kiln__text *log,
                                struct kiln__plan *plan, struct kiln__error *error)
 {
     struct kiln__graph graph;
     struct kiln__fusion fusion;
-    kiln_status status = kiln__compile_rewrite(recorded, log, &graph, error);
+    bool integers = has_integers(recorded) && kiln__plan_adds_integers(options, recorded);
+    kiln_status status = kiln__compile_rewrite(recorded, integers, log, &graph, error);
     graph.narrow = options->prover != NULL;
     if (!status)
         status = kiln__compile_fuse(&graph, &fusion, error);

@@ -62,6 +62,18 @@ static void choose_host_mode(const kiln_context_options *options, struct kiln__r
         runtime->host_mode = live && strcmp(word, "mapped") ? KILN__HOST_LIVE : KILN__HOST_MAPPED;
 }
 
+/* The words have been checked. */
+static uint8_t choose_product(const kiln_context_options *options)
+{
+    const char *variable = kiln__environment("KILN_PRECISION");
+    if (options->precision)
+        return (uint8_t)(options->precision - KILN_PRECISION_EXACT);
+    for (uint8_t name = 0; variable && name < KILN__PRODUCT_WHOLE; name++)
+        if (!strcmp(variable, kiln__product_word(name)))
+            return name;
+    return KILN__PRODUCT_EXACT;
+}
+
 static kiln_status make_parts(const char *call, const kiln_context_options *given,
                               cl_command_queue queue, kiln_context *context)
 {
@@ -81,6 +93,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
         status = kiln__tuned_choose(call, context);
     if (status)
         return status;
+    context->product = choose_product(given);
     context->matmul = matmul ? strdup(matmul) : NULL;
     context->plan_cache = kiln__plan_cache_create(runtime, context->matmul, &context->tuning);
     bool proves = runtime->device.ptx_level > 0;

@@ -18,6 +18,7 @@ struct kiln_context {
     struct kiln__tuning tuning; /* and what single works have instead */
     struct kiln__plan_cache *plan_cache;
     struct kiln__prover *prover; /* NULL where no kernel has to be proved */
+    uint8_t product;             /* enum kiln__product_name of what batches record */
     char *matmul;                /* implementation to use where it can be, or NULL */
     double validate;             /* share of runs to compare with the host */
     atomic_uint_fast64_t runs;   /* counted where that is not 0 */
@@ -36,6 +37,9 @@ struct kiln_event {
 /* Say which option or variable out of a few words has a value that nobody knows, or which file
  * cannot be written, on behalf of `call` (words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
 kiln_status kiln__words_check(const char *call, const kiln_context_options *options);
+
+/* The same of a kiln_precision. */
+kiln_status kiln__precision_check(const char *call, int precision);
 
 /* A buffer whose memory is the host's, from `host` on, which has what the buffer is to hold. NULL
  * where the device has memory of its own, or cannot work on that. `ended` is called with `user`,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operands are multiples of 1/8 from -1 to below 1, as those of measure.c: all sums are exact
- * in f32 in whatever order. The sizes are no multiples of a tile's, there are more tiles than
+/* The operands are multiples of 1/8 from -1 to below 1, as those of measure.c, or whole numbers, or
+ * have parts that do not fit into 11 bits, A's at other k than B's: all sums are exact in f32 in
+ * whatever order. The sizes are no multiples of a tile's, there are more tiles than
  * cores, and more steps along k than a kernel has stages. */
 #include "session/prove.h"
 
@@ -38,7 +39,7 @@ static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
 {
     return !strcmp(a->matmul, b->matmul) && a->type == b->type &&
            a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->tile == b->tile;
+           a->parts == b->parts && a->tile == b->tile;
 }
 
 /* ---- the product ---- */
@@ -68,10 +69,17 @@ struct test {
     float *values_a, *values_b, *sums;
 };
 
-static float value(size_t i)
+/* Element i, which is even as k is. */
+static float value(const struct kiln__proof *proof, size_t i)
 {
     uint32_t mixed = ((uint32_t)i ^ (uint32_t)(i >> 11)) * UINT32_C(2246822519);
-    return (float)((int)(mixed >> 28) - 8) / 8;
+    int whole = (int)(mixed >> 28) - 8;
+    if (proof->type == KILN_I8)
+        return (float)whole;
+    if (proof->parts == 1)
+        return (float)whole / 8;
+    float rest = i % 2 == 0 ? ((float)(mixed >> 20 & 3) - 1) * 0x1p-13f : 0;
+    return (float)(whole / 4) / 2 + rest;
 }
 
 static double multiplier(size_t column)
@@ -85,9 +93,9 @@ static bool make_values(struct test *test)
     test->values_b = malloc((size_t)BATCH * K * N * sizeof *test->values_b);
     test->sums = calloc((size_t)BATCH * M * N, sizeof *test->sums);
     for (size_t i = 0; test->values_a && i < (size_t)BATCH * M * K; i++)
-        test->values_a[i] = value(i);
+        test->values_a[i] = value(&test->only.proof, i);
     for (size_t i = 0; test->values_b && i < (size_t)BATCH * K * N; i++)
-        test->values_b[i] = value(i + 7777);
+        test->values_b[i] = value(&test->only.proof, i + 7777);
     return test->values_a && test->values_b && test->sums;
 }
 
@@ -103,6 +111,9 @@ static kiln_status make_context(struct test *test)
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     options.trace = "";
     options.compile = KILN_COMPILE_ALONE;
+    options.precision = test->only.proof.type != KILN_F32 ? KILN_PRECISION_EXACT
+                        : test->only.proof.parts > 1      ? KILN_PRECISION_F32X3
+                                                          : KILN_PRECISION_TF32;
     test->cl = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
     if (code)
         return kiln__cl_fail(NULL, "clCreateContext", code);
@@ -153,10 +164,13 @@ static kiln_status record(struct test *test)
     if (!batch)
         return KILN_OUT_OF_HOST_MEMORY;
     batch->unvalidated = true;
+    const kiln_tensor none = {0};
     kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
-    return kiln_export(batch,
-                       kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b),
-                       test->y);
+    kiln_tensor y =
+        proof->type == KILN_I8
+            ? kiln_matmul_quantized(batch, a, none, b, proof->transpose_b, none)
+            : kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b);
+    return kiln_export(batch, y, test->y);
 }
 
 /* NOT_READY: it has not ended and is not waited for any longer. */
@@ -260,9 +274,10 @@ static enum kiln__trial_end find_out(const struct proofs *proofs, const struct k
     const char *text = kiln__kernel_text(proof->file);
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
-    snprintf(subject, sizeof subject, "tensor cores by %s %08x: %s, %c%c, tiles of %u columns",
+    snprintf(subject, sizeof subject, "tensor cores by %s %08x: %s%s, %c%c, tiles of %u columns",
              proof->matmul, (unsigned)hash, kiln_type_name(proof->type),
-             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile);
+             proof->parts > 1 ? " in parts" : "", proof->transpose_a ? 't' : 'n',
+             proof->transpose_b ? 't' : 'n', proof->tile);
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;

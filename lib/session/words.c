@@ -28,6 +28,11 @@ static const char *compile_word(size_t number)
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
+static const char *precision_word(size_t number)
+{
+    return number < KILN__PRODUCT_WHOLE ? kiln__product_word(number) : NULL;
+}
+
 static const char *explain_word(size_t number)
 {
     static const char *const words[] = {"text", "summary", "json"};
@@ -82,6 +87,12 @@ static kiln_status check_file(const char *call, const char *name, const char *pa
                       path, strerror(errno));
 }
 
+kiln_status kiln__precision_check(const char *call, int precision)
+{
+    return check_number(call, "precision", precision, KILN_PRECISION_F32X3,
+                        "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3");
+}
+
 static kiln_status check_options(const char *call, const kiln_context_options *options)
 {
     kiln_status status =
@@ -93,6 +104,8 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
     if (!status)
         status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_NEVER,
                               "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER");
+    if (!status)
+        status = kiln__precision_check(call, (int)options->precision);
     if (!status && options->matmul && *options->matmul)
         status = check_word(call, "matmul", options->matmul, kiln__matmul_name);
     return status ? status : check_file(call, "trace", options->trace);
@@ -113,6 +126,9 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
         status = check_word(call, "KILN_CACHE", kiln__environment("KILN_CACHE"), cache_word);
     if (!status && options->compile == KILN_COMPILE_DEFAULT)
         status = check_word(call, "KILN_COMPILE", kiln__environment("KILN_COMPILE"), compile_word);
+    if (!status && options->precision == KILN_PRECISION_DEFAULT)
+        status =
+            check_word(call, "KILN_PRECISION", kiln__environment("KILN_PRECISION"), precision_word);
     if (!status)
         status =
             check_word(call, "KILN_EXPLAIN_AS", kiln__environment("KILN_EXPLAIN_AS"), explain_word);

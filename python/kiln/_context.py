@@ -17,6 +17,7 @@ _WORDS = {
     'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
     'host_memory': {None: 0, 'shared': 1, 'separate': 2},
     'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3},
+    'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3},
 }
 
 
@@ -62,7 +63,7 @@ class Context:
     `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
     $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
     `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
-    "alone" or "never".
+    "alone" or "never", `precision` (of products of f32) "exact", "tf32" or "f32x3".
 
     Any thread may use it. In a child of fork() that was started after it was made, every call says
     FORKED: make contexts in the child, or start processes by "spawn" (multiprocessing).
@@ -72,7 +73,8 @@ class Context:
                  cache_limit: int = 0, cache: Optional[str] = None,
                  host_memory: Optional[str] = None, matmul: Optional[str] = None,
                  profile: bool = False, trace: Optional[str] = None, validate: float = 0.0,
-                 memory_limit: int = 0, compile: Optional[str] = None) -> None:
+                 memory_limit: int = 0, compile: Optional[str] = None,
+                 precision: Optional[str] = None) -> None:
         options = initialised('KILN_CONTEXT_OPTIONS_INIT')
         options.device = optional_text(None if device is None else str(device))
         options.cache_dir = optional_text(cache_dir)
@@ -82,7 +84,8 @@ class Context:
         options.trace = optional_text(trace)
         options.validate = validate
         options.memory_limit = memory_limit
-        for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile)):
+        for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile),
+                            ('precision', precision)):
             if word not in _WORDS[field]:
                 known = ', '.join(repr(w) for w in _WORDS[field])
                 raise ValueError(f'{field} is one of {known}, not {word!r}')
@@ -191,4 +194,5 @@ def set_default_context(context: Optional[Context]) -> None:
         _default = context
 
 
+assert CONSTANTS['KILN_PRECISION_F32X3'] == _WORDS['precision']['f32x3']
 assert CONSTANTS['KILN_COMPILE_NEVER'] == _WORDS['compile']['never']

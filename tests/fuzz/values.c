@@ -1042,6 +1042,12 @@ static kiln_scatter_mode take_scatter_mode(void)
     return (kiln_scatter_mode)ONE_OF(numbers);
 }
 
+static kiln_precision take_precision(void)
+{
+    static const int numbers[] = {0, 1, 2, 3, 4, -1};
+    return (kiln_precision)ONE_OF(numbers);
+}
+
 static int64_t take_diagonal(void)
 {
     static const int64_t numbers[] = {0, 1, -1, 2, INT64_MAX, INT64_MIN};

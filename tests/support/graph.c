@@ -129,7 +129,7 @@ static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__tex
 {
     struct kiln__graph graph;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__compile_rewrite(&batch->graph, log, &graph, NULL), KILN_OK, "%s",
+    cr_assert_eq(kiln__compile_rewrite(&batch->graph, false, log, &graph, NULL), KILN_OK, "%s",
                  kiln_last_error());
     return graph;
 }
