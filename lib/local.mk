@@ -59,6 +59,8 @@ graph_sources = \
 	lib/graph/dump.c \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
+	lib/graph/labels.c \
+	lib/graph/labels.h \
 	lib/graph/reference.c \
 	lib/graph/reference.h \
 	lib/graph/shape.c \
@@ -120,6 +122,8 @@ plan_sources = \
 	lib/plan/matmul_gpu.c \
 	lib/plan/matmul_wgmma.c \
 	lib/plan/memory.c \
+	lib/plan/names.c \
+	lib/plan/names.h \
 	lib/plan/occupied.c \
 	lib/plan/occupied.h \
 	lib/plan/patches.c \
@@ -239,6 +243,8 @@ record_sources = \
 	lib/record/attention.c \
 	lib/record/batch.c \
 	lib/record/batch.h \
+	lib/record/call.c \
+	lib/record/call.h \
 	lib/record/channels.c \
 	lib/record/convolution.c \
 	lib/record/convolution.h \

@@ -50,6 +50,7 @@ criterion_tests = \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \
+	tests/test_names \
 	tests/test_narrow \
 	tests/test_normalization \
 	tests/test_matmul_epilogue \

@@ -297,7 +297,7 @@ Test(buffers, take_one_result_of_a_batch)
     kiln_tensor x = kiln_import(batch, place);
     expect_ok(kiln_export(batch, kiln_sub(batch, x, kiln_constant(batch, KILN_F32, 1)), place));
     cr_expect_eq(kiln_export(batch, x, place), KILN_INVALID_ARGUMENT);
-    cr_expect_str_eq(kiln_batch_error(batch),
+    cr_expect_str_eq(without_call(kiln_batch_error(batch)),
                      "kiln_export: the batch leaves a tensor in this buffer already, and a buffer "
                      "takes one");
     kiln_buffer_release(place);

@@ -276,7 +276,7 @@ Test(convolution, takes_what_follows)
 static void expect_refusal(kiln_batch *b, kiln_status status, const char *part)
 {
     cr_expect_eq(kiln_batch_status(b), status);
-    cr_expect(strstr(kiln_batch_error(b), part), "%s", kiln_batch_error(b));
+    cr_expect(strstr(without_call(kiln_batch_error(b)), part), "%s", kiln_batch_error(b));
     check_end(b);
 }
 

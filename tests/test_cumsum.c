@@ -275,7 +275,7 @@ Test(cumsum, refuses_an_axis_that_is_not_there)
     kiln_batch *batch = imagined_batch();
     kiln_tensor x = imagine_matrix(batch, 4, 8);
     cr_expect_eq(kiln_cumsum(batch, x, 2, 0).id, 0);
-    cr_expect_str_eq(kiln_batch_error(batch),
+    cr_expect_str_eq(without_call(kiln_batch_error(batch)),
                      "kiln_cumsum: axis 2 is not one of the dimensions of shape [4,8]");
     kiln_batch_release(batch);
     batch = imagined_batch();

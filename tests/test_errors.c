@@ -74,13 +74,13 @@ static void check_misuse(struct scene s, kiln_tensor result, kiln_status status,
     char *text;
     cr_expect_eq(result.id, 0, "a tensor in spite of: %s", sentence);
     expect_error(kiln_batch_status(s.batch), status, sentence);
-    cr_expect_str_eq(kiln_batch_error(s.batch), sentence);
+    cr_expect_str_eq(without_call(kiln_batch_error(s.batch)), sentence);
     size_t nodes = s.batch->graph.nodes.count;
     cr_expect_eq(kiln_add(s.batch, s.x, s.x).id, 0);
     cr_expect_eq(kiln_sum(s.batch, s.other, 1, NULL, 0).id, 0);
     cr_expect_eq(kiln_read(s.batch, s.x, memory, 1), status);
     cr_expect_eq(s.batch->graph.nodes.count, nodes, "a failed batch still records");
-    cr_expect_str_eq(kiln_batch_error(s.batch), sentence);
+    cr_expect_str_eq(without_call(kiln_batch_error(s.batch)), sentence);
     expect_error(kiln_batch_execute(s.batch), status, sentence);
     expect_error(kiln_batch_get_cost(s.batch, &cost), status, sentence);
     expect_error(kiln_batch_explain(s.batch, &text), status, sentence);

@@ -21,14 +21,14 @@ static void expect_null_batch(kiln_tensor result, const char *name)
     char sentence[80];
     snprintf(sentence, sizeof sentence, "kiln_%s: batch is NULL", name);
     cr_expect_eq(result.id, 0);
-    cr_expect_str_eq(kiln_last_error(), sentence);
+    cr_expect_str_eq(without_call(kiln_last_error()), sentence);
 }
 
 static void expect_batch_error(kiln_batch *batch, const char *name, const char *rest)
 {
     char sentence[160];
     snprintf(sentence, sizeof sentence, "kiln_%s: %s", name, rest);
-    cr_expect_str_eq(kiln_batch_error(batch), sentence);
+    cr_expect_str_eq(without_call(kiln_batch_error(batch)), sentence);
     expect_ok(kiln_batch_reset(batch));
 }
 
@@ -151,8 +151,8 @@ Test(errors_calls, the_first_error_stays_beside_later_ones_of_the_thread)
     kiln_batch *batch = imagined_batch(), *second = imagined_batch();
     kiln_exp(batch, empty);
     kiln_log(second, empty);
-    cr_expect_str_eq(kiln_batch_error(batch), "kiln_exp: operand a " EMPTY);
-    cr_expect_str_eq(kiln_last_error(), "kiln_log: operand a " EMPTY);
+    cr_expect_str_eq(without_call(kiln_batch_error(batch)), "kiln_exp: operand a " EMPTY);
+    cr_expect_str_eq(without_call(kiln_last_error()), "kiln_log: operand a " EMPTY);
     kiln_batch_release(batch);
     kiln_batch_release(second);
 }

@@ -387,7 +387,8 @@ Test(log, says_errors_when_asked)
 {
     setenv("KILN_LOG", "error", 1);
     char *said = said_during(fail_once);
-    cr_expect_str_eq(said, "kiln: error: kiln_exp: operand a is the empty tensor\n", "%s", said);
+    cr_expect_str_eq(said, "kiln: error: kiln_exp, call 1: operand a is the empty tensor\n", "%s",
+                     said);
     free(said);
 }
 

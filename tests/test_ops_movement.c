@@ -91,7 +91,8 @@ Test(ops_movement, sliced_as_numpy_does)
     b = check_begin();
     x = counted(b, DIMS(10));
     kiln_slice_clipped(b, x, (int64_t[]){0}, (int64_t[]){5}, (int64_t[]){0});
-    cr_expect_str_eq(kiln_batch_error(b), "kiln_slice_clipped: the step of dimension 0 is 0");
+    cr_expect_str_eq(without_call(kiln_batch_error(b)),
+                     "kiln_slice_clipped: the step of dimension 0 is 0");
     kiln_batch_release(b);
     check_close();
 }

@@ -243,7 +243,7 @@ Test(recurrent, steps_are_three_launches)
         cr_expect_eq(kiln_lstm(b, &layer, &last, &cells).id, 0u);                                  \
         cr_expect(last.id == 0 && cells.id == 0);                                                  \
         cr_expect_eq(kiln_batch_status(b), status);                                                \
-        cr_expect(strstr(kiln_batch_error(b), part), "%s", kiln_batch_error(b));                   \
+        cr_expect(strstr(without_call(kiln_batch_error(b)), part), "%s", kiln_batch_error(b));     \
         check_end(b);                                                                              \
     } while (0)
 
@@ -263,7 +263,7 @@ Test(recurrent, operands_are_checked)
            "are not one of each of 2 sequences");
     kiln_batch *b = check_begin();
     cr_expect_eq(kiln_gru(b, NULL, NULL).id, 0u);
-    cr_expect(strstr(kiln_batch_error(b), "kiln_gru: layer is NULL"));
+    cr_expect(strstr(without_call(kiln_batch_error(b)), "kiln_gru: layer is NULL"));
     check_end(b);
     check_close();
 }

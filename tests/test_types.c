@@ -296,7 +296,8 @@ Test(types, every_other_row_refuses_them)
             cr_expect_eq(kiln_batch_status(batch), KILN_TYPE_MISMATCH);
             snprintf(sentence, sizeof sentence, "%s: operands are %s, and only ", row->name,
                      kiln_type_name(types[t]));
-            cr_expect(strstr(kiln_batch_error(batch), sentence), "%s", kiln_batch_error(batch));
+            cr_expect(strstr(without_call(kiln_batch_error(batch)), sentence), "%s",
+                      kiln_batch_error(batch));
             kiln_batch_release(batch);
             refused++;
         }

@@ -62,9 +62,25 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_run_apart(kiln_batch *batch);
 /** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
 KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
 
-/** The first error's sentence: which call, which operands, which shapes. Empty without an error.
+/** The first error's sentence: which call and its number in the recording, which operands, which
+ *  shapes: "kiln_add, call 57: shapes [4,8] and [4,7] do not broadcast (a is "layer3.q")". Empty
+ *  without an error.
  *  Owner: the batch. Threads: one at a time. Errors: none. */
 KILN_API const char *kiln_batch_error(const kiln_batch *batch);
+
+/** Call a tensor by a name of the caller's, such as "layer3.q": errors, explanations, traces,
+ *  profiles and validation say it with what they tell of the tensor, and a kernel that computes
+ *  several is told by all their names. What the tensor's call has recorded beside, and has no name
+ *  of its own, shares it. Names are at most 200 bytes of UTF-8 (others are shown as '?') and no
+ * part of a batch's structure: they cost no planning. A later name replaces an earlier one; NULL or
+ * "" takes it away. Answers `tensor`, so that a call may stand around another one. Owner: the name
+ * is copied. Threads: one at a time. Errors (sticky): INVALID_HANDLE, OUT_OF_HOST_MEMORY. */
+KILN_API kiln_tensor kiln_name(kiln_batch *batch, kiln_tensor tensor, const char *name);
+
+/** Call everything that is recorded from now on so, as a layer or a model's node, where kiln_name()
+ *  does not say otherwise; NULL or "" ends that.
+ *  Owner: the name is copied. Threads: one at a time. Errors (sticky): OUT_OF_HOST_MEMORY. */
+KILN_API kiln_status kiln_name_calls(kiln_batch *batch, const char *name);
 
 /* ---- values that enter a batch ---- */
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "record/call.h"
+
 static kiln__adjoint *const adjoints[] = {
     [KILN__ELEMENTWISE] = kiln__adjoint_elementwise,
     [KILN__CAST] = kiln__adjoint_cast,
@@ -112,6 +114,7 @@ static void mark_wanted(struct kiln__gradient *walk)
 static void walk_back(struct kiln__gradient *walk)
 {
     kiln_batch *batch = walk->batch;
+    const uint32_t scope = batch->labels.scope;
     for (uint32_t i = (uint32_t)walk->count; i-- > 0 && !batch->error.status;) {
         struct kiln__node node = *node_at(walk, i);
         bool computed = false;
@@ -119,6 +122,7 @@ static void walk_back(struct kiln__gradient *walk)
             computed |= walk->wanted[node.input[k]];
         if (!computed || !carries_gradient(&node) || !walk->gradient[i].id)
             continue;
+        kiln__call_for(batch, "gradient of", i, scope);
         kiln__adjoint *adjoint = adjoint_of(&node);
         if (adjoint)
             adjoint(walk, &node, kiln__batch_tensor(batch, i), walk->gradient[i]);
@@ -127,6 +131,7 @@ static void walk_back(struct kiln__gradient *walk)
                        "%s: the loss depends on an input through %s, which has no derivative",
                        walk->call, kiln__node_name(&node));
     }
+    batch->labels.scope = scope;
 }
 
 static kiln_tensor filled(kiln_batch *batch, const struct kiln__shape *shape, double value)
@@ -155,6 +160,7 @@ static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor 
 
 kiln_tensor kiln_detach(kiln_batch *batch, kiln_tensor x)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return (kiln_tensor){0};
@@ -215,7 +221,9 @@ static bool check_arguments(kiln_batch *batch, const char *call, kiln_tensor los
 kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *inputs, size_t n,
                       kiln_tensor *out)
 {
+    KILN__CALL(batch);
     if (check_arguments(batch, __func__, loss, inputs, n, out)) {
+        kiln__call_apart(batch);
         struct kiln__gradient walk = {.batch = batch,
                                       .call = __func__,
                                       .inputs = inputs,

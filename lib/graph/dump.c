@@ -62,6 +62,9 @@ void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kil
     for (uint32_t i = 0; i < node->n_inputs; i++)
         kiln__text_add(text, " %%%u", node->input[i]);
     dump_attributes(graph, node, text);
+    const char *name = kiln__labels_name(graph->labels, index);
+    if (name)
+        kiln__text_add(text, " \"%s\"", name);
     kiln__text_add(text, "\n");
 }
 

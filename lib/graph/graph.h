@@ -9,6 +9,7 @@
 
 #include <kiln/movement.h>
 
+#include "graph/labels.h"
 #include "graph/shape.h"
 #include "ops/ops.h"
 #include "util/text.h"
@@ -117,13 +118,25 @@ struct kiln__request {
     uint32_t replaces; /* EXPORT: 1 + the input that is the same buffer; 0: none, or several */
 };
 
+struct kiln__moved {
+    uint32_t node, heir;
+};
+
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
     bool alike;    /* products add up in the same order whatever their size */
     bool narrow;   /* large products, too, read narrow operands as they lie in memory (fuse) */
     bool integers; /* the device adds up whole numbers: such products stay whole (rewrite) */
+    const struct kiln__labels *labels; /* of a recorded graph, not owned; NULL: it has none */
+    /* Of a rewritten graph, per node of the one that was recorded: what became of it. */
+    KILN__VECTOR(uint32_t) became;
+    /* Behind a pass: operations that are done elsewhere, too, which is what is left of them where
+     * nobody uses them as they were. */
+    KILN__VECTOR(struct kiln__moved) moved;
 };
+
+#define KILN__DROPPED UINT32_MAX
 
 void kiln__graph_free(struct kiln__graph *graph);
 
@@ -191,7 +204,7 @@ bool *kiln__graph_needed(const struct kiln__graph *graph);
  * wrong with which node in `text`. */
 const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160]);
 
-/* One line per node: "%3 f32[4,8] = add %1 %2". */
+/* One line per node: '%3 f32[4,8] = add %1 %2 "its name"'. */
 void kiln__graph_dump(const struct kiln__graph *graph, struct kiln__text *text);
 void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text);
 

@@ -229,5 +229,11 @@ const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160])
             snprintf(text, 160, "result #%zu names no node", i);
             return text;
         }
+    for (size_t i = 0; i < graph->became.count; i++)
+        if (graph->became.items[i] != KILN__DROPPED &&
+            graph->became.items[i] >= graph->nodes.count) {
+            snprintf(text, 160, "recorded node %%%zu became none", i);
+            return text;
+        }
     return NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "graph/attention.h"
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -172,6 +173,7 @@ static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *
 kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
                            kiln_tensor mask, const kiln_attention_options *options)
 {
+    KILN__CALL(batch);
     struct operands operands = {.tensor = {q, k, v, mask}, .count = mask.id ? 4 : 3};
     for (unsigned i = 0; i < operands.count; i++)
         if (!check_operand(batch, __func__, i, &operands))

@@ -31,6 +31,8 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__index_clear(&batch->reads);
     batch->graph.nodes.count = batch->graph.requests.count = 0;
     batch->graph.alike = false;
+    batch->graph.labels = batch->bindings.labels = &batch->labels;
+    kiln__labels_clear(&batch->labels);
     batch->operations = 0;
     batch->error = (struct kiln__error){0};
     batch->changed = true;
@@ -42,6 +44,7 @@ void kiln__batch_drop(kiln_batch *batch)
     kiln__vector_free(&batch->buffers);
     kiln__vector_free(&batch->tables);
     kiln__graph_free(&batch->graph);
+    kiln__labels_free(&batch->labels);
 }
 
 void *kiln__batch_keep(kiln_batch *batch, size_t count, size_t item, const char *call)
@@ -75,6 +78,7 @@ kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index)
 const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
                                           const char *operand)
 {
+    uint32_t index = kiln__tensor_index(tensor);
     if (!kiln__batch_is_open(batch, call))
         return NULL;
     if (tensor.id == 0)
@@ -84,12 +88,13 @@ const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor,
         kiln__fail(&batch->error, KILN_INVALID_HANDLE,
                    "%s: operand %s is a tensor of another batch, or of this one before a reset",
                    call, operand);
-    else if (kiln__tensor_index(tensor) >= batch->graph.nodes.count)
+    else if (index >= batch->graph.nodes.count)
         kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: operand %s names no tensor", call,
                    operand);
-    else
-        return &batch->graph.nodes.items[kiln__tensor_index(tensor)];
-    return NULL;
+    if (batch->error.status)
+        return NULL;
+    kiln__call_operand(batch, operand, index);
+    return &batch->graph.nodes.items[index];
 }
 
 const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor tensor,
@@ -107,11 +112,14 @@ const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor ten
 static kiln_tensor append(kiln_batch *batch, const struct kiln__node *node, const char *call)
 {
     uint32_t index;
+    struct kiln__label *label = kiln__vector_push(&batch->labels.nodes);
     batch->changed = true;
-    if (!kiln__graph_add(&batch->graph, node, &index)) {
+    if (!label || !kiln__graph_add(&batch->graph, node, &index)) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
         return (kiln_tensor){0};
     }
+    *label = (struct kiln__label){batch->depth ? (uint32_t)batch->labels.calls.count : 0,
+                                  batch->labels.scope};
     batch->operations += !kiln__node_is_input(node) && node->kind != KILN__CONSTANT;
     return kiln__batch_tensor(batch, index);
 }

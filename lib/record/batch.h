@@ -7,6 +7,7 @@
 #include <kiln/device.h>
 
 #include "graph/graph.h"
+#include "graph/labels.h"
 #include "runtime/bindings.h"
 #include "runtime/buffer.h"
 #include "util/error.h"
@@ -32,10 +33,20 @@ struct kiln_batch {
     struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     KILN__VECTOR(void *) tables;         /* that operations upload; owned */
+    struct kiln__labels labels;          /* of the graph's nodes */
     size_t operations;
     uint8_t product;  /* enum kiln__product_name: of products recorded from now on */
     bool changed;     /* since `lease` was taken */
     bool unvalidated; /* its runs are never compared with the host: they are timed */
+
+    /* The call that is being recorded (record/call.h). */
+    unsigned depth; /* calls that it is in */
+    struct kiln__speaker speaker;
+    size_t spoken; /* so many of its operands have names, as far as it has looked at them */
+    struct {
+        uint32_t node;
+        char word[16];
+    } operands[3];
 
     /* What running it leaves here (session/batch.c). */
     struct kiln__lease lease;  /* plan and kernels; empty until needed */
@@ -57,6 +68,9 @@ const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor,
 /* The same of an operand that must be of a floating type. */
 const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor tensor,
                                               const char *call, const char *operand);
+
+/* Note, for sentences, a named operand of the call that is being recorded (call.c). */
+void kiln__call_operand(kiln_batch *batch, const char *word, uint32_t node);
 
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -80,6 +81,7 @@ static kiln_tensor scaled(const struct call *call, kiln_tensor y, kiln_tensor sc
 kiln_tensor kiln_batch_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
                             kiln_tensor mean, kiln_tensor variance, int axis, double epsilon)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
@@ -96,6 +98,7 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
                                   kiln_tensor shift, int axis, double epsilon, kiln_tensor *mean,
                                   kiln_tensor *variance)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     int axes[KILN_MAX_RANK];
     size_t n = 0;
@@ -149,6 +152,7 @@ static kiln_tensor normalize_groups(struct call *call, kiln_tensor x, kiln_tenso
 kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
                             size_t groups, int axis, double epsilon)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
@@ -174,6 +178,7 @@ kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
                                kiln_tensor shift, int axis, double epsilon)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     int axes[KILN_MAX_RANK];
     size_t n = 0;
@@ -199,6 +204,7 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
 kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis, size_t size,
                                      double alpha, double beta, double bias)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
     if (!begin(&call, x, axis) || !check_number(&call, "alpha", alpha) ||
@@ -265,6 +271,7 @@ static bool check_angles(const struct call *call, kiln_tensor cosine, kiln_tenso
 kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, kiln_tensor sine,
                         int interleaved)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     size_t pairs;
     if (!begin(&call, x, -1) || !check_angles(&call, cosine, sine, &pairs))

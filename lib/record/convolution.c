@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/call.h"
 #include "record/convolution.h"
 
 static const kiln_tensor none = {0};
@@ -296,6 +297,7 @@ static kiln_tensor convolve(struct kiln__sliding *call, const kiln_conv_options 
 kiln_tensor kiln_conv(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
                       const kiln_conv_options *options)
 {
+    KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     return convolve(&call, options, 0, x, w);
 }
@@ -303,6 +305,7 @@ kiln_tensor kiln_conv(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
 kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
                         const kiln_window_options *options)
 {
+    KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     kiln_conv_options general = KILN_CONV_OPTIONS_INIT;
     if (options) {

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "record/call.h"
 #include "record/convolution.h"
 
 static const kiln_tensor none = {0};
@@ -300,6 +301,7 @@ static kiln_tensor transpose_apart(const struct transposed *t, kiln_tensor x, ki
 kiln_tensor kiln_conv_transposed(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
                                  const kiln_conv_options *options)
 {
+    KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     struct transposed t = {.call = &call};
     if (!kiln__convolution_begin(&call, options, 0, true, &x, &w))

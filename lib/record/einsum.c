@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -402,6 +403,7 @@ static kiln_tensor combine(struct call *call, struct named *operands, size_t n,
 kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
                         const kiln_tensor *operands)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .equation = equation};
     struct named terms[MOST_OPERANDS];
     struct term result;
@@ -428,6 +430,5 @@ kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
     if (!read_result(&call, at, terms, n, dots, &result))
         return none;
     kiln_tensor y = combine(&call, terms, n, &result);
-    kiln__error_within(&batch->error, __func__);
     return batch->error.status ? none : y;
 }

@@ -6,6 +6,7 @@
 #include <kiln/movement.h>
 #include <kiln/operations.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -125,6 +126,7 @@ static bool number_elements(struct call *call, kiln_tensor x, kiln_tensor indice
 
 kiln_tensor kiln_gather_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     kiln_tensor numbers;
     if (!number_elements(&call, x, indices, axis, &numbers))
@@ -156,6 +158,7 @@ static bool check_values(const struct call *call, kiln_tensor x, kiln_tensor val
 kiln_tensor kiln_scatter_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                   kiln_tensor values, int axis, kiln_scatter_mode mode)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     kiln_tensor numbers;
     if (!kiln__batch_is_open(batch, __func__) || !kiln__check_scatter_mode(batch, __func__, mode) ||
@@ -225,6 +228,7 @@ static bool number_parts(struct call *call, kiln_tensor x, kiln_tensor indices, 
 
 kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, size_t batch_dims)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     kiln_tensor numbers;
     uint32_t to;
@@ -244,6 +248,7 @@ kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices
 kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                             kiln_tensor values, kiln_scatter_mode mode)
 {
+    KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     struct kiln__shape shape = {0};
     kiln_tensor numbers;
@@ -266,6 +271,7 @@ kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indice
 
 kiln_tensor kiln_triangle(kiln_batch *batch, kiln_tensor x, int upper, int64_t diagonal)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;

@@ -5,6 +5,7 @@
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -22,6 +23,7 @@ bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln_
 
 kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis)
 {
+    KILN__CALL(batch);
     const struct kiln__node *data = kiln__batch_node(batch, x, __func__, "x");
     const struct kiln__node *where =
         data ? kiln__batch_node(batch, indices, __func__, "indices") : NULL;
@@ -103,12 +105,14 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
 kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, kiln_tensor values,
                          int axis, kiln_scatter_mode mode)
 {
+    KILN__CALL(batch);
     return kiln__record_scatter(batch, __func__, x, indices, values, axis, mode);
 }
 
 kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                              kiln_tensor values, int axis)
 {
+    KILN__CALL(batch);
     return kiln__record_scatter(batch, __func__, x, indices, values, axis, KILN_SCATTER_ADD);
 }
 
@@ -129,6 +133,7 @@ static kiln_tensor record_numbers(kiln_batch *batch, const char *call, size_t n)
 
 kiln_tensor kiln_iota(kiln_batch *batch, size_t rank, const size_t *dims, int axis)
 {
+    KILN__CALL(batch);
     uint32_t at;
     struct kiln__node view = {.kind = KILN__VIEW, .op = KILN__BROADCAST, .type = KILN_I32};
     if (!kiln__batch_is_open(batch, __func__) ||
@@ -177,6 +182,7 @@ static bool count_range(kiln_batch *batch, kiln_type type, double start, double 
 
 kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double stop, double step)
 {
+    KILN__CALL(batch);
     size_t count;
     if (!kiln__batch_is_open(batch, __func__) ||
         !count_range(batch, type, start, stop, step, &count))
@@ -197,6 +203,7 @@ kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double 
 
 kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth, kiln_type type)
 {
+    KILN__CALL(batch);
     const struct kiln__node *where = kiln__batch_node(batch, indices, __func__, "indices");
     if (!where || !kiln__check_indices(batch, __func__, where))
         return none;

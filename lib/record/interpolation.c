@@ -2,6 +2,7 @@
 /* Interpolations as the operations that they are made of. */
 #include <kiln/interpolation.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -31,6 +32,7 @@ static bool check_operands(kiln_batch *batch, const char *call, const kiln_tenso
 /* From the nearer end, so that both are met exactly. */
 kiln_tensor kiln_lerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor weight)
 {
+    KILN__CALL(batch);
     const char *call = __func__;
     const struct kiln__node *nodes[3];
     if (!check_operands(batch, call, (kiln_tensor[3]){a, b, weight}, nodes))
@@ -73,6 +75,7 @@ static kiln_tensor share(kiln_batch *batch, const char *call, kiln_tensor t, kil
 
 kiln_tensor kiln_slerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor weight)
 {
+    KILN__CALL(batch);
     const char *call = __func__;
     const struct kiln__node *nodes[3];
     if (!check_operands(batch, call, (kiln_tensor[3]){a, b, weight}, nodes))

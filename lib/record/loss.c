@@ -12,6 +12,7 @@
 #include <kiln/reductions.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -32,6 +33,7 @@ static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, co
 
 kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tensor target)
 {
+    KILN__CALL(batch);
     if (!check_alike(batch, x, target, __func__, "x"))
         return none;
     kiln_tensor error = kiln_square(batch, kiln_sub(batch, x, target));
@@ -42,6 +44,7 @@ kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tenso
  * is as good where p is next to 0 or 1. */
 kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor target)
 {
+    KILN__CALL(batch);
     if (!check_alike(batch, logits, target, __func__, "logits"))
         return none;
     kiln_tensor rest = kiln_sub(batch, kiln_constant(batch, KILN_F32, 1), target);
@@ -97,6 +100,7 @@ static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor label
 
 kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels)
 {
+    KILN__CALL(batch);
     const int last = -1;
     size_t rank, dims[KILN_MAX_RANK];
     if (!check_labels(batch, logits, labels, __func__) ||
@@ -161,6 +165,7 @@ static kiln_tensor lose(kiln_batch *batch, kiln_tensor logits, kiln_tensor label
 kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
                                     const kiln_cross_entropy_options *options)
 {
+    KILN__CALL(batch);
     static const kiln_cross_entropy_options defaults = KILN_CROSS_ENTROPY_INIT;
     size_t rank, dims[KILN_MAX_RANK];
     kiln_tensor share;

@@ -3,6 +3,7 @@
 #include <kiln/movement.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -22,6 +23,7 @@ static bool start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln_
 
 kiln_tensor kiln_reshape(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)
 {
+    KILN__CALL(batch);
     struct kiln__node node;
     struct kiln__shape shape;
     if (!start(batch, x, __func__, KILN__RESHAPE, 0, &node) ||
@@ -61,6 +63,7 @@ static bool read_order(kiln_batch *batch, const struct kiln__shape *shape, const
 
 kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size_t *axes)
 {
+    KILN__CALL(batch);
     struct kiln__node node;
     size_t order[KILN_MAX_RANK];
     if (!start(batch, x, __func__, KILN__VIEW, KILN__TRANSPOSE, &node))
@@ -145,17 +148,20 @@ static kiln_tensor slice(kiln_batch *batch, const char *call, bool clips, kiln_t
 kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *from, const int64_t *stop,
                        const int64_t *step)
 {
+    KILN__CALL(batch);
     return slice(batch, __func__, false, x, from, stop, step);
 }
 
 kiln_tensor kiln_slice_clipped(kiln_batch *batch, kiln_tensor x, const int64_t *from,
                                const int64_t *stop, const int64_t *step)
 {
+    KILN__CALL(batch);
     return slice(batch, __func__, true, x, from, stop, step);
 }
 
 kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)
 {
+    KILN__CALL(batch);
     struct kiln__node node;
     struct kiln__shape shape, both;
     if (!start(batch, x, __func__, KILN__VIEW, KILN__BROADCAST, &node) ||
@@ -217,6 +223,7 @@ static void show(struct kiln__node *node, size_t d, size_t source, size_t extent
 kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n,
                          const size_t *size, const size_t *step, const size_t *dilation)
 {
+    KILN__CALL(batch);
     struct kiln__node node;
     if (!start(batch, x, __func__, KILN__VIEW, KILN__WINDOWS, &node))
         return none;

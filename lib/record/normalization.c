@@ -9,6 +9,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -110,6 +111,7 @@ static kiln_tensor largest(const struct call *call, kiln_tensor x)
 
 kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x))
         return none;
@@ -121,6 +123,7 @@ kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const 
 
 kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x))
         return none;
@@ -135,6 +138,7 @@ kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, co
 kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                            int keep_dims)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x))
         return none;
@@ -156,6 +160,7 @@ static kiln_tensor centre(const struct call *call, kiln_tensor x)
 kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                           double correction, int keep_dims)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x) || !check_number(call, "the correction", correction))
         return none;
@@ -172,6 +177,7 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
 kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                       int keep_dims)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x))
         return none;
@@ -193,6 +199,7 @@ static kiln_tensor normalize(const struct call *call, kiln_tensor x, double epsi
 kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
                             size_t n_axes, const int *axes, double epsilon)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_operand(call, "shift", shift) || !check_number(call, "epsilon", epsilon))
@@ -205,6 +212,7 @@ kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, size_t n_axes,
                           const int *axes, double epsilon)
 {
+    KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_number(call, "epsilon", epsilon))
@@ -217,6 +225,7 @@ kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, s
 
 kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     struct kiln__node node = {.kind = KILN__SCAN, .n_inputs = 1};
     uint64_t mask;
@@ -234,6 +243,7 @@ kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
 /* Those without the last element, moved by one. */
 kiln_tensor kiln_cumsum_exclusive(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};

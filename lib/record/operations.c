@@ -5,6 +5,7 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -110,26 +111,31 @@ static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, cons
 #define DEFINE_1(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a)                                      \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return RECORD(name, &a, no_numbers);                                                       \
     }
 #define DEFINE_2(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b)                       \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return RECORD(name, ((kiln_tensor[]){a, b}), no_numbers);                                  \
     }
 #define DEFINE_3(name)                                                                             \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tensor c)        \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return RECORD(name, ((kiln_tensor[]){a, b, c}), no_numbers);                               \
     }
 #define DEFINE_1N(name)                                                                            \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, double b)                            \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return RECORD(name, &a, &b);                                                               \
     }
 #define DEFINE_1NN(name)                                                                           \
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor a, double b, double c)                  \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return RECORD(name, &a, ((double[]){b, c}));                                               \
     }
 /* An arity as the DEFINE of its signature. */
@@ -147,6 +153,7 @@ static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, cons
 
 kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;
@@ -164,6 +171,7 @@ static kiln_tensor record_cast(kiln_batch *batch, kiln_tensor x, kiln_type type,
 
 kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
 {
+    KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
         return none;
@@ -263,6 +271,7 @@ kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, c
     kiln_tensor kiln_##name(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,      \
                             int keep_dims)                                                         \
     {                                                                                              \
+        KILN__CALL(batch);                                                                         \
         return kiln__record_reduction(batch, KILN__REDUCE_##name, __func__, x, n_axes, axes,       \
                                       keep_dims);                                                  \
     }

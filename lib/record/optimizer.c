@@ -14,6 +14,7 @@
 #include <kiln/reductions.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 #include "util/text.h"
 
 /* The state buffers: scalars first, then `moments` for each parameter, of its shape. One that is
@@ -439,6 +440,7 @@ static bool check_step(kiln_batch *batch, const kiln_optimizer *optimizer,
 kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
                                 const kiln_tensor *gradients)
 {
+    KILN__CALL(batch);
     struct step step = {.batch = batch, .optimizer = optimizer};
     if (!kiln__batch_is_open(batch, __func__))
         return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
@@ -488,6 +490,7 @@ static kiln_tensor common_norm(kiln_batch *batch, size_t n, const kiln_tensor *t
 kiln_tensor kiln_clip_by_norm(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
                               double max_norm, kiln_tensor *clipped)
 {
+    KILN__CALL(batch);
     const kiln_tensor none = {0};
     if (!check_clipping(batch, n, gradients, max_norm, clipped, __func__)) {
         for (size_t i = 0; clipped && i < n; i++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -127,6 +128,7 @@ static bool check_extent(kiln_batch *batch, const struct kiln__shape *shape, uin
 kiln_tensor kiln_pad_by(kiln_batch *batch, kiln_tensor x, const size_t *low, const size_t *high,
                         kiln_padding padding)
 {
+    KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
         return none;
@@ -146,6 +148,5 @@ kiln_tensor kiln_pad_by(kiln_batch *batch, kiln_tensor x, const size_t *low, con
     for (uint32_t d = from.rank; d-- > 0 && !batch->error.status;)
         if (low[d] || high[d])
             x = pad_dimension(batch, x, d, low[d], high[d], padding);
-    kiln__error_within(&batch->error, __func__);
     return batch->error.status ? none : x;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -78,6 +79,7 @@ static bool reaches(int64_t from, int64_t by, size_t count, size_t extent)
 kiln_tensor kiln_place(kiln_batch *batch, kiln_tensor x, kiln_tensor part, const int64_t *start,
                        const int64_t *step)
 {
+    KILN__CALL(batch);
     const struct kiln__node *base = kiln__batch_node(batch, x, __func__, "x");
     const struct kiln__node *top = base ? kiln__batch_node(batch, part, __func__, "part") : NULL;
     if (!top || !check_part(batch, __func__, base, top))
@@ -127,6 +129,7 @@ static bool padded_shape(kiln_batch *batch, const struct kiln__shape *from, cons
 kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low, const size_t *high,
                      double value)
 {
+    KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
         return none;
@@ -225,6 +228,7 @@ static kiln_tensor join(kiln_batch *batch, const char *call, size_t n, const kil
 
 kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, int axis)
 {
+    KILN__CALL(batch);
     uint32_t at;
     if (!check_parts(batch, __func__, n, parts))
         return none;
@@ -246,6 +250,7 @@ static kiln_tensor deepen(kiln_batch *batch, kiln_tensor part, const struct kiln
 
 kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, int axis)
 {
+    KILN__CALL(batch);
     uint32_t at;
     if (!check_parts(batch, __func__, n, parts))
         return none;
@@ -300,6 +305,7 @@ static bool check_sizes(kiln_batch *batch, size_t n, const size_t *sizes, size_t
 kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n, const size_t *sizes,
                        kiln_tensor *parts)
 {
+    KILN__CALL(batch);
     uint32_t at;
     for (size_t i = 0; parts && i < n; i++)
         parts[i] = none;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "record/call.h"
 #include "record/sliding.h"
 
 static const kiln_tensor none = {0};
@@ -201,6 +202,7 @@ static kiln_tensor average(struct pool *pool, kiln_tensor x)
 kiln_tensor kiln_max_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
                           const kiln_pool_options *options, kiln_tensor *indices)
 {
+    KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (indices)
         *indices = none;
@@ -210,6 +212,7 @@ kiln_tensor kiln_max_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
 kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
                           const kiln_pool_options *options)
 {
+    KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (!kiln__batch_floating(batch, x, __func__, "x") || !read_pool(&pool, options, 0, window, &x))
         return none;
@@ -219,6 +222,7 @@ kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
 kiln_tensor kiln_lp_pool(kiln_batch *batch, kiln_tensor x, const size_t *window, double p,
                          const kiln_pool_options *options)
 {
+    KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     struct kiln__sliding *call = &pool.sliding;
     if (!kiln__batch_floating(batch, x, __func__, "x"))
@@ -270,6 +274,7 @@ static bool read_pool2d(struct pool *pool, const kiln_window_options *options, c
 kiln_tensor kiln_max_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
                             const kiln_window_options *options)
 {
+    KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     return read_pool2d(&pool, options, window, &x) ? largest(&pool, x, NULL) : none;
 }
@@ -277,6 +282,7 @@ kiln_tensor kiln_max_pool2d(kiln_batch *batch, kiln_tensor x, const size_t windo
 kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
                             const kiln_window_options *options)
 {
+    KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     return read_pool2d(&pool, options, window, &x) ? average(&pool, x) : none;
 }

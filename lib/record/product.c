@@ -5,6 +5,7 @@
 #include <kiln/product.h>
 #include <kiln/reductions.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -126,17 +127,20 @@ kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor
 
 kiln_tensor kiln_matmul(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
 {
+    KILN__CALL(batch);
     return kiln__record_matmul(batch, __func__, a, false, b, false);
 }
 
 kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, int transpose_a, kiln_tensor b,
                                    int transpose_b)
 {
+    KILN__CALL(batch);
     return kiln__record_matmul(batch, __func__, a, transpose_a, b, transpose_b);
 }
 
 kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
 {
+    KILN__CALL(batch);
     const struct kiln__node *x = kiln__batch_node(batch, a, __func__, "a");
     const struct kiln__node *y = x ? kiln__batch_node(batch, b, __func__, "b") : NULL;
     if (!y)

@@ -11,6 +11,7 @@
 
 #include <float.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 /* -128 * -128 is 2^14: as many products have a sum of less than 2^31. */
@@ -42,6 +43,7 @@ static kiln_tensor ones(kiln_batch *batch, struct kiln__shape shape, uint64_t ma
 kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                           kiln_tensor *scale)
 {
+    KILN__CALL(batch);
     uint64_t mask;
     if (scale)
         *scale = none;
@@ -155,6 +157,7 @@ static kiln_tensor scaled(kiln_batch *batch, kiln_tensor product, const struct s
 kiln_tensor kiln_matmul_quantized(kiln_batch *batch, kiln_tensor a, kiln_tensor a_scale,
                                   kiln_tensor b, int transpose_b, kiln_tensor b_scale)
 {
+    KILN__CALL(batch);
     struct side left = {"a", "a_scale", a, a_scale, .depth = 1};
     struct side right = {"b", "b_scale", b, b_scale, .transposed = transpose_b, .depth = 2};
     if (!prepare(batch, &left) || !prepare(batch, &right))

@@ -7,6 +7,7 @@
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -54,6 +55,7 @@ static kiln_tensor word_constant(kiln_batch *batch, uint32_t word)
 
 kiln_tensor kiln_random_key(kiln_batch *batch, uint64_t seed)
 {
+    KILN__CALL(batch);
     uint32_t low = (uint32_t)seed, high = (uint32_t)(seed >> 32);
     if (!kiln__batch_is_open(batch, __func__))
         return none;
@@ -64,6 +66,7 @@ kiln_tensor kiln_random_key(kiln_batch *batch, uint64_t seed)
 
 kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint32_t number)
 {
+    KILN__CALL(batch);
     if (!check_key(batch, key, __func__))
         return none;
     if (number > INT32_MAX / 2 - 1) {
@@ -78,6 +81,7 @@ kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint32_t numbe
 
 kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state)
 {
+    KILN__CALL(batch);
     if (!kiln__batch_is_open(batch, __func__))
         return none;
     if (!state) {
@@ -132,12 +136,14 @@ static kiln_tensor begin(kiln_batch *batch, size_t rank, const size_t *dims, kil
 
 kiln_tensor kiln_random_uniform(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key)
 {
+    KILN__CALL(batch);
     kiln_tensor numbers = begin(batch, rank, dims, key, __func__);
     return numbers.id ? fraction(batch, draw(batch, 0, numbers, key, __func__), __func__) : none;
 }
 
 kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key)
 {
+    KILN__CALL(batch);
     kiln_tensor numbers = begin(batch, rank, dims, key, __func__);
     if (!numbers.id)
         return none;
@@ -153,6 +159,7 @@ kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dim
 
 kiln_tensor kiln_dropout(kiln_batch *batch, kiln_tensor x, double probability, kiln_tensor key)
 {
+    KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_floating(batch, x, __func__, "x");
     if (!node)
         return none;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -404,7 +405,6 @@ static kiln_tensor record(struct layer *layer, kiln_tensor *last, kiln_tensor *l
         layer->order = layer->step == step_lstm ? orders_of_lstm[layer->given->gates]
                                                 : orders_of_gru[layer->given->gates];
     kiln_tensor y = run(layer, last, last_c);
-    kiln__error_within(&layer->batch->error, layer->name);
     if (layer->batch->error.status && last)
         *last = none;
     if (layer->batch->error.status && last_c)
@@ -414,6 +414,7 @@ static kiln_tensor record(struct layer *layer, kiln_tensor *last, kiln_tensor *l
 
 kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
 {
+    KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_rnn, .gates = 1};
     return record(&own, last, NULL);
@@ -421,6 +422,7 @@ kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor
 
 kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
 {
+    KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_gru, .gates = 3};
     return record(&own, last, NULL);
@@ -429,6 +431,7 @@ kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor
 kiln_tensor kiln_lstm(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last,
                       kiln_tensor *last_c)
 {
+    KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_lstm, .gates = 4};
     return record(&own, last, last_c);

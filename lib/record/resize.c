@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -351,6 +352,7 @@ static kiln_tensor resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
 kiln_tensor kiln_resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
                         const kiln_resize_options *options)
 {
+    KILN__CALL(batch);
     static const kiln_resize_options usual = KILN_RESIZE_OPTIONS_INIT;
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     struct kiln__shape shape;
@@ -361,7 +363,6 @@ kiln_tensor kiln_resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
     if (kiln__shape_count(&shape) == 0)
         return kiln__record_fill(batch, __func__, node->type, &shape, 0);
     x = resize(batch, x, dims, options);
-    kiln__error_within(&batch->error, __func__);
     return batch->error.status ? none : x;
 }
 
@@ -425,6 +426,7 @@ static kiln_tensor move_six(kiln_batch *batch, kiln_tensor x, const struct six *
 kiln_tensor kiln_depth_to_space(kiln_batch *batch, kiln_tensor x, size_t block,
                                 kiln_block_order order, kiln_layout layout)
 {
+    KILN__CALL(batch);
     struct blocks at;
     struct kiln__shape shape;
     struct six six = {0};
@@ -460,6 +462,7 @@ kiln_tensor kiln_depth_to_space(kiln_batch *batch, kiln_tensor x, size_t block,
 kiln_tensor kiln_space_to_depth(kiln_batch *batch, kiln_tensor x, size_t block,
                                 kiln_block_order order, kiln_layout layout)
 {
+    KILN__CALL(batch);
     struct blocks at;
     struct kiln__shape shape;
     struct six six = {0};

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -117,7 +118,6 @@ static kiln_tensor apply(const struct transform *t, kiln_tensor x, kiln_tensor w
     shape.dims[shape.rank - 1] = t->bins;
     shape.dims[shape.rank++] = t->out;
     x = batch->error.status ? none : kiln_reshape(batch, x, shape.rank, shape.dims);
-    kiln__error_within(&batch->error, t->name);
     return batch->error.status ? none : x;
 }
 
@@ -196,6 +196,7 @@ static kiln_tensor turn(const struct transform *t, kiln_tensor x, uint32_t axis,
 
 kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, kiln_dft_kind kind)
 {
+    KILN__CALL(batch);
     struct transform t = {.batch = batch, .name = __func__, .kind = kind, .length = length};
     struct kiln__shape shape;
     uint32_t at;
@@ -224,6 +225,7 @@ static bool check_window(const struct transform *t, kiln_tensor window)
 kiln_tensor kiln_stft(kiln_batch *batch, kiln_tensor x, kiln_tensor window, size_t length,
                       size_t step, kiln_dft_kind kind)
 {
+    KILN__CALL(batch);
     struct transform t = {.batch = batch, .name = __func__, .kind = kind, .length = length};
     struct kiln__shape shape;
     if (!read_signal(&t, x, 2, &shape))
@@ -252,6 +254,7 @@ static const struct {
 
 kiln_tensor kiln_window(kiln_batch *batch, kiln_taper taper, size_t n, int periodic)
 {
+    KILN__CALL(batch);
     if (!kiln__batch_is_open(batch, __func__))
         return none;
     if ((size_t)taper >= TAPERS)
@@ -300,6 +303,7 @@ static void fill_band(float *table, size_t bins, size_t i, const size_t *edges)
 kiln_tensor kiln_mel_weights(kiln_batch *batch, size_t bins, size_t length, double rate, double low,
                              double high)
 {
+    KILN__CALL(batch);
     const size_t dims[] = {length / 2 + 1, bins};
     if (!kiln__batch_is_open(batch, __func__))
         return none;

@@ -44,9 +44,7 @@ kiln_tensor kiln__sliding_channels_last(const struct kiln__sliding *call, kiln_t
 
 kiln_tensor kiln__sliding_result(const struct kiln__sliding *call, kiln_tensor y)
 {
-    y = turn(call, y, false);
-    kiln__error_within(&call->batch->error, call->name);
-    return y;
+    return turn(call, y, false);
 }
 
 /* ---- options ---- */
@@ -147,6 +145,5 @@ kiln_tensor kiln__sliding_windows(const struct kiln__sliding *call, kiln_tensor 
     if (any)
         x = kiln_pad(call->batch, x, low, high, padding);
     x = kiln_windows(call->batch, x, 1, call->n, call->window, call->stride, call->dilation);
-    kiln__error_within(&call->batch->error, call->name);
     return call->batch->error.status ? none : x;
 }

@@ -2,6 +2,7 @@
 /* Orders, along the last dimension; and what is in them, picked by position. */
 #include <kiln/movement.h>
 
+#include "record/call.h"
 #include "record/operations.h"
 
 static const kiln_tensor none = {0};
@@ -40,12 +41,14 @@ static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor
 
 kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descending)
 {
+    KILN__CALL(batch);
     uint32_t at;
     return record_order(batch, __func__, x, axis, descending != 0, &at);
 }
 
 kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int descending)
 {
+    KILN__CALL(batch);
     uint32_t at;
     kiln_tensor order = record_order(batch, __func__, x, axis, descending != 0, &at);
     return order.id ? kiln_gather_elements(batch, x, order, (int)at) : none;
@@ -54,6 +57,7 @@ kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int descending
 kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int smallest,
                       kiln_tensor *positions)
 {
+    KILN__CALL(batch);
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
     uint32_t at;
     if (positions)

@@ -3,6 +3,7 @@
 #include <kiln/buffer.h>
 
 #include "record/batch.h"
+#include "record/call.h"
 
 static const kiln_tensor none = {0};
 
@@ -48,6 +49,7 @@ static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln
 kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         const void *data)
 {
+    KILN__CALL(batch);
     struct kiln__node node = {.kind = KILN__UPLOAD, .type = type};
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape))
@@ -136,6 +138,7 @@ kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const ch
 
 kiln_tensor kiln_import(kiln_batch *batch, kiln_buffer *buffer)
 {
+    KILN__CALL(batch);
     return kiln__record_import(batch, buffer, __func__);
 }
 
@@ -162,12 +165,14 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
 
 kiln_tensor kiln_constant(kiln_batch *batch, kiln_type type, double value)
 {
+    KILN__CALL(batch);
     return kiln__batch_number(batch, type, value, __func__);
 }
 
 kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                       double value)
 {
+    KILN__CALL(batch);
     struct kiln__shape shape;
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, type, rank, dims, &shape))
@@ -213,6 +218,7 @@ static kiln_status closed(const kiln_batch *batch)
 
 kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes)
 {
+    KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
     if (!node)
         return closed(batch);
@@ -239,6 +245,7 @@ bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
 
 kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer)
 {
+    KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
     if (!node || !hold(batch, buffer, __func__))
         return closed(batch);

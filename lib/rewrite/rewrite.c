@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
@@ -86,6 +87,49 @@ static bool copy_requests(struct kiln__rewrite *rewrite)
     return true;
 }
 
+uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
+                            const struct kiln__node *node)
+{
+    uint32_t heir = kiln__rewrite_add(rewrite, node);
+    struct kiln__moved *moved = kiln__vector_push(&rewrite->to->moved);
+    if (!moved)
+        return KILN__NO_NODE;
+    *moved = (struct kiln__moved){index, heir};
+    return heir;
+}
+
+/* The node of `to` for one of `from`, or for its heir. */
+static uint32_t what_became(const struct kiln__rewrite *rewrite, const uint32_t *heirs,
+                            uint32_t index)
+{
+    while (!rewrite->from_uses[index] && heirs[index])
+        index = heirs[index] - 1;
+    return rewrite->from_uses[index] ? rewrite->map[index] : KILN__DROPPED;
+}
+
+/* What has become of the recorded nodes, which are those of `from` before the first pass. */
+static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__graph *from)
+{
+    bool is_recorded = from->became.count == 0;
+    uint32_t *heirs = calloc(from->nodes.count + 1, sizeof *heirs); /* 1 + each; always later */
+    bool done = heirs;
+    for (size_t i = 0; done && i < from->moved.count; i++)
+        heirs[from->moved.items[i].node] = 1 + from->moved.items[i].heir;
+    for (uint32_t i = 0; is_recorded && done && i < from->nodes.count; i++) {
+        uint32_t *same = kiln__vector_push(&from->became);
+        done = same;
+        if (same)
+            *same = i;
+    }
+    for (size_t i = 0; done && i < from->became.count; i++)
+        if (from->became.items[i] != KILN__DROPPED)
+            from->became.items[i] = what_became(rewrite, heirs, from->became.items[i]);
+    rewrite->to->became = from->became;
+    memset(&from->became, 0, sizeof from->became);
+    free(heirs);
+    return done;
+}
+
 bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
 {
     struct kiln__graph to = {.alike = graph->alike, .integers = graph->integers};
@@ -99,7 +143,8 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
         count_uses(graph, rewrite.from_uses);
         mark_operands(graph, rewrite.for_product);
     }
-    done = done && copy_nodes(&rewrite, rule) && copy_requests(&rewrite);
+    done = done && copy_nodes(&rewrite, rule) && copy_requests(&rewrite) &&
+           follow_recorded(&rewrite, graph);
     free(rewrite.map);
     free(rewrite.from_uses);
     free(rewrite.for_product);

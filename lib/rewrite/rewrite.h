@@ -48,6 +48,10 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
 /* Append a node to `to`. */
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
+/* The same of one that does what the node `index` of `to` does, at other elements. */
+uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
+                            const struct kiln__node *node);
+
 /* chain.c: note a place that has something below; false without memory. */
 bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index);
 

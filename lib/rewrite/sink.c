@@ -207,5 +207,5 @@ uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__no
         rewrite->uses.items[result.input[i]]++;
     }
     kiln__rewrite_say(rewrite, "moved below %s", kiln__node_name(&below));
-    return kiln__rewrite_add(rewrite, &result);
+    return kiln__rewrite_move(rewrite, node->input[0], &result);
 }

@@ -8,6 +8,7 @@
 #include <kiln/types.h>
 
 #include "device/opencl.h"
+#include "graph/labels.h"
 #include "util/vector.h"
 
 struct kiln__binding {
@@ -37,6 +38,7 @@ struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) inputs;
     KILN__VECTOR(struct kiln__binding) results;
     KILN__VECTOR(struct kiln__use_of_buffer) buffers; /* each once, by address */
+    const struct kiln__labels *labels; /* what spans of a run are called, not owned; or NULL */
     bool apart;   /* other streams may use a buffer as soon as this run is done with it */
     bool left;    /* nobody waits for this run, as a rule */
     bool checked; /* what kiln__bindings_check() settles is; false after any change */

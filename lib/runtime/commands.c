@@ -271,22 +271,15 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     return NULL;
 }
 
-/* The run keeps the event, if the command has one. `described`: see kiln__trace_add(). */
-static kiln_status keep_described(struct commands *commands, cl_event event, const char *name,
-                                  uint64_t bytes, uint32_t described, struct kiln__error *error)
+/* The run keeps the event, if the command has one. */
+static kiln_status keep(struct commands *commands, cl_event event,
+                        const struct kiln__trace_span *what, struct kiln__error *error)
 {
     if (!event)
         return KILN_OK;
     if (runtime_of(commands)->trace)
-        kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, name, bytes,
-                        described, event);
-    return kiln__run_keep(commands->run, name, bytes, event, error);
-}
-
-static kiln_status keep(struct commands *commands, cl_event event, const char *name, uint64_t bytes,
-                        struct kiln__error *error)
-{
-    return keep_described(commands, event, name, bytes, 0, error);
+        kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, what, event);
+    return kiln__run_keep(commands->run, what->name, what->bytes, event, error);
 }
 
 /* `status` of enqueuing them. Spans share the bytes. */
@@ -295,9 +288,10 @@ static kiln_status keep_all(struct commands *commands, kiln_status status,
                             struct kiln__error *error)
 {
     struct kiln__trace *trace = runtime_of(commands)->trace;
+    const struct kiln__trace_span share = {.name = name,
+                                           .bytes = events->count ? bytes / events->count : 0};
     for (size_t i = 0; i < events->count && trace && !status; i++)
-        kiln__trace_add(trace, commands->stream->number, name, bytes / events->count, 0,
-                        events->items[i]);
+        kiln__trace_add(trace, commands->stream->number, &share, events->items[i]);
     if (!status)
         status = kiln__run_keep_all(commands->run, name, bytes, events, error);
     kiln__events_free(events);
@@ -349,7 +343,8 @@ static kiln_status copy(struct commands *commands, struct spot from, struct spot
     cl_int code = clEnqueueCopyBuffer(commands->stream->queue, from.memory, to.memory, from.offset,
                                       to.offset, bytes, 0, NULL, &event);
     return code ? kiln__cl_fail(error, "clEnqueueCopyBuffer", code)
-                : keep(commands, event, "copy", bytes, error);
+                : keep(commands, event, &(struct kiln__trace_span){.name = "copy", .bytes = bytes},
+                       error);
 }
 
 static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
@@ -376,9 +371,14 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
             return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
     }
     atomic_fetch_add(&runtime->counters.launches, 1);
-    uint32_t described =
-        commands->executable->described ? commands->executable->described[index] : 0;
-    return keep_described(commands, own, launch->kernel, launch->bytes, described, error);
+    const struct kiln__executable *executable = commands->executable;
+    return keep(commands, own,
+                &(struct kiln__trace_span){
+                    .name = launch->kernel,
+                    .bytes = launch->bytes,
+                    .described = executable->described ? executable->described[index] : 0,
+                    .called = executable->called ? executable->called[index] : 0},
+                error);
 }
 
 static kiln_status run_step(struct commands *commands, const struct kiln__plan_step *step,
@@ -435,12 +435,16 @@ static kiln_status map_back(struct commands *commands, const struct wrapper *wra
                                       wrapper->result_bytes, 0, NULL, &map, &code);
     if (code)
         return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
-    kiln_status status = keep(commands, map, "map", wrapper->result_bytes, error);
+    kiln_status status =
+        keep(commands, map,
+             &(struct kiln__trace_span){.name = "map", .bytes = wrapper->result_bytes}, error);
     commands->left--;
     code = clEnqueueUnmapMemObject(queue, wrapper->memory, mapped, 0, NULL, &unmap);
     if (code)
         return kiln__cl_fail(error, "clEnqueueUnmapMemObject", code);
-    kiln_status unmapped = keep(commands, unmap, "unmap", wrapper->result_bytes, error);
+    kiln_status unmapped =
+        keep(commands, unmap,
+             &(struct kiln__trace_span){.name = "unmap", .bytes = wrapper->result_bytes}, error);
     return status ? status : unmapped;
 }
 
@@ -625,6 +629,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     commands.run = kiln__run_create(stream);
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    kiln__executable_call(executable, bindings->labels);
     kiln__stream_enter(stream);
     kiln__budget_enter(&executable->runtime->memory, false);
     status = submit(&commands, error);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/describe.h"
+#include "plan/names.h"
 
 /* ---- making it ---- */
 
@@ -126,6 +127,28 @@ static void describe(struct kiln__executable *executable)
     }
 }
 
+/* Without memory spans have no names. */
+void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels)
+{
+    struct kiln__trace *trace = executable->runtime->trace;
+    size_t count = executable->plan->launches.count;
+    uint64_t hash = trace ? kiln__labels_hash(labels) : 0;
+    if (hash == executable->labels)
+        return;
+    executable->labels = hash;
+    free(executable->called);
+    executable->called = hash ? calloc(count + 1, sizeof *executable->called) : NULL;
+    struct kiln__names names;
+    kiln__names_make(executable->plan, labels, &names);
+    for (uint32_t i = 0; i < count && executable->called; i++) {
+        struct kiln__text lines = {0};
+        kiln__names_say(&names, i, "", "\n", &lines);
+        executable->called[i] = lines.data ? kiln__trace_call(trace, lines.data) : 0;
+        kiln__text_free(&lines);
+    }
+    kiln__names_free(&names);
+}
+
 kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
                                     const struct kiln__launch_program *programs,
                                     struct kiln__executable **made, struct kiln__error *error)
@@ -179,6 +202,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->programs);
     free(executable->memory);
     free(executable->described);
+    free(executable->called);
     free(executable->ready);
     free(executable->needed);
     free(executable->left_out);

@@ -19,7 +19,9 @@ struct kiln__executable { /* used by one thread at a time */
     cl_kernel *kernels;                    /* per launch */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
-    uint32_t *described; /* per launch: what a trace calls it; NULL: there is none */
+    uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
+    uint32_t *called;    /* per launch: its names in a trace; NULL: none has any */
+    uint64_t labels;     /* hash of what these are of */
     bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
     bool *needed;        /* per slot, in that run: a launch reads what is not there */
     bool *left_out;      /* per launch, in that run */
@@ -41,6 +43,10 @@ void kiln__executable_destroy(struct kiln__executable *executable);
 
 /* Set the kernels' memory arguments to executable->memory, where that changed. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error);
+
+/* From now on it runs for a batch with these labels: where there is a trace, its launches have that
+ * batch's names. */
+void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels);
 
 /* It was enqueued: programs that were compiled are stored. */
 void kiln__executable_launched(struct kiln__executable *executable);

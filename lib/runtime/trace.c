@@ -21,6 +21,7 @@ struct span {
     char name[40];
     unsigned stream;
     uint32_t described; /* 1 + its words; 0: none */
+    uint32_t called;    /* 1 + its names; 0: none */
     uint64_t bytes;
     cl_event event;                             /* NULL once the times are read */
     cl_ulong queued, submitted, started, ended; /* ns of the device's clock */
@@ -32,6 +33,7 @@ struct kiln__trace {
     pthread_mutex_t lock; /* guards the spans and words */
     KILN__VECTOR(struct span) spans;
     KILN__VECTOR(struct kiln__trace_words) words; /* with texts of their own */
+    KILN__VECTOR(char *) names;                   /* of a launch, a line each */
     unsigned streams;                             /* that have spans, at most */
     size_t read;                                  /* spans before this one have their times */
 };
@@ -93,16 +95,31 @@ uint32_t kiln__trace_describe(struct kiln__trace *trace, const struct kiln__trac
     return described;
 }
 
-void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
-                     uint32_t described, cl_event event)
+uint32_t kiln__trace_call(struct kiln__trace *trace, const char *names)
+{
+    char *own = strdup(names);
+    pthread_mutex_lock(&trace->lock);
+    char **place = own && trace->names.count < MOST_SPANS ? kiln__vector_push(&trace->names) : NULL;
+    if (place)
+        *place = own;
+    else
+        free(own);
+    uint32_t called = place ? (uint32_t)trace->names.count : 0;
+    pthread_mutex_unlock(&trace->lock);
+    return called;
+}
+
+void kiln__trace_add(struct kiln__trace *trace, unsigned stream,
+                     const struct kiln__trace_span *what, cl_event event)
 {
     pthread_mutex_lock(&trace->lock);
     struct span *span = trace->spans.count < MOST_SPANS ? kiln__vector_push(&trace->spans) : NULL;
     if (span && !clRetainEvent(event)) {
-        snprintf(span->name, sizeof span->name, "%s", name);
+        snprintf(span->name, sizeof span->name, "%s", what->name);
         span->stream = stream;
-        span->described = described;
-        span->bytes = bytes;
+        span->described = what->described;
+        span->called = what->called;
+        span->bytes = what->bytes;
         trace->streams = stream < trace->streams ? trace->streams : stream + 1;
         span->event = event;
     } else if (span) {
@@ -113,10 +130,23 @@ void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *nam
     pthread_mutex_unlock(&trace->lock);
 }
 
+static json_t *names_json(const char *names)
+{
+    json_t *list = json_array();
+    while (*names) {
+        size_t length = strcspn(names, "\n");
+        json_array_append_new(list, json_stringn(names, length));
+        names += length + (names[length] == '\n');
+    }
+    return list;
+}
+
 static json_t *arguments_json(const struct kiln__trace *trace, const struct span *span)
 {
     json_t *arguments = json_pack("{s:I, s:f}", "bytes", (json_int_t)span->bytes, "queued_us",
                                   (double)(span->started - span->queued) / 1e3);
+    if (span->called)
+        json_object_set_new(arguments, "names", names_json(trace->names.items[span->called - 1]));
     if (!span->described)
         return arguments;
     const struct kiln__trace_words *words = &trace->words.items[span->described - 1];
@@ -164,6 +194,9 @@ kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *e
     for (size_t i = 0; i < trace->words.count; i++)
         free_words(&trace->words.items[i]);
     kiln__vector_free(&trace->words);
+    for (size_t i = 0; i < trace->names.count; i++)
+        free(trace->names.items[i]);
+    kiln__vector_free(&trace->names);
     pthread_mutex_destroy(&trace->lock);
     free(trace->path);
     free(trace->device);

@@ -24,9 +24,19 @@ struct kiln__trace_words {
 /* Keep the words; the answer stands for them in kiln__trace_add(). 0, for none, without memory. */
 uint32_t kiln__trace_describe(struct kiln__trace *trace, const struct kiln__trace_words *words);
 
-/* Note a command of a stream; its event is retained until its times are read. */
-void kiln__trace_add(struct kiln__trace *trace, unsigned stream, const char *name, uint64_t bytes,
-                     uint32_t described, cl_event event);
+/* Keep the names of a launch, a line each; the answer stands for them, as above. */
+uint32_t kiln__trace_call(struct kiln__trace *trace, const char *names);
+
+/* A command of a stream. */
+struct kiln__trace_span {
+    const char *name;
+    uint64_t bytes;
+    uint32_t described, called; /* what stands for its words and its names; or 0 */
+};
+
+/* Note it; its event is retained until its times are read. */
+void kiln__trace_add(struct kiln__trace *trace, unsigned stream,
+                     const struct kiln__trace_span *what, cl_event event);
 
 /* Waits for the noted commands and writes the file. Errors: IO_ERROR. */
 kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error);

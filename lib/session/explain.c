@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "plan/names.h"
 #include "util/log.h"
 
 static void explain_values(const struct kiln__plan *plan, struct kiln__text *text)
@@ -56,8 +57,9 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
                    plan->arena_bytes + plan->kept_bytes, plan->unshared_bytes + plan->kept_bytes);
 }
 
-static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)
+static void explain_launch(const struct kiln__names *names, uint32_t index, struct kiln__text *text)
 {
+    const struct kiln__plan *plan = names->plan;
     const struct kiln__launch *launch = &plan->launches.items[index];
     kiln__text_add(text, "launch %u: %s of group %u, %zux%zux%zu work-items in groups of %zu",
                    index, launch->kernel, launch->group, launch->global[0],
@@ -66,6 +68,7 @@ static void explain_launch(const struct kiln__plan *plan, uint32_t index, struct
     if (launch->matmul)
         kiln__text_add(text, ", a product by %s%s", launch->matmul,
                        launch->substitute ? ": the wanted implementation cannot do it" : "");
+    kiln__names_say(names, index, ", for ", ", ", text);
 }
 
 static void explain_dependencies(const struct kiln__plan *plan, const struct kiln__plan_step *step,
@@ -77,14 +80,15 @@ static void explain_dependencies(const struct kiln__plan *plan, const struct kil
     kiln__text_add(text, "\n");
 }
 
-static void explain_steps(const struct kiln__plan *plan, struct kiln__text *text)
+static void explain_steps(const struct kiln__names *names, struct kiln__text *text)
 {
-    static const char *const names[] = {"upload", "launch", "download", "copy"};
+    static const char *const kinds[] = {"upload", "launch", "download", "copy"};
+    const struct kiln__plan *plan = names->plan;
     for (uint32_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
-        kiln__text_add(text, "  %u: %s ", i, names[step->kind]);
+        kiln__text_add(text, "  %u: %s ", i, kinds[step->kind]);
         if (step->kind == KILN__STEP_LAUNCH)
-            explain_launch(plan, step->launch, text);
+            explain_launch(names, step->launch, text);
         else
             kiln__text_add(text, "slot %u #%u", step->slot, step->binding);
         explain_dependencies(plan, step, text);
@@ -127,6 +131,8 @@ static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *te
 void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *log,
                    const struct kiln__plan *plan, struct kiln__text *text)
 {
+    struct kiln__names names;
+    kiln__names_make(plan, recorded->labels, &names);
     kiln__text_add(text, "== recorded ==\n");
     kiln__graph_dump(recorded, text);
     kiln__text_add(text, "== passes ==\n%s", log->data ? log->data : "");
@@ -142,9 +148,10 @@ void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *
     kiln__text_add(text, "== memory ==\n");
     explain_slots(plan, text);
     kiln__text_add(text, "== steps ==\n");
-    explain_steps(plan, text);
+    explain_steps(&names, text);
     kiln__text_add(text, "== kernels ==\n");
     explain_kernels(plan, text);
+    kiln__names_free(&names);
 }
 
 static void explain_as(const char *form, const struct kiln__graph *recorded,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "plan/describe.h"
+#include "plan/names.h"
 #include "session/explain.h"
 
 struct totals {
@@ -42,6 +43,8 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
                            struct kiln__text *text)
 {
     struct totals totals = totals_of(recorded, plan);
+    struct kiln__names names;
+    kiln__names_make(plan, recorded->labels, &names);
     kiln__text_add(text, "operations: %zu recorded, %zu left; launches: %zu; ", totals.recorded,
                    totals.left, plan->launches.count);
     kiln__text_add(text, "uploads: %zu; downloads: %zu; copies: %zu\n", totals.uploads,
@@ -56,11 +59,13 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
         const struct kiln__launch *launch = &plan->launches.items[i];
         kiln__text_add(text, "%5u %s: ", i, launch->kernel);
         kiln__launch_words(plan, i, text);
+        kiln__names_say(&names, i, "\n      for ", ", ", text);
         kiln__text_add(text, "\n      ");
         kiln__launch_shapes(plan, i, text);
         kiln__text_add(text, "; %" PRIu64 " operations, %" PRIu64 " bytes\n",
                        kiln__launch_operations(plan, i), launch->bytes);
     }
+    kiln__names_free(&names);
 }
 
 /* ---- JSON ---- */
@@ -75,12 +80,23 @@ static json_t *words_json(const struct kiln__plan *plan, uint32_t launch,
     return json;
 }
 
-static json_t *launch_json(const struct kiln__plan *plan, uint32_t index)
+static json_t *names_json(const struct kiln__names *names, uint32_t launch)
 {
+    const char *found[KILN__MOST_NAMES];
+    size_t count = kiln__names_of(names, launch, found);
+    json_t *json = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(json, json_string(found[i]));
+    return json;
+}
+
+static json_t *launch_json(const struct kiln__names *names, uint32_t index)
+{
+    const struct kiln__plan *plan = names->plan;
     const struct kiln__launch *launch = &plan->launches.items[index];
     json_t *json = json_pack(
-        "{s:s, s:o, s:o, s:i, s:I, s:I}", "kernel", launch->kernel, "what",
-        words_json(plan, index, kiln__launch_words), "shapes",
+        "{s:s, s:o, s:o, s:o, s:i, s:I, s:I}", "kernel", launch->kernel, "what",
+        words_json(plan, index, kiln__launch_words), "names", names_json(names, index), "shapes",
         words_json(plan, index, kiln__launch_shapes), "group", (int)launch->group, "operations",
         (json_int_t)kiln__launch_operations(plan, index), "bytes", (json_int_t)launch->bytes);
     if (launch->matmul)
@@ -92,9 +108,11 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
                         struct kiln__text *text)
 {
     struct totals totals = totals_of(recorded, plan);
+    struct kiln__names names;
     json_t *launches = json_array();
+    kiln__names_make(plan, recorded->labels, &names);
     for (uint32_t i = 0; i < plan->launches.count; i++)
-        json_array_append_new(launches, launch_json(plan, i));
+        json_array_append_new(launches, launch_json(&names, i));
     json_t *root = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "recorded",
         (json_int_t)totals.recorded, "left", (json_int_t)totals.left, "uploads",
@@ -102,6 +120,7 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
         (json_int_t)totals.copies, "operations", (json_int_t)totals.operations, "bytes",
         (json_int_t)totals.bytes, "saved_bytes", (json_int_t)plan->fusion.saved_bytes, "peak_bytes",
         (json_int_t)plan->arena_bytes + (json_int_t)plan->kept_bytes, "launches", launches);
+    kiln__names_free(&names);
     char *line = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (line)
         kiln__text_add(text, "%s", line);

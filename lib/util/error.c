@@ -2,6 +2,7 @@
 #include "util/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,28 @@
 
 static _Thread_local struct kiln__error last;
 
+static _Thread_local const struct kiln__speaker *speaker;
+
 /* The sentence of kiln_error_set(), if that was called after the last failure of kiln's own. */
 static _Thread_local char foreign[4096];
+
+void kiln__error_speaker(const struct kiln__speaker *who)
+{
+    speaker = who;
+}
+
+/* "kiln_add: ..." becomes "kiln_add, call 57: ...". */
+static void put_speaker(struct kiln__error *error)
+{
+    char inner[sizeof error->text];
+    size_t length = strlen(speaker->call), size = sizeof error->text;
+    memcpy(inner, error->text, sizeof inner);
+    bool named = !strncmp(inner, speaker->call, length) && inner[length] == ':';
+    int written = snprintf(error->text, size, "%s, call %zu: %s", speaker->call, speaker->number,
+                           named ? inner + length + 2 : inner);
+    if (speaker->add && written > 0 && (size_t)written < size)
+        speaker->add(speaker, error->text + written, size - (size_t)written);
+}
 
 kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
 {
@@ -21,6 +42,8 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     last.status = status;
     vsnprintf(last.text, sizeof last.text, format, arguments);
     va_end(arguments);
+    if (speaker)
+        put_speaker(&last);
     *foreign = 0;
     KILN__LOG(KILN__LOG_ERROR, "%s", last.text);
     if (error)

@@ -3,6 +3,8 @@
 #ifndef KILN_UTIL_ERROR_H
 #define KILN_UTIL_ERROR_H
 
+#include <stddef.h>
+
 #include <kiln/status.h>
 
 struct kiln__error {
@@ -14,6 +16,19 @@ struct kiln__error {
  * Returns the status of the error that stands. `error` may be NULL: only the thread's is set. */
 kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Who is speaking: a call of a recording, of which sentences say the number. */
+struct kiln__speaker {
+    const char *call;
+    size_t number; /* from 1 */
+    /* Append more that is known, to text of so many bytes; may be NULL. */
+    void (*add)(const struct kiln__speaker *speaker, char *text, size_t size);
+    const void *user;
+};
+
+/* Errors of this thread are this one's from now on, until NULL: "kiln_add, call 57: ...", also
+ * where another call on its behalf refuses. */
+void kiln__error_speaker(const struct kiln__speaker *speaker);
 
 /* Put the name of the call that the caller made before the sentence of one that it is made of. */
 void kiln__error_within(struct kiln__error *error, const char *call);

@@ -9,6 +9,7 @@ and most things are recorded once.
 """
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
@@ -145,7 +146,8 @@ class Tape:
         if not status:  # the call itself refused
             status, text = -1, lib.kiln_last_error().decode(errors='replace')
         self.renew()
-        raise Error(status_name(status), text)
+        # Which call of the tape it was means nothing here: the traceback names the line.
+        raise Error(status_name(status), re.sub(r', call \d+:', ':', text, count=1))
 
     def renew(self) -> None:
         """Begin the batch again, with the same requests."""

@@ -42,20 +42,32 @@ void run_batch(kiln_batch *batch)
     expect_ok(kiln_batch_execute(batch));
 }
 
+const char *without_call(const char *sentence)
+{
+    static _Thread_local char text[4200];
+    snprintf(text, sizeof text, "%s", sentence);
+    char *call = strstr(text, ", call ");
+    size_t digits = call ? strspn(call + strlen(", call "), "0123456789") : 0;
+    const char *rest = digits ? call + strlen(", call ") + digits : NULL;
+    if (rest && *rest == ':')
+        memmove(call, rest, strlen(rest) + 1);
+    return text;
+}
+
 void expect_error(kiln_status status, kiln_status wanted, const char *sentence)
 {
+    const char *found = without_call(kiln_last_error());
     cr_expect_eq(status, wanted, "%s instead of %s for: %s", kiln_status_name(status),
                  kiln_status_name(wanted), sentence);
-    cr_expect_str_eq(kiln_last_error(), sentence, "\"%s\" instead of \"%s\"", kiln_last_error(),
-                     sentence);
+    cr_expect_str_eq(found, sentence, "\"%s\" instead of \"%s\"", found, sentence);
 }
 
 void expect_error_part(kiln_status status, kiln_status wanted, const char *part)
 {
     cr_expect_eq(status, wanted, "%s instead of %s for: %s", kiln_status_name(status),
                  kiln_status_name(wanted), part);
-    cr_expect(strstr(kiln_last_error(), part) != NULL, "\"%s\" is not in \"%s\"", part,
-              kiln_last_error());
+    cr_expect(strstr(without_call(kiln_last_error()), part) != NULL, "\"%s\" is not in \"%s\"",
+              part, kiln_last_error());
 }
 
 void fill(float *values, size_t count, unsigned seed)

@@ -20,7 +20,11 @@ void expect_ok(kiln_status status);
 /* Execute, expect success. */
 void run_batch(kiln_batch *batch);
 
-/* A status and the whole sentence that goes with it. */
+/* A sentence without the number of the call that it names, which tests of one call say nothing
+ * about. Lasts until the thread's next one. */
+const char *without_call(const char *sentence);
+
+/* A status and the whole sentence that goes with it, but for that number. */
 void expect_error(kiln_status status, kiln_status wanted, const char *sentence);
 void expect_error_part(kiln_status status, kiln_status wanted, const char *part);
 
