@@ -27,7 +27,11 @@ struct times {
     double start, context, submit, wait;
 };
 
-enum cache { EMPTY, FILLED };
+enum cache {
+    EMPTY,
+    GENERIC, /* has seen other batches run before their kernels were compiled */
+    FILLED
+};
 
 static const struct situation {
     const char *name;
@@ -39,6 +43,8 @@ static const struct situation {
     /* clang-format off */
     {"cold",                         EMPTY,  EMPTY,  "together", true,  false},
     {"cold, one after the other",    EMPTY,  EMPTY,  "alone",    false, true},
+    {"cold, compiled behind",        EMPTY,  EMPTY,  "behind",   false, true},
+    {"compiled behind",              GENERIC, EMPTY, "behind",   false, true},
     {"kiln's cache",                 FILLED, EMPTY,  "together", true,  false},
     {"the driver's cache",           EMPTY,  FILLED, "together", false, false},
     {"both caches",                  FILLED, FILLED, "together", false, false},
@@ -75,6 +81,25 @@ static kiln_batch *record_block(kiln_context *context)
     return start_block(context, &loss);
 }
 
+/* Kernels that the others have not: one for each function. */
+static kiln_batch *record_functions(kiln_context *context)
+{
+    static kiln_tensor (*const functions[])(kiln_batch *, kiln_tensor) = {
+        kiln_log, kiln_sqrt, kiln_abs,  kiln_tanh,  kiln_floor, kiln_exp2,
+        kiln_sin, kiln_cos,  kiln_ceil, kiln_log1p, kiln_sign,  kiln_softplus};
+    kiln_batch *batch = kiln_batch_create(context);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        size_t count = COUNT / 16 - i; /* so that each has its own */
+        kiln_tensor input = kiln_upload(batch, KILN_F32, 1, &count, x);
+        bench_ok(kiln_read(batch, functions[i](batch, input), y, count * sizeof *y), "recording");
+    }
+    return batch;
+}
+
+static void check_nothing(void)
+{
+}
+
 static void check_block(void)
 {
     if (!(loss > 0.1F && loss < 10))
@@ -92,6 +117,13 @@ static const struct work {
 };
 
 enum { WORKS = sizeof works / sizeof *works };
+
+static const struct work functions = {"functions", record_functions, check_nothing, true};
+
+static const struct work *work_of(int number)
+{
+    return number < WORKS ? &works[number] : &functions;
+}
 
 static int run_child(const struct work *work, double called, int output)
 {
@@ -114,6 +146,7 @@ static int run_child(const struct work *work, double called, int output)
     times.wait = bench_now() - start;
     work->check();
     kiln_event_release(event);
+    bench_ok(kiln_batch_prepare(batch, 0), "waiting for what is compiled behind");
     kiln_batch_release(batch);
     kiln_context_release(context);
     return write(output, &times, sizeof times) == sizeof times ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -132,14 +165,27 @@ static void remove_folder(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* What holds the generic kernel, and no kernel of the works. */
+#define TEMPLATE "kiln-template"
+
+static void copy_template(const char *to)
+{
+    char command[1000];
+    snprintf(command, sizeof command, "cp -p %s/" TEMPLATE "/* %s", folder, to);
+    if (system(command))
+        bench_fail("a folder cannot be copied");
+}
+
 /* A fresh folder, or the filled one, as what `variable` names. */
 static void point_at(const char *variable, const char *name, enum cache cache)
 {
     char path[400];
     snprintf(path, sizeof path, "%s/%s-%s", folder, name, cache == FILLED ? "filled" : "empty");
-    if (cache == EMPTY)
+    if (cache != FILLED)
         remove_folder(path);
     mkdir(path, 0700);
+    if (cache == GENERIC)
+        copy_template(path);
     setenv(variable, path, 1);
 }
 
@@ -175,7 +221,7 @@ static struct times spawn_child(const struct work *work)
     char name[] = "start", option[] = "--child", number[16], called[40], output[16];
     if (pipe(ends))
         bench_fail("no pipe");
-    snprintf(number, sizeof number, "%d", (int)(work - works));
+    snprintf(number, sizeof number, "%d", work == &functions ? WORKS : (int)(work - works));
     snprintf(called, sizeof called, "%.9f", bench_now());
     snprintf(output, sizeof output, "%d", ends[1]);
     char *argv[] = {name, option, number, called, output, NULL};
@@ -234,6 +280,15 @@ static void fill(const struct work *work)
     setenv("KILN_COMPILE", "alone", 1);
     spawn_child(work);
     spawn_child(work);
+    if (!work->many)
+        return;
+    char path[400];
+    snprintf(path, sizeof path, "%s/" TEMPLATE, folder);
+    mkdir(path, 0700);
+    setenv("KILN_CACHE_DIR", path, 1);
+    setenv("KILN_COMPILE", "behind", 1);
+    point_driver(EMPTY);
+    spawn_child(&functions);
 }
 
 static void add_situation(struct bench_row *row, struct way *way, char names[5][64])
@@ -271,8 +326,11 @@ static void measure(const struct work *work)
     bench_at_least(&row, "both caches", "cold", 5);
     bench_compare(&row, "kiln's cache", "cold");
     bench_compare(&row, "kiln's cache", "the driver's cache");
-    if (work->many)
+    if (work->many) {
         bench_compare(&row, "cold", "cold, one after the other");
+        bench_compare(&row, "cold, compiled behind", "cold");
+        bench_compare(&row, "compiled behind", "cold");
+    }
     bench_measure(&row);
 }
 
@@ -281,7 +339,7 @@ int main(int argc, char **argv)
     static const struct bench_program program = {
         .name = "start", .purpose = "The first result of a process, with and without a cache"};
     if (argc == 5 && !strcmp(argv[1], "--child"))
-        return run_child(&works[atoi(argv[2])], strtod(argv[3], NULL), atoi(argv[4]));
+        return run_child(work_of(atoi(argv[2])), strtod(argv[3], NULL), atoi(argv[4]));
     kiln_context *context = bench_start(&program, argc, argv);
     setenv("KILN_CACHE_WAIT", "1", 1);
     make_folder();

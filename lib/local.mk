@@ -106,6 +106,7 @@ plan_sources = \
 	lib/plan/dependencies.c \
 	lib/plan/describe.c \
 	lib/plan/describe.h \
+	lib/plan/generic.h \
 	lib/plan/in_place.c \
 	lib/plan/keep.c \
 	lib/plan/launch.c \
@@ -113,6 +114,7 @@ plan_sources = \
 	lib/plan/lower.c \
 	lib/plan/lower.h \
 	lib/plan/lower_attention.c \
+	lib/plan/lower_generic.c \
 	lib/plan/lower_matmul.c \
 	lib/plan/lower_nest.c \
 	lib/plan/lower_scatter.c \
@@ -149,6 +151,7 @@ codegen_sources = \
 	lib/codegen/follow.c \
 	lib/codegen/follow.h \
 	lib/codegen/gather.c \
+	lib/codegen/generic.c \
 	lib/codegen/scan.c \
 	lib/codegen/indent.c \
 	lib/codegen/indent.h \
@@ -165,6 +168,8 @@ codegen_sources = \
 	lib/codegen/verify_launches.c
 
 cache_sources = \
+	lib/cache/apart.c \
+	lib/cache/apart.h \
 	lib/cache/build.c \
 	lib/cache/build.h \
 	lib/cache/bundle.c \
@@ -284,6 +289,8 @@ grad_sources = \
 
 session_sources = \
 	lib/session/batch.c \
+	lib/session/behind.c \
+	lib/session/behind.h \
 	lib/session/buffer.c \
 	lib/session/cache.c \
 	lib/session/compile.c \
@@ -359,6 +366,7 @@ files_sources = \
 kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
+	kernels/generic.cl \
 	kernels/lanes.cl \
 	kernels/math.cl \
 	kernels/math_end.cl \

@@ -5,6 +5,7 @@ criterion_tests = \
 	tests/test_accuracy \
 	tests/test_attention \
 	tests/test_batch \
+	tests/test_behind \
 	tests/test_buffers \
 	tests/test_cache_catalog \
 	tests/test_cache_edit \
@@ -118,6 +119,7 @@ endif
 device_tests = \
 	tests/test_attention \
 	tests/test_batch \
+	tests/test_behind \
 	tests/test_buffers \
 	tests/test_cache_program \
 	tests/test_channels \
@@ -179,6 +181,7 @@ device_tests = \
 # Those where threads meet.
 thread_tests = \
 	tests/test_batch \
+	tests/test_behind \
 	tests/test_cache_program \
 	tests/test_events \
 	tests/test_executor \

@@ -7,157 +7,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cache/errand.h"
+#include "cache/apart.h"
 #include "cache/program_state.h"
-#include "cache/storing.h"
 #include "util/log.h"
 
-#define MOST_THREADS 64
-
-/* ---- in other processes ---- */
-
-/* One process, and what it is given. */
-struct party {
-    struct kiln__text errands;
-    size_t count, weight; /* bytes of text, which say how long it takes */
-    int answers;
-};
-
-/* What is missing, and whose it is. */
-struct errands {
-    struct missing {
-        struct kiln__text options;
-        const struct kiln__program_wish *wish;
-        uint64_t hash; /* of the key */
-        unsigned party;
-    } * items;
-    size_t count;
-};
-
-/* In memory and on disk there is no need for it. */
-static bool is_missing(struct kiln__programs *programs, const struct kiln__program_wish *wish,
-                       const struct kiln__key *key)
-{
-    struct kiln__loaded loaded;
-    if (kiln__programs_has(programs, wish->name, wish->name_length))
-        return false;
-    bool there = kiln__store_get(programs->store, key, &loaded);
-    if (there)
-        kiln__store_unload(&loaded);
-    return !there;
-}
-
-static void add_missing(struct kiln__programs *programs, const struct kiln__program_wish *wish,
-                        struct errands *errands)
-{
-    struct missing *missing = &errands->items[errands->count];
-    struct kiln__key key = {0};
-    *missing = (struct missing){.wish = wish};
-    kiln__program_options(programs, wish->options, &missing->options);
-    if (!missing->options.failed &&
-        kiln__key_make(&programs->shared_key, missing->options.data, wish->source, &key) &&
-        is_missing(programs, wish, &key)) {
-        missing->hash = kiln__hash64(key.bytes, key.length);
-        errands->count++;
-    } else
-        kiln__text_free(&missing->options);
-    kiln__key_free(&key);
-}
-
-/* Without memory there is none. */
-static void find_missing(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
-                         size_t count, struct errands *errands)
-{
-    *errands = (struct errands){calloc(count, sizeof *errands->items), 0};
-    for (size_t i = 0; errands->items && i < count; i++)
-        add_missing(programs, &wishes[i], errands);
-}
-
-static void free_errands(struct errands *errands)
-{
-    for (size_t i = 0; i < errands->count; i++)
-        kiln__text_free(&errands->items[i].options);
-    free(errands->items);
-}
-
-static void begin_party(struct kiln__programs *programs, struct party *party)
-{
-    const struct kiln__errand_head head = {kiln__storing_folder(programs->storing),
-                                           programs->limit,
-                                           {programs->shared_key.data, programs->shared_key.length},
-                                           true};
-    kiln__errand_write_head(&head, &party->errands);
-}
-
-/* Kernels of one source go to the same process, which stores one binary for them; else the one
- * with the least to do takes it. */
-static unsigned choose_party(const struct errands *errands, size_t index,
-                             const struct party *parties, unsigned count)
-{
-    unsigned least = 0;
-    for (size_t i = 0; i < index; i++)
-        if (errands->items[i].hash == errands->items[index].hash)
-            return errands->items[i].party;
-    for (unsigned i = 1; i < count; i++)
-        if (parties[i].weight < parties[least].weight)
-            least = i;
-    return least;
-}
-
-static void assign(struct kiln__programs *programs, struct errands *errands, size_t index,
-                   struct party *parties, unsigned count)
-{
-    struct missing *missing = &errands->items[index];
-    const struct kiln__program_wish *wish = missing->wish;
-    char variants[KILN__PROGRAM_VARIANTS];
-    const struct kiln__errand errand = {missing->options.data, wish->source, wish->kernel,
-                                        variants};
-    missing->party = choose_party(errands, index, parties, count);
-    struct party *party = &parties[missing->party];
-    kiln__program_variants(wish->dimensions, wish->global, wish->local, variants);
-    if (!party->count++)
-        begin_party(programs, party);
-    party->weight += strlen(wish->source);
-    kiln__errand_write(&errand, &party->errands);
-}
-
-/* What it does not come to is compiled by this process. */
-static size_t await_party(struct kiln__programs *programs, struct party *party)
-{
-    size_t stored = 0;
-    char answer;
-    ssize_t got;
-    while ((got = read(party->answers, &answer, 1)) == 1 || (got < 0 && errno == EINTR))
-        stored += got == 1 && answer == KILN__ERRAND_STORED;
-    close(party->answers);
-    atomic_fetch_add(&programs->stored_apart, stored);
-    return stored;
-}
-
-static void compile_apart(struct kiln__programs *programs, struct errands *errands,
-                          unsigned threads)
-{
-    struct party parties[MOST_THREADS] = {0};
-    size_t stored = 0;
-    for (size_t i = 0; i < errands->count; i++)
-        assign(programs, errands, i, parties, threads);
-    for (unsigned i = 0; i < threads; i++) {
-        parties[i].answers = parties[i].count ? kiln__errand_start(&parties[i].errands) : -1;
-        kiln__text_free(&parties[i].errands);
-    }
-    for (unsigned i = 0; i < threads; i++)
-        if (parties[i].answers >= 0)
-            stored += await_party(programs, &parties[i]);
-    KILN__LOG(KILN__LOG_INFO, "%zu of %zu kernels were compiled and stored beforehand", stored,
-              errands->count);
-}
+#define MOST_THREADS KILN__MOST_APART
 
 /* ---- in this one ---- */
 
@@ -217,21 +76,31 @@ static unsigned count_threads(unsigned threads, size_t most)
 /* Whether other processes can do it, and have to: here it would be one after the other. */
 static bool is_done_apart(const struct kiln__programs *programs)
 {
-    return programs->device.traits->serial_compiler && kiln__store_writes(programs->store) &&
-           kiln__storing_folder(programs->storing);
+    return programs->device.traits->serial_compiler && kiln__apart_is_possible(programs);
+}
+
+/* What is not done then is compiled by this process. */
+static void compile_apart(struct kiln__programs *programs, struct kiln__errands *errands,
+                          unsigned threads)
+{
+    struct kiln__apart apart;
+    kiln__apart_start(programs, errands, threads, &apart);
+    kiln__apart_await(&apart);
+    KILN__LOG(KILN__LOG_INFO, "%zu of %zu kernels were compiled and stored beforehand",
+              apart.stored, apart.asked);
 }
 
 void kiln__programs_prepare(struct kiln__programs *programs,
                             const struct kiln__program_wish *wishes, size_t count, unsigned threads)
 {
-    struct errands errands = {0};
+    struct kiln__errands errands = {0};
     if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
     threads = count_threads(threads, count);
     if (is_done_apart(programs)) {
-        find_missing(programs, wishes, count, &errands);
+        kiln__errands_find(programs, wishes, count, &errands);
         compile_apart(programs, &errands, threads);
-        free_errands(&errands);
+        kiln__errands_free(&errands);
     }
     compile_here(programs, wishes, count, threads);
     kiln__programs_sync(programs);
@@ -261,22 +130,22 @@ static bool is_slow(struct kiln__programs *programs, const struct kiln__program_
 static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                        size_t count)
 {
-    struct errands errands;
-    find_missing(programs, wishes, count, &errands);
+    struct kiln__errands errands;
+    kiln__errands_find(programs, wishes, count, &errands);
     unsigned threads = count_threads(0, errands.count / LEAST_EACH);
     threads = threads > MOST_PARTIES ? MOST_PARTIES : threads;
     if (threads >= LEAST_PARTIES && is_slow(programs, errands.items[errands.count - 1].wish)) {
-        kiln__text_free(&errands.items[--errands.count].options);
+        kiln__errands_drop_last(&errands);
         compile_apart(programs, &errands, threads);
     }
-    free_errands(&errands);
+    kiln__errands_free(&errands);
 }
 
 void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                          size_t count)
 {
     unsigned threads = count_threads(0, count);
-    if (programs->compile != KILN_COMPILE_TOGETHER || threads < 2)
+    if (!kiln__programs_compile_together(programs) || threads < 2)
         return;
     if (is_done_apart(programs))
         meet_apart(programs, wishes, count);

@@ -52,6 +52,9 @@ bool kiln__programs_has(struct kiln__programs *programs, const void *name, size_
 /* How programs are compiled; never DEFAULT. */
 kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs);
 
+/* Whether what a batch waits for is compiled side by side. */
+bool kiln__programs_compile_together(const struct kiln__programs *programs);
+
 /* The program of `source`, to be found as `name` from now on. `kernel` is the kernel that users
  * know it by in `kiln cache list`. The traits' build options are added to `options`.
  * Two threads that ask at once: one compiles, the other waits for it.

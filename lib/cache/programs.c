@@ -153,7 +153,13 @@ static kiln_compile_mode choose_compile_mode(kiln_compile_mode mode)
         return mode;
     return !value || !strcmp(value, "together") ? KILN_COMPILE_TOGETHER
            : !strcmp(value, "never")            ? KILN_COMPILE_NEVER
+           : !strcmp(value, "behind")           ? KILN_COMPILE_BEHIND
                                                 : KILN_COMPILE_ALONE;
+}
+
+bool kiln__programs_compile_together(const struct kiln__programs *programs)
+{
+    return programs->compile == KILN_COMPILE_TOGETHER || programs->compile == KILN_COMPILE_BEHIND;
 }
 
 kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs)

@@ -41,7 +41,9 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 {
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__text_add(name, "%s %s", launch->file, launch->options);
-    if (kiln__launch_has_text(launch))
+    if (launch->form.generic)
+        kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
+    else if (kiln__launch_has_text(launch))
         name_group(plan, launch, name);
 }
 
@@ -49,6 +51,7 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
                        bool checked, struct kiln__text *source)
 {
     struct kiln__text lines = {0};
+    bool generic = launch->form.generic;
     struct kiln__emit emit = {
         .text = source,
         .plan = plan,
@@ -58,9 +61,14 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         .checked = checked,
         .group = &plan->fusion.groups.items[launch->group],
     };
-    kiln__emit_prelude(&emit);
+    if (generic)
+        kiln__emit_generic_prelude(&emit);
+    else
+        kiln__emit_prelude(&emit);
     kiln__emit_check_helper(&emit);
     emit.text = &lines;
+    if (generic)
+        kiln__emit_generic(&emit);
     if (launch->source == KILN__SOURCE_NEST)
         kiln__emit_nest(&emit);
     if (launch->form.operands)

@@ -93,6 +93,10 @@ struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type ty
 void kiln__emit_operands(const struct kiln__emit *emit);
 void kiln__emit_epilogue(const struct kiln__emit *emit);
 
+/* Before kernels/generic.cl: all operations, for groups of any kind (generic.c). */
+void kiln__emit_generic_prelude(const struct kiln__emit *emit);
+void kiln__emit_generic(const struct kiln__emit *emit);
+
 /* "v12": the value of step 12. */
 struct kiln__value_name {
     char text[8];

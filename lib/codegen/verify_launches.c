@@ -44,7 +44,7 @@ static const char *check_type(const struct verifier *verifier,
     const char wide = verifier->launch->form.wide ? 'l' : 'i';
     const char types[] = {
         [KILN__ARGUMENT_INDEX] = wide, [KILN__ARGUMENT_I32] = 'i', [KILN__ARGUMENT_F32] = 'f'};
-    bool memory = argument->kind == KILN__ARGUMENT_MEMORY;
+    bool memory = argument->kind == KILN__ARGUMENT_MEMORY || argument->kind == KILN__ARGUMENT_TABLE;
     if (memory != parameter->memory)
         return memory ? "memory for what is a value" : "a value for what is memory";
     return memory || types[argument->kind] == parameter->type ? NULL : "of another type";
@@ -97,6 +97,10 @@ static bool is_stored(const struct verifier *verifier, uint32_t slot)
 static const char *check_direction(const struct verifier *verifier,
                                    const struct kiln__parameter *parameter, uint32_t slot)
 {
+    if (verifier->launch->form.generic) /* whose text knows no direction */
+        return is_read(verifier, slot) || is_stored(verifier, slot)
+                   ? NULL
+                   : "memory that the group does not name";
     if (is_scratch(verifier, slot))
         return !parameter->constant || comes_later(verifier, slot)
                    ? NULL
@@ -290,9 +294,11 @@ static const char *check_argument(const struct verifier *verifier, size_t i)
     const struct kiln__parameter *parameter = &verifier->parameters->list.items[i];
     const struct kiln__argument *argument = argument_at(verifier, i);
     const char *wrong = check_type(verifier, parameter, argument);
+    if (argument->kind == KILN__ARGUMENT_TABLE)
+        return wrong ? wrong : verifier->launch->table.count ? NULL : "an empty table";
     if (!wrong && parameter->memory)
         wrong = check_direction(verifier, parameter, argument->slot);
-    if (!wrong)
+    if (!wrong && !verifier->launch->form.generic)
         wrong = check_name(verifier, parameter, argument);
     bool writes = parameter->memory && parameter->restricted && !parameter->constant;
     if (!wrong && writes && !is_apart(verifier, i))
@@ -315,8 +321,8 @@ static bool has_room(const struct kiln__launch *launch)
     size_t bytes = 0;
     for (size_t i = 0; i < launch->arguments.count; i++) {
         uint8_t kind = launch->arguments.items[i].kind;
-        bool wide =
-            kind == KILN__ARGUMENT_MEMORY || (kind == KILN__ARGUMENT_INDEX && launch->form.wide);
+        bool wide = kind == KILN__ARGUMENT_MEMORY || kind == KILN__ARGUMENT_TABLE ||
+                    (kind == KILN__ARGUMENT_INDEX && launch->form.wide);
         bytes += wide ? sizeof(int64_t) : sizeof(int32_t);
     }
     return bytes <= PARAMETER_BYTES;

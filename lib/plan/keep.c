@@ -4,7 +4,7 @@
  * what others read is kept; what lies between is made again whenever that is. */
 #include <stdlib.h>
 
-#include "plan/plan.h"
+#include "plan/generic.h"
 
 /* Values of so much are kept whoever reads them: a bias, factors. Larger ones are kept for products
  * that read them as their second operand, and for gathers, as weights and tables are; for others it
@@ -31,7 +31,8 @@ static bool stays(const struct kiln__plan *plan, const struct kiln__access *acce
 /* Whether the group only brings what stays into another form: its one store stays, too. */
 static bool prepares(const struct kiln__plan *plan, const struct kiln__group *group)
 {
-    if (group->kind != KILN__GROUP_MAP || group->stores.count != 1 ||
+    if (kiln__plan_is_generic(plan, (uint32_t)(group - plan->fusion.groups.items)) ||
+        group->kind != KILN__GROUP_MAP || group->stores.count != 1 ||
         plan->changes[plan->slot_of[group->stores.items[0].node]])
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)

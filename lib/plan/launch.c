@@ -59,3 +59,8 @@ void kiln__launch_f32(struct kiln__launch *launch, float value)
 {
     add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
 }
+
+void kiln__launch_table(struct kiln__launch *launch)
+{
+    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_TABLE});
+}

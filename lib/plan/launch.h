@@ -10,7 +10,8 @@ enum kiln__argument_kind {
     KILN__ARGUMENT_OFFSET, /* an index: element `integer` of `slot`, counted from its cl_mem */
     KILN__ARGUMENT_INDEX,  /* `integer`, as wide as the launch's indices */
     KILN__ARGUMENT_I32,    /* `integer` */
-    KILN__ARGUMENT_F32     /* `real` */
+    KILN__ARGUMENT_F32,    /* `real` */
+    KILN__ARGUMENT_TABLE   /* memory with the launch's table */
 };
 
 /* Which text declares an argument that has a name. */
@@ -130,7 +131,8 @@ struct kiln__form {
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
-    uint8_t zero[2];
+    uint8_t generic;  /* template: kernels/generic.cl, behind all operations there are */
+    uint8_t zero[1];
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
@@ -154,6 +156,7 @@ struct kiln__launch {
     uint32_t covers;        /* 1 + the group that its group does on the way; 0: none */
     uint32_t makes;         /* 1 + the slot that it makes of buffers that stay (keep.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
+    KILN__VECTOR(int32_t) table; /* see plan/generic.h; most have none */
     uint32_t dimensions;
     size_t global[3], local[3];
     uint64_t bytes; /* memory traffic at least */
@@ -162,7 +165,8 @@ struct kiln__launch {
 /* Whether it has a generated text, before a file of kernels/ or instead of one. */
 static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 {
-    return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands;
+    return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands ||
+           launch->form.generic;
 }
 
 /* Whether memory that it takes is that of `slot`. */
@@ -173,6 +177,7 @@ void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
 void kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
 void kiln__launch_index(struct kiln__launch *launch, int64_t value);
 void kiln__launch_f32(struct kiln__launch *launch, float value);
+void kiln__launch_table(struct kiln__launch *launch);
 
 /* Append an argument that a generated text declares under a name. */
 void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,

@@ -220,8 +220,10 @@ void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch)
         place = kiln__vector_push(&plan->launches);
     if (place)
         *place = *launch;
-    else
+    else {
         kiln__vector_free(&launch->arguments);
+        kiln__vector_free(&launch->table);
+    }
     plan->failed = !place;
     kiln__plan_add(plan, (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,
                                                   .launch = (uint32_t)(plan->launches.count - 1)});

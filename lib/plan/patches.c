@@ -3,6 +3,7 @@
  * and columns cannot say: the windows of a convolution. A product can make that copy as it reads,
  * tile by tile, so that it is never in memory; the group that would make it is then part of the
  * product's. */
+#include "plan/generic.h"
 #include "plan/matmul.h"
 
 #define MANY (UINT32_MAX - 1)
@@ -97,7 +98,7 @@ bool kiln__plan_is_part(const struct kiln__plan *plan, uint32_t index)
     if (!plan->options.device->traits->chunked || !only_copies(plan, group))
         return false;
     uint32_t reader = plan->reader_of[group->stores.items[0].node];
-    return reader < plan->fusion.groups.count &&
+    return reader < plan->fusion.groups.count && !kiln__plan_is_generic(plan, reader) &&
            plan->fusion.groups.items[reader].kind == KILN__GROUP_MATMUL &&
            kiln__matmul_part(plan, reader) == index;
 }

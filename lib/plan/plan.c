@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/generic.h"
 #include "plan/work.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t index)
 {
@@ -199,7 +201,10 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     if (kiln__plan_is_part(plan, index))
         return;
     kiln__plan_tune(plan, index, &tuned);
-    lower[group->kind](plan, index);
+    if (kiln__plan_is_generic(plan, index))
+        kiln__lower_generic(plan, index);
+    else
+        lower[group->kind](plan, index);
     plan->options.device = device;
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
@@ -257,15 +262,28 @@ static void settle_offsets(struct kiln__plan *plan)
     }
 }
 
+static bool copy_generic(struct kiln__plan *plan)
+{
+    size_t count = plan->fusion.groups.count;
+    if (!plan->options.generic)
+        return true;
+    plan->generic = malloc(count + 1);
+    if (plan->generic)
+        memcpy(plan->generic, plan->options.generic, count);
+    plan->options.generic = plan->generic;
+    return plan->generic;
+}
+
 kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
                             struct kiln__plan *plan, struct kiln__error *error)
 {
     *plan = (struct kiln__plan){.options = *options, .fusion = *fusion};
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
-    bool done = plan->slot_of && list_requests(plan) && list_replacements(plan) &&
-                kiln__plan_find_readers(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
-                kiln__plan_find_lasting(plan) && make_steps(plan) && kiln__plan_settle_kept(plan) &&
+    bool done = plan->slot_of && copy_generic(plan) && list_requests(plan) &&
+                list_replacements(plan) && kiln__plan_find_readers(plan) &&
+                kiln__plan_in_place(plan) && place_nodes(plan) && kiln__plan_find_lasting(plan) &&
+                make_steps(plan) && kiln__plan_settle_kept(plan) &&
                 kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
@@ -277,8 +295,10 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
 
 void kiln__plan_free(struct kiln__plan *plan)
 {
-    for (size_t i = 0; i < plan->launches.count; i++)
+    for (size_t i = 0; i < plan->launches.count; i++) {
         kiln__vector_free(&plan->launches.items[i].arguments);
+        kiln__vector_free(&plan->launches.items[i].table);
+    }
     kiln__vector_free(&plan->launches);
     kiln__vector_free(&plan->slots);
     kiln__vector_free(&plan->steps);
@@ -292,5 +312,6 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->reader_of);
     free(plan->replacements);
     free(plan->changes);
+    free(plan->generic);
     *plan = (struct kiln__plan){0};
 }

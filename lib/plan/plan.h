@@ -72,6 +72,9 @@ struct kiln__plan_options {
     bool no_clblast;    /* which compiles kernels by itself */
     struct kiln__prover *prover;       /* NULL: such kernels are not used */
     const struct kiln__tuning *tuning; /* values of single works, or NULL (device/tunables.h) */
+    const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
+                            The plan has a copy */
+    bool all_generic;    /* all are that can be: for tests */
 };
 
 struct kiln__plan {
@@ -90,6 +93,7 @@ struct kiln__plan {
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
     uint32_t *reader_of;     /* per node: the group that alone reads it (patches.c) */
     uint32_t *next_request;  /* per request: the next one of the same node */
+    bool *generic;           /* the options' own */
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
     bool *changes; /* per slot of a node: it is not made of buffers alone that stay (keep.c) */
     size_t inputs; /* so many */

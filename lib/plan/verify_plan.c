@@ -133,7 +133,7 @@ static const char *check_argument(const struct verifier *verifier,
 {
     const struct kiln__plan *plan = verifier->plan;
     bool offset = argument->item != 0;
-    if (argument->kind > KILN__ARGUMENT_F32 || argument->kind == KILN__ARGUMENT_OFFSET)
+    if (argument->kind > KILN__ARGUMENT_TABLE || argument->kind == KILN__ARGUMENT_OFFSET)
         return "of no kind";
     if ((offset || argument->kind == KILN__ARGUMENT_MEMORY) && argument->slot >= plan->slots.count)
         return "of no slot";

@@ -19,6 +19,7 @@ struct kiln__lease {
     const struct kiln__plan *plan;
     struct kiln__executable *executable; /* NULL: it needs more memory than there may be */
     bool checked;
+    bool meanwhile; /* its kernels are not the plan's own: those are being compiled */
 };
 
 struct kiln_batch {

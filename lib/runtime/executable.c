@@ -34,6 +34,27 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
     return KILN_OK;
 }
 
+/* The driver keeps what a kernel's argument was set to only as long as somebody has it. */
+static kiln_status set_table(struct kiln__executable *executable, size_t index,
+                             struct kiln__error *error)
+{
+    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    cl_mem *table = &executable->tables[index];
+    cl_int code;
+    if (!launch->table.count)
+        return KILN_OK;
+    *table = clCreateBuffer(executable->runtime->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                            launch->table.count * sizeof *launch->table.items, launch->table.items,
+                            &code);
+    if (code) {
+        *table = NULL;
+        return kiln__cl_fail(error, "clCreateBuffer", code);
+    }
+    code = clSetKernelArg(executable->kernels[index], (cl_uint)launch->arguments.count - 1,
+                          sizeof *table, table);
+    return code ? kiln__cl_fail(error, "clSetKernelArg", code) : KILN_OK;
+}
+
 static kiln_status make_kernel(struct kiln__executable *executable, size_t index,
                                struct kiln__error *error)
 {
@@ -45,6 +66,8 @@ static kiln_status make_kernel(struct kiln__executable *executable, size_t index
         return kiln__cl_fail(error, "clCreateKernel", code);
     executable->kernels[index] = kernel;
     kiln_status status = set_constants(launch, kernel, error);
+    if (!status)
+        status = set_table(executable, index, error);
     if (!status && from->checked)
         status = kiln__checked_begin(executable, error);
     return !status && from->checked ? kiln__checked_arguments(executable, index, error) : status;
@@ -94,6 +117,7 @@ static bool make_room(struct kiln__executable *executable,
     size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
     executable->kernels = calloc(launches + 1, sizeof *executable->kernels);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
+    executable->tables = calloc(launches + 1, sizeof *executable->tables);
     executable->memory = calloc(slots + 1, sizeof *executable->memory);
     executable->ready = calloc(slots + 1, sizeof *executable->ready);
     executable->needed = calloc(slots + 1, sizeof *executable->needed);
@@ -102,9 +126,9 @@ static bool make_room(struct kiln__executable *executable,
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
-    return executable->kernels && executable->programs && executable->memory && executable->ready &&
-           executable->needed && executable->left_out && executable->bound &&
-           executable->first_use && list_uses(executable);
+    return executable->kernels && executable->programs && executable->tables &&
+           executable->memory && executable->ready && executable->needed && executable->left_out &&
+           executable->bound && executable->first_use && list_uses(executable);
 }
 
 /* Without memory spans have no words. */
@@ -194,12 +218,16 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     for (size_t i = 0; executable->kernels && i < executable->plan->launches.count; i++)
         if (executable->kernels[i])
             clReleaseKernel(executable->kernels[i]);
+    for (size_t i = 0; executable->tables && i < executable->plan->launches.count; i++)
+        if (executable->tables[i])
+            clReleaseMemObject(executable->tables[i]);
     kiln__executable_rest(executable);
     if (executable->wrong)
         clReleaseMemObject(executable->wrong);
     free(executable->uses);
     free(executable->kernels);
     free(executable->programs);
+    free(executable->tables);
     free(executable->memory);
     free(executable->described);
     free(executable->called);

@@ -18,6 +18,7 @@ struct kiln__executable { /* used by one thread at a time */
     const struct kiln__plan *plan;
     cl_kernel *kernels;                    /* per launch */
     struct kiln__launch_program *programs; /* per launch */
+    cl_mem *tables;                        /* per launch, of those that have one */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
     uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
     uint32_t *called;    /* per launch: its names in a trace; NULL: none has any */

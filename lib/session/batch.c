@@ -142,7 +142,7 @@ static void name_replaced(kiln_batch *batch)
 /* Whether the plan of an earlier recording still is the batch's. */
 static bool has_plan(kiln_batch *batch)
 {
-    if (batch->changed)
+    if (batch->changed || kiln__plan_cache_has_changed(batch->context->plan_cache, &batch->lease))
         drop_plan(batch);
     batch->changed = false;
     return batch->lease.entry != NULL;
@@ -312,6 +312,8 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
 {
     struct kiln__error error = {0};
     kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
+    if (!status && batch->lease.meanwhile)
+        drop_plan(batch);
     if (status || has_plan(batch))
         return status;
     name_replaced(batch);

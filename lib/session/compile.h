@@ -38,6 +38,18 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
                                    bool checked, struct kiln__launch_program *found,
                                    struct kiln__error *error);
 
+/* Some of a plan's programs as wishes, with their texts. */
+struct kiln__wishes {
+    struct kiln__program_wish *items;
+    struct kiln__wish_texts *texts;
+    size_t count, most;
+};
+
+/* `only_new`: not those in memory. False without memory; to be freed then, too. */
+bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
+                       bool only_new, struct kiln__wishes *wishes);
+void kiln__wishes_free(struct kiln__wishes *wishes);
+
 /* Before that: have them compiled side by side on `*threads` threads (0: as many as there are
  * cores) and stored; NULL: only what nothing has yet, and as the context's mode says. What does not
  * work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY. */

@@ -100,6 +100,8 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     context->prover = proves ? kiln__prover_create(runtime) : NULL;
     if (context->plan_cache)
         kiln__plan_cache_use_prover(context->plan_cache, context->prover);
+    if (context->plan_cache && context->validate > 0)
+        kiln__plan_cache_wait_for_kernels(context->plan_cache);
     return context->plan_cache && (context->matmul || !matmul) && (context->prover || !proves)
                ? KILN_OK
                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/behind.h"
 #include "session/compile.h"
 #include "session/explain.h"
 #include "session/works.h"
@@ -18,21 +19,33 @@
 /* Sets of kernels that wait for the next batch of the same structure. */
 #define MOST_IDLE 4
 
+struct idle {
+    struct kiln__executable *items[MOST_IDLE];
+    unsigned count;
+};
+
 struct kiln__plan_entry {
     uint64_t hash;
     struct kiln__text key; /* the graph, as bytes */
     struct kiln__plan plan;
     unsigned leases;
     uint64_t used;
-    struct kiln__executable *idle[MOST_IDLE];
-    unsigned idle_count;
+    struct idle idle;
+    /* What it runs by before its kernels are compiled; NULL: nothing, or nobody has looked.
+     * Guarded by `beginning` while it is begun. */
+    struct kiln__behind *behind;
+    bool looked;
+    struct idle meanwhile; /* of that */
 };
 
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
     struct kiln__plan_options options;
-    atomic_bool plain;    /* an edited program has failed: plans do without such ones */
-    pthread_mutex_t lock; /* guards what follows; planning and compiling happen outside */
+    atomic_bool plain;         /* an edited program has failed: plans do without such ones */
+    atomic_bool runs_behind;   /* batches run before their kernels are compiled */
+    pthread_mutex_t beginning; /* held while a plan to run by meanwhile is made; `lock` may be taken
+                                  under it, and never the other way around */
+    pthread_mutex_t lock;      /* guards what follows; planning and compiling happen outside */
     KILN__VECTOR(struct kiln__plan_entry *) entries;
     KILN__VECTOR(uint64_t) works; /* hashes of those that were written down (works.h) */
     uint64_t clock;
@@ -51,7 +64,11 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     cache->options.tuning = tuning;
     cache->options.no_clblast = /* an imagined device has no programs */
         runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
+    atomic_init(&cache->runs_behind,
+                runtime->programs &&
+                    kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BEHIND);
     pthread_mutex_init(&cache->lock, NULL);
+    pthread_mutex_init(&cache->beginning, NULL);
     return cache;
 }
 
@@ -69,10 +86,27 @@ void kiln__plan_cache_forget(struct kiln__plan_cache *cache)
     pthread_mutex_unlock(&cache->lock);
 }
 
+void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
+{
+    atomic_store(&cache->runs_behind, false);
+}
+
+void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache)
+{
+    cache->options.all_generic = true;
+}
+
+static void free_idle(struct idle *idle)
+{
+    while (idle->count)
+        kiln__executable_destroy(idle->items[--idle->count]);
+}
+
 static void free_entry(struct kiln__plan_entry *entry)
 {
-    for (unsigned i = 0; i < entry->idle_count; i++)
-        kiln__executable_destroy(entry->idle[i]);
+    free_idle(&entry->idle);
+    free_idle(&entry->meanwhile);
+    kiln__behind_free(entry->behind);
     kiln__plan_free(&entry->plan);
     kiln__text_free(&entry->key);
     free(entry);
@@ -87,6 +121,7 @@ void kiln__plan_cache_destroy(struct kiln__plan_cache *cache)
     kiln__vector_free(&cache->entries);
     kiln__vector_free(&cache->works);
     pthread_mutex_destroy(&cache->lock);
+    pthread_mutex_destroy(&cache->beginning);
     free(cache);
 }
 
@@ -229,14 +264,20 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
 
 /* ---- leasing ---- */
 
+static bool has_edited(const struct kiln__plan *plan)
+{
+    bool edited = false;
+    for (size_t i = 0; i < plan->launches.count; i++)
+        edited = edited || plan->launches.items[i].edited;
+    return edited;
+}
+
 /* A driver has not built a plan's programs. If one of them was edited, this plan is not found
  * again, and later ones do without such programs. False: that would not help. */
 static bool do_without_edited(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
-    bool edited = false;
-    for (size_t i = 0; i < entry->plan.launches.count; i++)
-        edited = edited || entry->plan.launches.items[i].edited;
-    if (!edited || kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
+    if (!has_edited(&entry->plan) ||
+        kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
         return false;
     if (!atomic_exchange(&cache->plain, true))
         KILN__LOG(KILN__LOG_WARN, "this context does without tensor cores: %s", kiln_last_error());
@@ -251,6 +292,86 @@ static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln_
 {
     uint64_t limit = cache->runtime->memory.limit;
     return !limit || plan->arena_bytes <= limit;
+}
+
+/* Under the lock. */
+static bool is_meanwhile(const struct kiln__plan_entry *entry)
+{
+    return entry->behind && (entry->behind->stays || !kiln__behind_is_over(entry->behind));
+}
+
+/* Under the lock: kernels that nobody uses; who prepares wants the plan's own. */
+static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool prepares,
+                                          bool *meanwhile)
+{
+    *meanwhile = !prepares && is_meanwhile(entry);
+    struct idle *idle = *meanwhile ? &entry->meanwhile : &entry->idle;
+    return idle->count ? idle->items[--idle->count] : NULL;
+}
+
+/* Whether the plan's own kernels are not there yet, and a batch runs without them. Of two threads
+ * one finds out. */
+static bool runs_meanwhile(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                           struct kiln__plan_entry *entry)
+{
+    if (!atomic_load(&cache->runs_behind))
+        return false;
+    pthread_mutex_lock(&cache->beginning);
+    if (!entry->looked) {
+        struct kiln__behind *behind = kiln__behind_begin(cache->runtime, graph, &entry->plan);
+        pthread_mutex_lock(&cache->lock);
+        entry->behind = behind;
+        entry->looked = true;
+        pthread_mutex_unlock(&cache->lock);
+    }
+    pthread_mutex_lock(&cache->lock);
+    bool meanwhile = is_meanwhile(entry);
+    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&cache->beginning);
+    return meanwhile;
+}
+
+/* The plan's own kernels cannot be built, as it turns out: what ran without them goes on so. Where
+ * another plan may do without what failed, nothing is done here. */
+static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lease *lease,
+                                kiln_status status, struct kiln__error *error)
+{
+    struct kiln__behind *behind = lease->entry->behind;
+    struct kiln__error ignored = {0};
+    if (!behind || has_edited(&lease->entry->plan) ||
+        kiln__compile_executable(cache->runtime, &behind->plan, false, NULL, &lease->executable,
+                                 &ignored))
+        return status;
+    pthread_mutex_lock(&cache->lock);
+    bool first = !behind->stays;
+    behind->stays = lease->meanwhile = true;
+    pthread_mutex_unlock(&cache->lock);
+    if (first)
+        KILN__LOG(KILN__LOG_WARN, "a batch goes on without kernels of its own: %s", error->text);
+    *error = (struct kiln__error){0};
+    return KILN_OK;
+}
+
+/* Kernels for the lease: the plan's own, or what it runs by before these are compiled. */
+static kiln_status make_executable(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                                   const unsigned *threads, struct kiln__lease *lease,
+                                   struct kiln__error *error)
+{
+    struct kiln__plan_entry *entry = lease->entry;
+    struct kiln__error ignored = {0};
+    lease->meanwhile = !lease->checked && !threads && runs_meanwhile(cache, graph, entry);
+    if (lease->meanwhile && !kiln__compile_executable(cache->runtime, &entry->behind->plan, false,
+                                                      NULL, &lease->executable, &ignored))
+        return KILN_OK;
+    if (lease->meanwhile)
+        KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
+                  ignored.text);
+    lease->meanwhile = false;
+    kiln_status status = kiln__compile_executable(cache->runtime, &entry->plan, lease->checked,
+                                                  threads, &lease->executable, error);
+    return status == KILN_BUILD_FAILED && !lease->checked && !threads
+               ? stay_without(cache, lease, status, error)
+               : status;
 }
 
 /* `threads`: see kiln__compile_executable(). `again`: it failed, but would not a second time. */
@@ -268,8 +389,8 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     uint64_t hash = kiln__hash64(key.data, key.length);
     pthread_mutex_lock(&cache->lock);
     lease->entry = find(cache, hash, &key);
-    if (lease->entry && lease->entry->idle_count && !checked)
-        lease->executable = lease->entry->idle[--lease->entry->idle_count];
+    if (lease->entry && !checked)
+        lease->executable = take_idle(lease->entry, threads, &lease->meanwhile);
     pthread_mutex_unlock(&cache->lock);
     if (lease->entry)
         atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
@@ -278,8 +399,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     kiln__text_free(&key);
     bool fits = !status && (checked || fits_memory(cache, &lease->entry->plan));
     if (fits && !lease->executable)
-        status = kiln__compile_executable(cache->runtime, &lease->entry->plan, checked, threads,
-                                          &lease->executable, error);
+        status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_edited(cache, lease->entry);
     if (!status)
         lease->plan = &lease->entry->plan;
@@ -316,6 +436,16 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
     return lease_plan(cache, graph, false, &threads, lease, error);
 }
 
+bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease)
+{
+    if (!lease->meanwhile)
+        return false;
+    pthread_mutex_lock(&cache->lock);
+    bool changed = !is_meanwhile(lease->entry);
+    pthread_mutex_unlock(&cache->lock);
+    return changed;
+}
+
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease)
 {
     struct kiln__plan_entry *entry = lease->entry;
@@ -324,8 +454,10 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
     if (lease->executable)
         kiln__executable_rest(lease->executable);
     pthread_mutex_lock(&cache->lock);
-    if (lease->executable && !lease->checked && entry->idle_count < MOST_IDLE) {
-        entry->idle[entry->idle_count++] = lease->executable;
+    struct idle *idle = lease->meanwhile ? &entry->meanwhile : &entry->idle;
+    bool wanted = !lease->checked && (!lease->meanwhile || is_meanwhile(entry));
+    if (lease->executable && wanted && idle->count < MOST_IDLE) {
+        idle->items[idle->count++] = lease->executable;
         lease->executable = NULL;
     }
     pthread_mutex_unlock(&cache->lock);

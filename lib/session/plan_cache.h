@@ -19,6 +19,13 @@ void kiln__plan_cache_forget(struct kiln__plan_cache *cache);
 
 /* Before its first plan: who says which kernels have proved right; NULL: nobody. */
 void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover);
+
+/* Before its first plan: no batch runs before its own kernels are there, whatever the programs'
+ * compile mode says. */
+void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache);
+
+/* Before its first plan: all groups that the generic kernel can compute are computed by it. */
+void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache);
 void kiln__plan_cache_destroy(struct kiln__plan_cache *cache);
 
 /* Find or make the plan of `graph`, and an executable of its own for the caller; `checked`: kernels
@@ -33,6 +40,11 @@ kiln_status kiln__plan_cache_lease(struct kiln__plan_cache *cache, const struct 
 kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
                                      const struct kiln__graph *graph, unsigned threads,
                                      struct kiln__lease *lease, struct kiln__error *error);
+
+/* Whether the lease's kernels were those to run by meanwhile, and its plan's own are there now: who
+ * gives it back and takes another one has these. */
+bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease);
+
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease);
 
 /* Append a line for each work of `graph`, "WORK # count". Errors: OUT_OF_HOST_MEMORY. */

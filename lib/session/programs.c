@@ -74,7 +74,7 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
 
 /* ---- many at once ---- */
 
-struct texts {
+struct kiln__wish_texts {
     struct kiln__text name, source;
 };
 
@@ -90,7 +90,7 @@ static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
 
 /* False: no memory. A launch of a program that is listed, or that `present` have, adds nothing. */
 static bool list_program(struct kiln__programs *present, const struct kiln__plan *plan,
-                         const struct kiln__launch *launch, struct texts *texts,
+                         const struct kiln__launch *launch, struct kiln__wish_texts *texts,
                          struct kiln__program_wish *wishes, size_t *count)
 {
     kiln__codegen_name(plan, launch, &texts->name);
@@ -110,18 +110,10 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
     return true;
 }
 
-/* Some of the plan's programs as wishes; texts, and the list, are the caller's. */
-struct wishes {
-    struct kiln__program_wish *items;
-    struct texts *texts;
-    size_t count;
-};
-
-/* `only_new`: not those in memory. */
-static bool list_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                          bool only_new, struct wishes *wishes)
+bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
+                       bool only_new, struct kiln__wishes *wishes)
 {
-    size_t launches = plan->launches.count;
+    size_t launches = wishes->most = plan->launches.count;
     wishes->items = calloc(launches + 1, sizeof *wishes->items);
     wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
     bool listed = wishes->items && wishes->texts;
@@ -132,9 +124,9 @@ static bool list_programs(struct kiln__programs *programs, const struct kiln__pl
     return listed;
 }
 
-static void free_wishes(const struct wishes *wishes, size_t most)
+void kiln__wishes_free(struct kiln__wishes *wishes)
 {
-    for (size_t i = 0; wishes->texts && i < most; i++) {
+    for (size_t i = 0; wishes->texts && i <= wishes->most; i++) {
         kiln__text_free(&wishes->texts[i].name);
         kiln__text_free(&wishes->texts[i].source);
     }
@@ -145,15 +137,15 @@ static void free_wishes(const struct wishes *wishes, size_t most)
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
                                 const unsigned *threads, struct kiln__error *error)
 {
-    struct wishes wishes = {0};
-    if (!threads && kiln__programs_compile_mode(programs) != KILN_COMPILE_TOGETHER)
+    struct kiln__wishes wishes = {0};
+    if (!threads && !kiln__programs_compile_together(programs))
         return KILN_OK;
-    bool listed = list_programs(programs, plan, !threads, &wishes);
+    bool listed = kiln__wishes_list(programs, plan, !threads, &wishes);
     if (listed && threads)
         kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
     else if (listed)
         kiln__programs_meet(programs, wishes.items, wishes.count);
-    free_wishes(&wishes, plan->launches.count + 1);
+    kiln__wishes_free(&wishes);
     return listed
                ? KILN_OK
                : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to prepare the batch");

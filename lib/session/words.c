@@ -24,7 +24,7 @@ static const char *memory_word(size_t number)
 
 static const char *compile_word(size_t number)
 {
-    static const char *const words[] = {"together", "alone", "never"};
+    static const char *const words[] = {"together", "alone", "never", "behind"};
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
@@ -102,8 +102,8 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
         status = check_number(call, "cache", (int)options->cache, KILN_CACHE_OFF,
                               "KILN_CACHE_DEFAULT, _ON, _READ_ONLY, _OFF");
     if (!status)
-        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_NEVER,
-                              "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER");
+        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_BEHIND,
+                              "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER, _BEHIND");
     if (!status)
         status = kiln__precision_check(call, (int)options->precision);
     if (!status && options->matmul && *options->matmul)

@@ -16,7 +16,7 @@ from ._types import BY_VALUE, DType, Type, as_dtype
 _WORDS = {
     'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
     'host_memory': {None: 0, 'shared': 1, 'separate': 2},
-    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3},
+    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'behind': 4},
     'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3},
 }
 
@@ -195,4 +195,4 @@ def set_default_context(context: Optional[Context]) -> None:
 
 
 assert CONSTANTS['KILN_PRECISION_F32X3'] == _WORDS['precision']['f32x3']
-assert CONSTANTS['KILN_COMPILE_NEVER'] == _WORDS['compile']['never']
+assert CONSTANTS['KILN_COMPILE_BEHIND'] == _WORDS['compile']['behind']

@@ -36,8 +36,11 @@ static struct {
 
 kiln_context *check_context(void)
 {
-    if (!check.context)
-        check.context = open_context();
+    if (check.context)
+        return check.context;
+    check.context = open_context();
+    if (getenv("KILN_TEST_GENERIC"))
+        kiln__plan_cache_use_generic(check.context->plan_cache);
     return check.context;
 }
 

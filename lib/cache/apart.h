@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that other processes compile and store (cache/errand.h), for drivers that compile in one
+ * thread of a process at a time, and for who does not want to wait. */
+#ifndef KILN_CACHE_APART_H
+#define KILN_CACHE_APART_H
+
+#include "cache/program.h"
+#include "util/text.h"
+
+#define KILN__MOST_APART 64
+
+/* What is missing, and which process has it. */
+struct kiln__errands {
+    struct kiln__missing {
+        struct kiln__text options;
+        const struct kiln__program_wish *wish;
+        uint64_t hash; /* of the key */
+        unsigned party;
+    } * items;
+    size_t count;
+};
+
+/* Processes at work; used by one thread at a time. They need nobody: who stops listening only does
+ * not hear how it ended. */
+struct kiln__apart {
+    struct kiln__programs *programs;
+    int answers[KILN__MOST_APART]; /* -1: it has ended, or could not be started */
+    unsigned parties;
+    size_t asked, stored, present; /* programs */
+};
+
+/* Whether other processes can compile for this one: what they compile is stored. */
+bool kiln__apart_is_possible(const struct kiln__programs *programs);
+
+/* The wishes that neither memory nor the disk cache has; without memory none. To be freed. */
+void kiln__errands_find(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+                        size_t count, struct kiln__errands *errands);
+void kiln__errands_drop_last(struct kiln__errands *errands);
+void kiln__errands_free(struct kiln__errands *errands);
+
+/* Start as many processes, which share the errands. */
+void kiln__apart_start(struct kiln__programs *programs, struct kiln__errands *errands,
+                       unsigned parties, struct kiln__apart *apart);
+
+/* Whether all have ended; it does not wait. */
+bool kiln__apart_is_over(struct kiln__apart *apart);
+
+/* Wait for their end. */
+void kiln__apart_await(struct kiln__apart *apart);
+
+/* Stop listening. */
+void kiln__apart_leave(struct kiln__apart *apart);
+
+#endif
