@@ -45,11 +45,12 @@ static bool spreads(const struct kiln__onnx_value *mask, size_t rank, const size
     return fits;
 }
 
-/* Whether the softmax, the last part but one, is over the keys. */
+/* Whether the softmax is over the keys. */
 static bool is_over_keys(struct kiln__onnx_call *call, size_t rank)
 {
+    const struct kiln__onnx_attention *steps = call->node->steps;
     struct kiln__onnx_call inner = *call;
-    inner.node = &call->node->parts[call->node->n_parts - 2];
+    inner.node = &call->node->parts[steps->softmax];
     int64_t axis = kiln__onnx_int(&inner, "axis", inner.node->version < 13 ? 1 : -1);
     return axis == -1 || axis == (int64_t)rank - 1;
 }
@@ -84,6 +85,7 @@ static bool take_step(struct kiln__onnx_call *call, enum kiln__onnx_step step, s
             return false;
         add_mask(call, scores, kiln__onnx_tensor(call, operand));
         return true;
+    case KILN__ONNX_OR_ZERO: return kiln__onnx_scalar(call, operand, &number) && number == 0;
     case KILN__ONNX_WHERE:
     case KILN__ONNX_WHERE_NOT: break;
     }

@@ -151,12 +151,55 @@ static kiln_status join(struct finder *finder, const struct kiln__onnx_row *row,
     return KILN_OK;
 }
 
+/* where(isnan(weights), zero, weights), which reads the weights alone; NULL if it is something
+ * else. */
+static struct kiln__onnx_node *find_or_zero(const struct finder *finder, uint32_t weights)
+{
+    if (finder->uses[weights] != 2)
+        return NULL;
+    struct kiln__onnx_node *node = &finder->graph->nodes[finder->users[weights]];
+    if (!is(node, "Where") || node->n_inputs != 3 || node->inputs[2] != weights || node->n_parts ||
+        node->n_outputs != 1)
+        return NULL;
+    const struct kiln__onnx_node *asks = maker(finder, node->inputs[0]);
+    return is(asks, "IsNaN") && asks->n_inputs == 1 && asks->inputs[0] == weights ? node : NULL;
+}
+
+/* Whether the file has a single number for it. */
+static bool is_number(const struct finder *finder, uint32_t value)
+{
+    for (size_t i = 0; i < finder->graphs->n_constants; i++) {
+        const struct kiln__onnx_constant *constant = &finder->graphs->constants[i];
+        if (constant->value != value)
+            continue;
+        for (size_t d = 0; d < constant->proto->n_dims; d++)
+            if (constant->proto->dims[d] != 1)
+                return false;
+        return true;
+    }
+    return false;
+}
+
+/* The node that only multiplies an operand of the scores' product with a number, as PyTorch shares
+ * the factor out between both; NULL if there is none. */
+static struct kiln__onnx_node *find_factor(const struct finder *finder, uint32_t operand,
+                                           size_t *number)
+{
+    struct kiln__onnx_node *node = maker(finder, operand);
+    if (!is(node, "Mul") || node->n_inputs != 2 || node->n_parts)
+        return NULL;
+    *number = is_number(finder, node->inputs[0]) ? 0 : 1;
+    return is_number(finder, node->inputs[*number]) ? node : NULL;
+}
+
 /* softmax(steps of q k) v: `softmax` is the number of its node. */
 static kiln_status find_attention(struct finder *finder, uint32_t softmax)
 {
     struct kiln__onnx_node *node = &finder->graph->nodes[softmax], *last;
     struct way way = {0};
     uint32_t weights = node->outputs[0];
+    struct kiln__onnx_node *or_zero = find_or_zero(finder, weights);
+    weights = or_zero ? or_zero->outputs[0] : weights;
     if (finder->uses[weights] != 1 || !walk_back(finder, node->inputs[0], &way))
         return KILN_OK;
     last = &finder->graph->nodes[finder->users[weights]];
@@ -172,6 +215,15 @@ static kiln_status find_attention(struct finder *finder, uint32_t softmax)
     inputs[k++] = way.product->inputs[0];
     inputs[k++] = way.product->inputs[1];
     inputs[k++] = last->inputs[1];
+    for (size_t i = 0, number; i < 2; i++) {
+        struct kiln__onnx_node *factor = find_factor(finder, way.product->inputs[i], &number);
+        if (!factor)
+            continue;
+        parts[n++] = factor;
+        steps->steps[steps->n++] = KILN__ONNX_TIMES;
+        inputs[i] = factor->inputs[1 - number];
+        inputs[k++] = factor->inputs[number];
+    }
     parts[n++] = way.product;
     for (size_t i = way.n; i-- > 0;) {
         parts[n++] = way.nodes[i];
@@ -180,7 +232,14 @@ static kiln_status find_attention(struct finder *finder, uint32_t softmax)
         if (way.steps[i] == KILN__ONNX_WHERE || way.steps[i] == KILN__ONNX_WHERE_NOT)
             inputs[k++] = way.operands[i][1];
     }
+    steps->softmax = n;
     parts[n++] = node;
+    if (or_zero) {
+        parts[n++] = &finder->graph->nodes[finder->makers[or_zero->inputs[0]]];
+        parts[n++] = or_zero;
+        steps->steps[steps->n++] = KILN__ONNX_OR_ZERO;
+        inputs[k++] = or_zero->inputs[1];
+    }
     parts[n++] = last;
     return join(finder, &kiln__onnx_attention_row, n, parts, k, inputs, steps);
 }

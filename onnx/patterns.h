@@ -8,20 +8,23 @@
 #include "onnx/graph.h"
 
 /* Most nodes of a pattern; it has at most as many operands again. */
-#define KILN__ONNX_MOST_PARTS 8
+#define KILN__ONNX_MOST_PARTS 12
 
-/* Between the scores and their softmax, in order. */
+/* Between the scores and their softmax, in order; and behind it. */
 enum kiln__onnx_step {
     KILN__ONNX_TIMES,    /* a number that is known */
     KILN__ONNX_DIVIDED,  /* by one */
     KILN__ONNX_PLUS,     /* a mask */
+    KILN__ONNX_OR_ZERO,  /* where(isnan(softmax), 0, softmax): rows that see no key */
     KILN__ONNX_WHERE,    /* where(mask, scores, number) */
     KILN__ONNX_WHERE_NOT /* where(mask, number, scores) */
 };
 
-/* Of MatMul(q, k), steps, Softmax, MatMul(., v): operands are q, k, v, then those of the steps: one
- * of each, of WHERE the mask and the number. kiln__onnx_node::steps. */
+/* Of MatMul(q, k), where each may be a product with a number, a TIMES as well, steps, Softmax,
+ * MatMul(., v): operands are q, k, v, then those of the steps: one of each, of WHERE the mask and
+ * the number. kiln__onnx_node::steps. */
 struct kiln__onnx_attention {
+    size_t softmax; /* its number among the parts */
     size_t n;
     enum kiln__onnx_step steps[KILN__ONNX_MOST_PARTS];
 };

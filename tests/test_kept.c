@@ -184,6 +184,16 @@ Test(kept, memory_counts_and_is_the_first_to_go)
     end(&scene);
 }
 
+Test(kept, memory_is_that_in_which_it_was_made_first)
+{
+    struct scene scene = begin();
+    run(&scene, scene.batch, 0);
+    uint64_t held = stats_of(scene.context).pool_bytes;
+    settle(&scene, 0);
+    cr_expect_eq(stats_of(scene.context).pool_bytes, held);
+    end(&scene);
+}
+
 Test(kept, nothing_is_kept_beyond_the_limit)
 {
     struct scene scene = begin_within(24 << 10);

@@ -211,6 +211,28 @@ Test(passes, lift_what_follows_a_transposed_product)
     check_passes("passes_lift", batch);
 }
 
+/* As a batch norm has them: an operand may be computed, if from parameters alone. */
+Test(passes, lift_beside_factors_that_are_computed)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = transposed_product(batch), variance = imagine_matrix(batch, 16, 1);
+    kiln_tensor epsilon = kiln_constant(batch, KILN_F32, 1e-5);
+    kiln_tensor factor = kiln_rsqrt(batch, kiln_add(batch, variance, epsilon));
+    ask(batch, kiln_relu(batch, kiln_mul(batch, y, factor)));
+    check_passes("passes_lift_factors", batch);
+}
+
+/* Of an image of one position, as it is squeezed and excited: a bias is as large as the result. */
+Test(passes, lift_where_nothing_is_turned)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){1, 1, 1, 8});
+    kiln_tensor y = kiln_matmul(batch, x, imagine_matrix(batch, 8, 16));
+    y = kiln_transpose(batch, y, (size_t[]){0, 3, 1, 2});
+    ask(batch, kiln_relu(batch, kiln_add(batch, y, imagine(batch, 4, (size_t[]){1, 16, 1, 1}))));
+    check_passes("passes_lift_position", batch);
+}
+
 Test(passes, lift_concatenations)
 {
     kiln_batch *batch = imagined_batch();

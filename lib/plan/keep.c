@@ -31,9 +31,10 @@ static bool stays(const struct kiln__plan *plan, const struct kiln__access *acce
 /* Whether the group only brings what stays into another form: its one store stays, too. */
 static bool prepares(const struct kiln__plan *plan, const struct kiln__group *group)
 {
-    if (kiln__plan_is_generic(plan, (uint32_t)(group - plan->fusion.groups.items)) ||
-        group->kind != KILN__GROUP_MAP || group->stores.count != 1 ||
-        plan->changes[plan->slot_of[group->stores.items[0].node]])
+    bool forms = group->kind == KILN__GROUP_MAP ||
+                 (group->kind == KILN__GROUP_REDUCE && group->reduced == 1);
+    if (!forms || kiln__plan_is_generic(plan, (uint32_t)(group - plan->fusion.groups.items)) ||
+        group->stores.count != 1 || plan->changes[plan->slot_of[group->stores.items[0].node]])
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)
         if (!stays(plan, &group->accesses.items[i]))
@@ -137,7 +138,7 @@ void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand)
         launch->makes = slot + 1;
 }
 
-void kiln__plan_keep_map(struct kiln__plan *plan, const struct kiln__group *group)
+void kiln__plan_keep_group(struct kiln__plan *plan, const struct kiln__group *group)
 {
     if (!plan->failed && plan->launches.count && prepares(plan, group))
         plan->launches.items[plan->launches.count - 1].makes =

@@ -187,7 +187,7 @@ static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
         kiln__launch_stores(plan, group, &lowering->space, launch);
     kiln__launch_scalars(group, launch, 0, group->steps.count);
     kiln__plan_launch(plan, launch);
-    kiln__plan_keep_map(plan, group);
+    kiln__plan_keep_group(plan, group);
 }
 
 void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)

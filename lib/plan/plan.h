@@ -149,8 +149,8 @@ bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group
  * the operand allows it. */
 void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
 
-/* The same of the last launch, which is that of a map group. */
-void kiln__plan_keep_map(struct kiln__plan *plan, const struct kiln__group *group);
+/* The same of the last launch, which is the only one of its group. */
+void kiln__plan_keep_group(struct kiln__plan *plan, const struct kiln__group *group);
 
 /* Once all launches are there: which slots are kept, and what names them. False without memory. */
 bool kiln__plan_settle_kept(struct kiln__plan *plan);

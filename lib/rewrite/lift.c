@@ -9,6 +9,9 @@
 /* Of what an operand must at most have to be turned the other way: parameters, as a bias. */
 #define SMALL 4
 
+/* Elementwise operations that such an operand is looked through. */
+#define DEEPEST 6
+
 static const struct kiln__node *node_at(const struct kiln__rewrite *rewrite, uint32_t index)
 {
     return &rewrite->to->nodes.items[index];
@@ -62,15 +65,39 @@ static const struct kiln__node *find_order(const struct kiln__rewrite *rewrite,
     return NULL;
 }
 
-/* A few elements that come from outside, through movements. */
-static bool is_parameter(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+/* Made from what comes from outside alone, by movements and a few elementwise operations: a bias,
+ * or a deviation that becomes a factor. */
+static bool is_from_outside(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                            unsigned depth)
+{
+    while (kiln__node_is_movement(node))
+        node = node_at(rewrite, node->input[0]);
+    if (!kiln__node_is_pointwise(node) || depth == DEEPEST)
+        return kiln__node_is_input(node) || node->kind == KILN__CONSTANT;
+    bool all = true;
+    for (unsigned i = 0; all && i < node->n_inputs; i++)
+        all = is_from_outside(rewrite, node_at(rewrite, node->input[i]), depth + 1);
+    return all;
+}
+
+/* Whether dimensions of several elements keep their order: nothing is turned in memory. */
+static bool leaves_order(const struct kiln__node *order)
+{
+    int last = -1;
+    for (uint32_t k = 0; k < order->shape.rank; k++) {
+        if (order->shape.dims[k] != 1 && order->view.source[k] < last)
+            return false;
+        if (order->shape.dims[k] != 1)
+            last = order->view.source[k];
+    }
+    return true;
+}
+
+static bool is_parameter(const struct kiln__rewrite *rewrite, const struct kiln__node *order,
                          const struct kiln__node *operand)
 {
-    if (kiln__node_count(operand) > kiln__node_count(node) / SMALL)
-        return false;
-    while (kiln__node_is_movement(operand))
-        operand = node_at(rewrite, operand->input[0]);
-    return kiln__node_is_input(operand);
+    return (leaves_order(order) || kiln__node_count(operand) <= kiln__node_count(order) / SMALL) &&
+           is_from_outside(rewrite, operand, 0);
 }
 
 static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
@@ -79,7 +106,7 @@ static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__nod
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *operand = node_at(rewrite, node->input[i]);
         bool turned = is_permutation(rewrite, operand) && is_same_order(operand, order);
-        if (!turned && operand->kind != KILN__CONSTANT && !is_parameter(rewrite, node, operand))
+        if (!turned && operand->kind != KILN__CONSTANT && !is_parameter(rewrite, order, operand))
             return false;
     }
     return true;

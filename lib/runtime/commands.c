@@ -127,7 +127,7 @@ static kiln_status place_kept(struct commands *commands, uint32_t index, struct 
     use->key = slot->key;
     use->bytes = slot->bytes;
     if (!commands->keeps_nothing && find_sources(commands, slot, use))
-        kiln__kept_take(use);
+        kiln__kept_take(use, commands->stream->pool);
     executable->ready[index] = use->state == KILN__KEPT_READY;
     executable->memory[index] = use->memory;
     if (use->memory)

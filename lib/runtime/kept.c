@@ -51,21 +51,24 @@ static bool are_own(const struct kiln__kept_use *use)
 
 /* ---- memory: under the budget's lock ---- */
 
-static cl_mem create(struct kiln__budget *budget, const kiln_buffer *buffer, size_t bytes)
+/* Where the run before made it, mostly, which lies idle in the pool now. */
+static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
+                     struct kiln__kept_use *use)
 {
     cl_int code;
-    if (bytes > budget->limit / KEPT_SHARE ||
-        budget->kept_bytes > budget->limit / KEPT_SHARE - bytes)
+    if (use->bytes > budget->limit / KEPT_SHARE ||
+        budget->kept_bytes > budget->limit / KEPT_SHARE - use->bytes)
         return NULL;
-    uint64_t before = atomic_fetch_add(&budget->bytes, bytes);
-    cl_mem memory = NULL;
-    if (before <= budget->limit - bytes)
-        memory =
-            clCreateBuffer(buffer->stream->runtime->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    cl_mem memory = kiln__pool_part_with(pool, &use->bytes);
+    if (!memory) {
+        uint64_t before = atomic_fetch_add(&budget->bytes, use->bytes);
+        if (before <= budget->limit - use->bytes)
+            memory = clCreateBuffer(budget->context, CL_MEM_READ_WRITE, use->bytes, NULL, &code);
+        if (!memory)
+            atomic_fetch_sub(&budget->bytes, use->bytes);
+    }
     if (memory)
-        budget->kept_bytes += bytes;
-    else
-        atomic_fetch_sub(&budget->bytes, bytes);
+        budget->kept_bytes += use->bytes;
     return memory;
 }
 
@@ -158,7 +161,7 @@ static bool is_ready(struct kiln__budget *budget, struct kiln__kept *kept)
 
 /* ---- a run ---- */
 
-void kiln__kept_take(struct kiln__kept_use *use)
+void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool)
 {
     struct kiln__budget *budget = budget_of(use->buffers[0]);
     use->state = KILN__KEPT_NOT;
@@ -175,7 +178,7 @@ void kiln__kept_take(struct kiln__kept_use *use)
         use->state = KILN__KEPT_READY;
         use->memory = kept->memory;
     } else if (kept && !kept->memory) {
-        use->memory = create(budget, use->buffers[0], use->bytes);
+        use->memory = create(budget, pool, use);
         use->state = use->memory ? KILN__KEPT_NEW : KILN__KEPT_NOT;
     }
     pthread_mutex_unlock(&budget->keeping);

@@ -27,8 +27,9 @@ struct kiln__kept_use {
     struct kiln__hash128 version; /* of the buffers' content */
 };
 
-/* Look for it, by `buffers`, `key` and `bytes`; without memory it is NOT. */
-void kiln__kept_take(struct kiln__kept_use *use);
+/* Look for it, by `buffers`, `key` and `bytes`, which may become more; without memory it is NOT.
+ * `pool`: of the stream that the run is in, whose idle memory it may be made in. */
+void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool);
 
 /* In the buffers' order: whether what was found still is of the buffers' content. */
 bool kiln__kept_holds(const struct kiln__kept_use *use);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/vector.h"
 
@@ -63,8 +64,8 @@ static size_t bin_of(size_t bytes)
     return bytes <= SIZE_MAX - more ? bytes + more : bytes;
 }
 
-/* An idle block of this bin, or one that was taken as it is and fits. */
-static cl_mem find_idle(struct kiln__pool *pool, size_t bytes)
+/* An idle block of this bin, or one that was taken as it is and fits, which is none any more. */
+static struct block *find_idle(struct kiln__pool *pool, size_t bytes)
 {
     size_t bin = bin_of(bytes);
     for (size_t i = pool->blocks.count; i-- > 0;) {
@@ -73,7 +74,7 @@ static cl_mem find_idle(struct kiln__pool *pool, size_t bytes)
             continue;
         block->idle = false;
         pool->idle -= block->bytes;
-        return block->memory;
+        return block;
     }
     return NULL;
 }
@@ -118,7 +119,8 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     size_t bin = bin_of(bytes);
     struct kiln__error first = {0}, second = {0};
     pthread_mutex_lock(&pool->lock);
-    *memory = find_idle(pool, bytes);
+    const struct block *block = find_idle(pool, bytes);
+    *memory = block ? block->memory : NULL;
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bytes, bin, memory, &first))
         return KILN_OK;
@@ -128,6 +130,21 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     struct kiln__error last = {0};
     kiln_status status = add_block(pool, bytes, bytes, memory, &last);
     return status ? kiln__fail(error, status, "kiln: %s", last.text) : KILN_OK;
+}
+
+cl_mem kiln__pool_part_with(struct kiln__pool *pool, size_t *bytes)
+{
+    cl_mem memory = NULL;
+    pthread_mutex_lock(&pool->lock);
+    struct block *block = find_idle(pool, *bytes);
+    if (block) {
+        memory = block->memory;
+        *bytes = block->bytes;
+        struct block *end = pool->blocks.items + pool->blocks.count--;
+        memmove(block, block + 1, (size_t)(end - block - 1) * sizeof *block);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return memory;
 }
 
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)

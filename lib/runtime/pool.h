@@ -21,6 +21,12 @@ void kiln__pool_destroy(struct kiln__pool *pool);
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error);
 
+/* Idle memory of at least *bytes bytes, which the pool forgets: it goes on counting among that of
+ * the pools, *bytes of it, for whoever asked. NULL: there is none. Queued commands may still use
+ * it.
+ */
+cl_mem kiln__pool_part_with(struct kiln__pool *pool, size_t *bytes);
+
 /* Give memory back, after the last command that uses it was enqueued. NULL does nothing. */
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that are loaded, recorded, kept and run. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -462,6 +463,53 @@ Test(model, recognises_masks_that_hide_keys)
         kiln_model_release(model);
     }
     cr_assert_lt(operations[0], operations[1]);
+}
+
+/* As PyTorch writes it: both operands are scaled, and rows that see no key are 0, not NaN. One call
+ * too, as good as the nodes. */
+Test(model, recognises_rows_that_see_no_key)
+{
+    const float x[12] = {1, -1, 2, 0, 3, 1, -2, 1, 0, 1, 1, -1};
+    const uint8_t seen[9] = {1, 0, 1, 0, 0, 0, 1, 1, 1};
+    float result[2][12];
+    size_t operations[2];
+    for (int plain = 0; plain < 2; plain++) {
+        kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+        options.plain = plain;
+        Onnx__ModelProto *proto = new_model(13);
+        add_input(proto, "x", FLOAT, "3 4");
+        add_input(proto, "seen", BOOLEAN, "3 3");
+        add_output(proto, "y", FLOAT, "3 4");
+        add_floats(proto, "away", "", (const float[]){-INFINITY});
+        add_floats(proto, "zero", "", (const float[]){0});
+        add_floats(proto, "root", "1", (const float[]){0.75f});
+        add_node(proto, "Transpose", "x", "turned");
+        add_node(proto, "Mul", "turned root", "keys");
+        add_node(proto, "Mul", "root x", "queries");
+        add_node(proto, "MatMul", "queries keys", "scores");
+        add_node(proto, "Where", "seen scores away", "masked");
+        add_node(proto, "Softmax", "masked", "weights");
+        add_node(proto, "IsNaN", "weights", "none");
+        add_node(proto, "Where", "none zero weights", "chosen");
+        add_node(proto, "MatMul", "chosen x", "y");
+        kiln_onnx_model *model;
+        expect_ok(load_model(context, proto, &options, &model));
+        kiln_array in[] = {{KILN_F32, 2, {3, 4}, NULL}, {KILN_BOOL, 2, {3, 3}, NULL}};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, in, &lease));
+        operations[plain] = kiln_batch_operation_count(lease->batch);
+        memcpy(lease->inputs[0].data, x, sizeof x);
+        memcpy(lease->inputs[1].data, seen, sizeof seen);
+        expect_ok(kiln_batch_execute(lease->batch));
+        memcpy(result[plain], lease->outputs[0].data, sizeof x);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_leq(operations[0] + 5, operations[1]);
+    for (size_t i = 0; i < 12; i++)
+        cr_assert_float_eq(result[0][i], result[1][i], 1e-5);
+    for (size_t i = 4; i < 8; i++)
+        cr_assert_eq(result[0][i], 0);
 }
 
 Test(model, says_what_reading_changed)
