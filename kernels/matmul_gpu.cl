@@ -14,6 +14,13 @@
  * none of m, n and k that is contiguous somewhere ends in between.
  * Offsets and strides count elements; integer arguments are long. k of 0 writes zeros.
  *
+ * PATCHES not 0: A's rows are patches of an image (matmul_gpu_patches.h), and further arguments say
+ * where: rows_1, rows_2, row_0 to row_2, taps, run, tap_0, tap_1, of which counts are followed by
+ * what divides by them. Row i begins at a_offset + batch * a_batch + i / rows_2 / rows_1 * row_0 +
+ * i / rows_2 % rows_1 * row_1 + i % rows_2 * row_2, its element l lies at l / run / taps * tap_0 +
+ * l / run % taps * tap_1 + l % run from there. No count of rows or elements and no place in the image
+ * is above 2^31 - 2^10. a_lead does not matter, and ALIGNED is about all strides.
+ *
  * Long sums in few tiles: each of `splits` work-groups adds up `depth` of k (a multiple of TILE_K;
  * else k) and writes its sums c_split apart, for matmul_gpu_sum.cl.
  *
@@ -42,6 +49,9 @@
 #endif
 #ifndef ALIGNED
 #define ALIGNED 0
+#endif
+#ifndef PATCHES
+#define PATCHES 0
 #endif
 /* What the caller does to a finished element, and to four elements of a row from a column on; by
  * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
@@ -76,6 +86,10 @@
 #define VECTOR 4
 #include "operands.h"
 
+#if PATCHES
+#include "matmul_gpu_patches.h"
+#define START START_A
+#endif
 #define OF(name) name##_a
 #define ACROSS_K TRANSPOSE_A
 #define LINES TILE_M
@@ -158,8 +172,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,
            __global float *c, long m, long n, long k, long a_offset, long a_lead,
            long a_batch, long b_offset, long b_lead, long b_batch, long c_offset, long c_lead,
-           long c_batch, long depth, long splits, long c_split OPERAND_A_PARAMETERS
-           OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
+           long c_batch, long depth, long splits, long c_split
+#if PATCHES
+           , long rows_1, long rows_1_inverse, long rows_1_shift, long rows_2, long rows_2_inverse,
+           long rows_2_shift, long row_0, long row_1, long row_2, long taps, long taps_inverse,
+           long taps_shift, long run, long run_inverse, long run_shift, long tap_0, long tap_1
+#endif
+           OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
     __local float tiles[2 * STAGE] __attribute__((aligned(16)));
     const int item = get_local_id(0);
@@ -170,18 +189,29 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
     const long row0 = (long)get_group_id(1) * TILE_M, column0 = (long)get_group_id(0) * TILE_N;
     const int valid_m = min(m - row0, (long)TILE_M), valid_n = min(n - column0, (long)TILE_N);
     const long first = split * depth, last = min(k, first + depth);
+#if PATCHES
+    const struct patches patches = {{{rows_1, rows_1_inverse, rows_1_shift},
+                                     {rows_2, rows_2_inverse, rows_2_shift},
+                                     {row_0, row_1, row_2}},
+                                    {{taps, taps_inverse, taps_shift},
+                                     {run, run_inverse, run_shift},
+                                     {tap_0, tap_1, 1}}};
+    const long first_a = 0, step_a = 0;
+#else
     const long step_a = TRANSPOSE_A ? TILE_K * a_lead : TILE_K;
+    const long first_a = row0 * (TRANSPOSE_A ? 1 : a_lead) + first / TILE_K * step_a;
+#endif
     const long step_b = TRANSPOSE_B ? TILE_K : TILE_K * b_lead;
     __global const OPERAND_A_TYPE *from_a[QUADS_A];
     __global const OPERAND_B_TYPE *from_b[QUADS_B];
     float4 sums[ITEM_M][ITEM_N / 4], quads_a[QUADS_A], quads_b[QUADS_B];
 
-    a += a_offset + batch * a_batch + row0 * (TRANSPOSE_A ? 1 : a_lead) + first / TILE_K * step_a;
+    a += a_offset + batch * a_batch + first_a;
     b += b_offset + batch * b_batch + column0 * (TRANSPOSE_B ? b_lead : 1) +
          first / TILE_K * step_b;
     c += c_offset + batch * c_batch + split * c_split + row0 * c_lead + column0;
-    start_a(from_a, a, a_lead, item, valid_m);
-    start_b(from_b, b, b_lead, item, valid_n);
+    start_a(from_a, a, a_lead, item, valid_m AT_A(batch, row0, m, first));
+    start_b(from_b, b, b_lead, item, valid_n AT_B(batch, column0, n, first));
 #pragma unroll
     for (int i = 0; i < ITEM_M; i++) {
 #pragma unroll

@@ -15,6 +15,9 @@
 #define PITCH (LINES + 4) /* items that store one column each meet in no bank */
 #define ELEMENT(e) READ(from, e, line, k + e)
 #endif
+#ifndef START
+#define START(line, k) (ACROSS_K ? (k) * lead + (line) : (line) * lead + (k))
+#endif
 /* Lines beyond the last one are it again: nobody looks at what becomes of them. */
 INLINE int OF(line)(int i, int valid_lines)
 {
@@ -23,12 +26,12 @@ INLINE int OF(line)(int i, int valid_lines)
 
 /* Where each quad of the first tile is. */
 INLINE void OF(start)(__global const TYPE **from, __global const TYPE *first, long lead, int item,
-                      int valid_lines)
+                      int valid_lines PLACE)
 {
 #pragma unroll
     for (int q = 0; q < QUADS; q++) {
         const int i = item + q * ITEMS, line = OF(line)(i, valid_lines);
-        from[q] = first + (ACROSS_K ? K_OF(i) * lead + line : line * lead + K_OF(i));
+        from[q] = first + START(line, K_OF(i));
     }
 }
 
@@ -99,6 +102,7 @@ INLINE void OF(stage)(const float4 *quads, __local float *tile, int item)
 #undef LINES_OF_QUAD
 #undef PITCH
 #undef ELEMENT
+#undef START
 #undef OF
 #undef ACROSS_K
 #undef LINES

@@ -280,6 +280,7 @@ record_sources = \
 
 grad_sources = \
 	lib/grad/attention.c \
+	lib/grad/convolution.c \
 	lib/grad/gather.c \
 	lib/grad/gradient.c \
 	lib/grad/gradient.h \
@@ -395,6 +396,7 @@ kernel_headers = \
 	kernels/cpu_vector.h \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \
+	kernels/matmul_gpu_patches.h \
 	kernels/operands.h \
 	kernels/scatter.h \
 	kernels/wgmma.h

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/gradient.h>
+
 #include "record/batch.h"
 #include "support/check.h"
 #include "support/gradient.h"
@@ -343,6 +345,46 @@ Test(convolution, has_derivatives)
         check_gradient(b, y, 2, inputs, 1e-6, NULL);
         check_end(b);
     }
+    check_close();
+}
+
+/* ---- by tiles of patches ---- */
+
+/* A result and the gradients by the weights and, if asked for, by the image: their products read
+ * the image as it lies. */
+static void expect_all_by_tiles(const struct layer *l, bool by_image)
+{
+    kiln_window_options options = l->options;
+    options.size = sizeof options;
+    const size_t w_dims[] = {l->kh, l->kw, l->x[3], l->out};
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, 4, l->x, CHECK_PLAIN);
+    kiln_tensor inputs[] = {check_input(b, KILN_F32, 4, w_dims, CHECK_PLAIN), x}, gradients[2];
+    kiln_tensor y = kiln_conv2d(b, x, inputs[0], &options);
+    kiln_tensor loss = kiln_sum(b, kiln_mul(b, y, y), 0, NULL, 0);
+    expect_ok(kiln_grad(b, loss, inputs, 1 + by_image, gradients));
+    check_read(b, kiln_relu(b, y));
+    check_read(b, gradients[0]);
+    if (by_image)
+        check_read(b, gradients[1]);
+    check_run(b);
+    cr_expect_eq(kiln_batch_status(b), KILN_OK);
+    check_end(b);
+}
+
+/* In fours that are aligned, in fours that are not, and one by one; along the windows and across.
+ */
+Test(convolution, by_tiles_of_patches)
+{
+    static const struct layer shapes[] = {
+        {{2, 9, 9, 8}, 3, 3, 8, {0, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1}},
+        {{2, 7, 8, 12}, 3, 3, 33, {0, {1, 2}, {2, 1}, {1, 1}, {1, 1}, 1}},
+        {{2, 11, 9, 3}, 5, 5, 10, {0, {2, 2}, {1, 1}, {2, 2}, {2, 2}, 1}},
+    };
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
+    check_prefer("tiled_patches", false);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        expect_all_by_tiles(&shapes[i], i == 0);
     check_close();
 }
 

@@ -164,6 +164,32 @@ Test(plan_memory, never_has_the_windows_of_a_convolution)
     kiln_batch_release(batch);
 }
 
+/* On a GPU, nor what flows back to them: a training step reads the image as it lies, three times.
+ */
+Test(plan_memory, never_has_the_windows_of_a_step_either)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    cr_assert(batch);
+    kiln_window_options options = KILN_WINDOW_OPTIONS_INIT;
+    kiln_tensor in[] = {imagine(batch, 4, (size_t[]){2, 20, 20, 8}),
+                        imagine(batch, 4, (size_t[]){3, 3, 8, 8})},
+                out[2];
+    options.before[0] = options.before[1] = options.after[0] = options.after[1] = 1;
+    kiln_tensor y = kiln_relu(batch, kiln_conv2d(batch, in[0], in[1], &options));
+    cr_assert_eq(kiln_grad(batch, kiln_sum(batch, y, 0, NULL, 0), in, 2, out), KILN_OK);
+    ask(batch, out[0]);
+    ask(batch, out[1]);
+    struct kiln__plan plan = plan_of(batch, true);
+    size_t fetching = 0;
+    for (size_t i = 0; i < plan.launches.count; i++)
+        fetching +=
+            plan.launches.items[i].covers && !strcmp(plan.launches.items[i].kernel, "matmul_gpu");
+    cr_expect_eq(fetching, 3u, "%zu", fetching);
+    cr_expect_lt(plan.unshared_bytes, 9u * 2 * 20 * 20 * 8 * sizeof(float));
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
 /* All slots are working memory, which counts as written: whoever shares a byte must wait. */
 Test(plan_memory, is_waited_for)
 {

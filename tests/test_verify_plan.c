@@ -152,6 +152,32 @@ Test(verify_plan, knows_what_is_made_on_the_way)
     EXPECT_WRONGLY_COVERED("launch 1: of no group or kernel", launch[1].covers = 3);
 }
 
+/* Groups: 0 windows, 1 product of them, 2 product of its result and them turned. */
+static struct kiln__plan shared_windows_plan(void)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor in[] = {imagine(batch, 4, (size_t[]){1, 9, 9, 8}),
+                        imagine(batch, 4, (size_t[]){3, 3, 8, 16})},
+                out;
+    kiln_tensor y = kiln_conv2d(batch, in[0], in[1], NULL);
+    cr_assert_eq(
+        kiln_grad(batch, kiln_sum(batch, kiln_square(batch, y), 0, NULL, 0), in + 1, 1, &out),
+        KILN_OK);
+    ask(batch, out);
+    struct kiln__plan plan = plan_of(batch, true);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+Test(verify_plan, knows_who_makes_it_on_the_way)
+{
+    EXPECT_BROKEN_PLAN(shared_windows_plan(), "step 0: group 1 reads %2, which is not there",
+                       launch[0].covers = 0);
+    EXPECT_BROKEN_PLAN(shared_windows_plan(), "step 1: group 2 reads %2, which is not there",
+                       launch[1].covers = 0;
+                       launch[2].covers = 0);
+}
+
 /* Step 4 reads the slots of steps 2 and 3; 6 reads 0, 1 and 3 and writes over what 4 and 5 leave.
  */
 Test(verify_plan, misses_what_a_step_depends_on)

@@ -74,8 +74,8 @@ typedef struct kiln_context_options {
     kiln_host_memory host_memory; /**< whether host memory is used in place */
     const char *matmul;           /**< matmul implementation by name; NULL: $KILN_MATMUL, else the
                                        heuristic picks for each product, as it does where the named
-                                       one does not fit: patches, dots, skinny, few, small, packed,
-                                       clblast, wgmma or tiled; "": none */
+                                       one does not fit: patches, tiled_patches, dots, skinny, few,
+                                       small, packed, rows, clblast, wgmma or tiled; "": none */
     int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
     const char *trace;            /**< write spans here as a Chrome trace when the context is
                                        released; NULL: $KILN_TRACE */

@@ -42,6 +42,12 @@ bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node);
  * empty tensor, and what is not wanted, does nothing. */
 void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
 
+/* Where node number `operand`, times one matrix of weights, is the windows of an image as rows: let
+ * what flows to the image when g flows to that product flow there at once. Else false
+ * (convolution.c). */
+bool kiln__gradient_convolution(struct kiln__gradient *walk, uint32_t operand, kiln_tensor weights,
+                                kiln_tensor g);
+
 /* The tensor of operand k. */
 kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
                                    unsigned k);

@@ -45,12 +45,14 @@ static void give(struct kiln__gradient *walk, const struct kiln__node *node, kil
     kiln_tensor a = kiln__gradient_operand(walk, node, 0),
                 b = kiln__gradient_operand(walk, node, 1);
     kiln_batch *batch = walk->batch;
-    uint32_t matrix;
-    if (kiln__gradient_wants(walk, node->input[0]))
+    uint32_t matrix = node->input[1];
+    const bool one = repeats_matrix(walk, node->input[1], &matrix);
+    if (kiln__gradient_wants(walk, node->input[0]) &&
+        !kiln__gradient_convolution(walk, node->input[0], kiln__batch_tensor(batch, matrix), g))
         kiln__gradient_give(walk, node->input[0], kiln_matmul_transposed(batch, g, 0, b, 1));
     if (!kiln__gradient_wants(walk, node->input[1]))
         return;
-    if (repeats_matrix(walk, node->input[1], &matrix))
+    if (one)
         kiln__gradient_give(
             walk, matrix,
             kiln_matmul_transposed(batch, as_matrix(walk, a), 1, as_matrix(walk, g), 0));

@@ -71,23 +71,29 @@ static void fold_batch(struct kiln__product *product)
     product->batch = 1;
 }
 
-/* The group that copies the first operand to where the product would read it, row by row. */
+/* Lines as the copy has its rows, one behind the other. */
+static bool is_all_of_copy(const struct kiln__product *product)
+{
+    const struct kiln__matrix *a = &product->a;
+    return product->batch == 1 && product->k >= 1 && !a->computed && a->offset == 0 &&
+           (a->column == 1 ? a->row == product->k || product->m <= 1
+                           : a->row == 1 && a->column == product->m);
+}
+
+/* The group that copies the first operand to where the product would read it. */
 static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
                           const struct kiln__product *product)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__access *first = &group->accesses.items[0];
+    uint32_t maker = plan->fusion.group_of[first->node];
     struct kiln__patches patches;
     for (size_t i = 1; i < group->accesses.count; i++)
         if (group->accesses.items[i].node == first->node)
             return KILN__NO_GROUP;
-    if (product->batch != 1 || product->a.computed || product->a.offset || product->k < 1 ||
-        product->a.column != 1 || (product->a.row != product->k && product->m > 1))
-        return KILN__NO_GROUP;
-    uint32_t copies = kiln__plan_copies_of(plan, first->node, index);
-    return copies != KILN__NO_GROUP && kiln__plan_patches(plan, copies, product->k, &patches)
-               ? copies
-               : KILN__NO_GROUP;
+    bool copies = is_all_of_copy(product) && maker < plan->fusion.groups.count &&
+                  plan->parts[maker] && kiln__plan_patches(plan, product, maker, &patches);
+    return copies ? maker : KILN__NO_GROUP;
 }
 
 static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t index)
@@ -178,7 +184,7 @@ uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
     if (product.copies == KILN__NO_GROUP || is_empty(group, &product))
         return KILN__NO_GROUP;
     kiln__plan_tune(&as_tuned, index, &device);
-    bool covers = choose(&as_tuned, group, &product) == &kiln__matmul_patches;
+    bool covers = choose(&as_tuned, group, &product)->fetches;
     return covers ? product.copies : KILN__NO_GROUP;
 }
 
@@ -213,7 +219,7 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     for (size_t i = first; i < plan->launches.count; i++) {
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
-        plan->launches.items[i].covers = row == &kiln__matmul_patches ? product.copies + 1 : 0;
+        plan->launches.items[i].covers = row->fetches ? product.copies + 1 : 0;
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
 }

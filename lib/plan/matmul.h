@@ -47,6 +47,7 @@ struct kiln__matmul_row {
     bool chunked;     /* for chunked devices alone */
     bool takes_steps; /* of the group, before the product and after it */
     bool frugal;      /* needs no memory for sums where the group's steps store all results */
+    bool fetches;     /* the first operand from the patches that its copy would be made of */
     bool alike;       /* an element's order of additions depends on k alone, and is that of all
                          others of which this is so and that suit on the device */
     /* Whether it is right for this product on this device, and whether it is then the one to take,
@@ -60,6 +61,7 @@ struct kiln__matmul_row {
 /* In the order in which the heuristic asks them; the last one is the last resort. */
 #define KILN__MATMULS(ROW)                                                                         \
     ROW(patches)                                                                                   \
+    ROW(tiled_patches)                                                                             \
     ROW(dots)                                                                                      \
     ROW(skinny) ROW(few) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
@@ -95,13 +97,10 @@ enum kiln__clblast_argument {
 /* The group that product `index` does on the way, as it reads; or KILN__NO_GROUP. */
 uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index);
 
-/* The group that makes `node` for `reader` alone and only copies it from where it lies otherwise,
- * on a device where products can do that as they read; or KILN__NO_GROUP (patches.c). */
-uint32_t kiln__plan_copies_of(const struct kiln__plan *plan, uint32_t node, uint32_t reader);
-
-/* Where what that group copies, as rows of `depth` elements, lies. False: not in patches. */
-bool kiln__plan_patches(const struct kiln__plan *plan, uint32_t copies, int64_t depth,
-                        struct kiln__patches *patches);
+/* Where what group `copies` brings to the first operand lies otherwise: rows of as many elements as
+ * one of the copy has, which is a column of a transposed operand. False: not in patches. */
+bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
+                        uint32_t copies, struct kiln__patches *patches);
 
 /* ---- for implementations ---- */
 

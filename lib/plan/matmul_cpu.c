@@ -258,7 +258,7 @@ static bool patches_fit(const struct kiln__plan *plan, const struct kiln__produc
 {
     const struct tiles *tiles = tiles_of(plan);
     uint64_t lines = (uint64_t)most(tiles->packed_rows, tiles->narrow_rows) * (PATCH_DEPTH + 16);
-    return product->copies != KILN__NO_GROUP &&
+    return product->copies != KILN__NO_GROUP && product->a.column == 1 &&
            lines * sizeof(float) <= plan->options.device->info.local_memory;
 }
 
@@ -283,7 +283,7 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     struct kiln__patches patches;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches", product);
-    kiln__plan_patches(plan, product->copies, product->k, &patches);
+    kiln__plan_patches(plan, product, product->copies, &patches);
     struct kiln__matrix packed = scratch_of(plan, panels * product->k * columns + 1);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
@@ -304,9 +304,9 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_patches = {"patches",           .chunked = true,
-                                                      .takes_steps = true, .alike = true,
-                                                      .fits = patches_fit, .lower = lower_patches};
+const struct kiln__matmul_row kiln__matmul_patches = {
+    "patches",     .chunked = true,     .takes_steps = true,   .fetches = true,
+    .alike = true, .fits = patches_fit, .lower = lower_patches};
 
 /* ---- small: one launch ---- */
 

@@ -180,52 +180,153 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
+/* ---- patches ---- */
+
+static bool has_runs_of_four(const struct kiln__patches *patches)
+{
+    return patches->depth[KILN__PATCH_LEVELS - 1].count % 4 == 0;
+}
+
+static const char *patches_option(const struct kiln__patches *patches)
+{
+    return !patches ? "" : has_runs_of_four(patches) ? " -DPATCHES=1" : " -DPATCHES=2";
+}
+
+/* Runs of fours that all start at multiples of four. */
+static bool patches_by_fours(const struct kiln__patches *patches)
+{
+    bool aligned = has_runs_of_four(patches) && patches->offset % 4 == 0;
+    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
+        aligned = aligned && patches->rows[i].stride % 4 == 0 &&
+                  (i + 1 == KILN__PATCH_LEVELS || patches->depth[i].stride % 4 == 0);
+    return aligned;
+}
+
+/* The furthest place from a patch's first one. */
+static int64_t reach_of(const struct kiln__patch_level *levels)
+{
+    int64_t reach = 0;
+    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
+        reach +=
+            (levels[i].count - 1) * (levels[i].stride < 0 ? -levels[i].stride : levels[i].stride);
+    return reach;
+}
+
+/* A number, and what divides numbers below 2^31 by it: (2 x * inverse >> 32) >> shift. */
+static void add_divisor(struct kiln__launch *launch, int64_t by)
+{
+    int64_t shift = 0;
+    while ((INT64_C(1) << shift) < by)
+        shift++;
+    KILN__LAUNCH_INDICES(launch, by, divide_up(INT64_C(1) << (31 + shift), by), shift);
+}
+
+static void add_levels(struct kiln__launch *launch, const struct kiln__patch_level *levels)
+{
+    add_divisor(launch, levels[1].count);
+    add_divisor(launch, levels[2].count);
+    KILN__LAUNCH_INDICES(launch, levels[0].stride, levels[1].stride);
+}
+
+/* ---- launching ---- */
+
 /* Whether four elements that a kernel reads or writes at once always lie at a multiple of four, and
  * are all there. */
 static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product *product,
-                       const struct kiln__matrix *c)
+                       const struct kiln__patches *patches, const struct kiln__matrix *c)
 {
     bool along = product->a.column == 1 || product->b.column != 1;
-    return !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) && by_fours(c) &&
-           product->n % 4 == 0 && (product->a.column == 1 || product->m % 4 == 0) &&
-           (!along || product->k % 4 == 0);
+    return !plan->options.shared && (patches ? patches_by_fours(patches) : by_fours(&product->a)) &&
+           by_fours(&product->b) && by_fours(c) && product->n % 4 == 0 &&
+           (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
 
-static void lower_tiled(struct kiln__plan *plan, uint32_t group,
-                        const struct kiln__product *product)
+static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
+                           const struct kiln__product *product, const struct kiln__patches *patches)
 {
     struct way way = choose_way(plan, product);
     const struct tile *tile = way.tile;
     struct kiln__matrix c =
         way.splits > 1 ? kiln__product_partial(plan, product, way.splits) : product->c;
-    bool aligned = is_aligned(plan, product, &c);
+    bool aligned = is_aligned(plan, product, patches, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
     snprintf(launch.options, sizeof launch.options,
              "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d "
-             "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d",
+             "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d%s",
              tile->m, tile->n, tile->k, tile->item_m, tile->item_n, product->a.column != 1,
-             product->b.column != 1, aligned);
+             product->b.column != 1, aligned, patches_option(patches));
     kiln__product_range(&launch, divide_up(product->n, tile->n) * items_of(tile),
                         divide_up(product->m, tile->m), product->batch * way.splits);
     launch.local[0] = (size_t)items_of(tile);
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .vector = 4, .aligned = aligned};
     extras.product = way.splits > 1 ? NULL : product;
-    kiln__launch_memory(&launch, product->a.slot);
+    struct kiln__matrix a = product->a;
+    if (patches) {
+        a.slot = patches->slot;
+        a.offset = patches->offset;
+    }
+    kiln__launch_memory(&launch, a.slot);
     kiln__launch_memory(&launch, product->b.slot);
     kiln__launch_memory(&launch, c.slot);
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
-    add_matrix(&launch, &product->a);
+    add_matrix(&launch, &a);
     add_matrix(&launch, &product->b);
     add_matrix(&launch, &c);
     KILN__LAUNCH_INDICES(&launch, way.depth, way.splits, product->m * product->n);
+    if (patches) {
+        add_levels(&launch, patches->rows);
+        KILN__LAUNCH_INDICES(&launch, patches->rows[2].stride);
+        add_levels(&launch, patches->depth);
+    }
     kiln__plan_product(plan, &extras, &launch);
     if (way.splits > 1)
         kiln__plan_product_sums(plan, group, product, &c, way.splits);
 }
 
+static void lower_tiled(struct kiln__plan *plan, uint32_t group,
+                        const struct kiln__product *product)
+{
+    lower_by_tiles(plan, group, product, NULL);
+}
+
 const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
                                                     .fits = tiled_fits, .lower = lower_tiled};
+
+/* ---- tiled patches: of an image, as tiles of them are read ---- */
+
+static bool tiled_patches_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    const int64_t most = INT32_MAX - 1024;
+    struct kiln__patches patches;
+    return product->copies != KILN__NO_GROUP && tiled_fits(plan, product) &&
+           kiln__plan_patches(plan, product, product->copies, &patches) && product->m <= most &&
+           product->k <= most && reach_of(patches.rows) + reach_of(patches.depth) <= most;
+}
+
+/* Where a product may round, tensor cores are faster by more than the copy that they need takes. */
+static bool tiled_patches_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.alike &&
+                  kiln__matmul_wgmma.fits(plan, product);
+    return !plan->options.device->traits->chunked && !rounds;
+}
+
+static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group,
+                                const struct kiln__product *product)
+{
+    struct kiln__patches patches;
+    kiln__plan_patches(plan, product, product->copies, &patches);
+    lower_by_tiles(plan, group, product, &patches);
+}
+
+const struct kiln__matmul_row kiln__matmul_tiled_patches = {"tiled_patches",
+                                                            .takes_steps = true,
+                                                            .fetches = true,
+                                                            .alike = true,
+                                                            .fits = tiled_patches_fits,
+                                                            .suits = tiled_patches_suits,
+                                                            .lower = lower_tiled_patches};
 
 /* ---- rows: few rows or few columns ---- */
 

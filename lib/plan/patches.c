@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products whose first operand is a copy of what lies elsewhere, in an order that strides over rows
  * and columns cannot say: the windows of a convolution. A product can make that copy as it reads,
- * tile by tile, so that it is never in memory; the group that would make it is then part of the
- * product's. */
+ * tile by tile, so that it is never in memory; where all that read it do, the group that would make
+ * it is then part of theirs. */
+#include <stdlib.h>
+
 #include "plan/generic.h"
 #include "plan/matmul.h"
-
-#define MANY (UINT32_MAX - 1)
-
-/* Per node: the group that alone reads it, or MANY, or KILN__NO_GROUP. */
-bool kiln__plan_find_readers(struct kiln__plan *plan)
-{
-    const struct kiln__fusion *fusion = &plan->fusion;
-    size_t count = fusion->graph.nodes.count;
-    plan->reader_of = malloc((count + 1) * sizeof *plan->reader_of);
-    for (size_t i = 0; plan->reader_of && i < count; i++)
-        plan->reader_of[i] = plan->first_request[i] == KILN__NO_REQUEST ? KILN__NO_GROUP : MANY;
-    for (uint32_t g = 0; plan->reader_of && g < fusion->groups.count; g++) {
-        const struct kiln__group *group = &fusion->groups.items[g];
-        for (size_t i = 0; i < group->accesses.count; i++) {
-            uint32_t *reader = &plan->reader_of[group->accesses.items[i].node];
-            *reader = *reader == KILN__NO_GROUP || *reader == g ? g : MANY;
-        }
-    }
-    return plan->reader_of;
-}
 
 /* All that the group does is to store what it loads, in full, where nothing else goes. */
 static bool only_copies(const struct kiln__plan *plan, const struct kiln__group *group)
@@ -65,11 +47,13 @@ static bool merge(const struct kiln__group *group, uint32_t from, uint32_t to,
     return true;
 }
 
-bool kiln__plan_patches(const struct kiln__plan *plan, uint32_t copies, int64_t depth,
-                        struct kiln__patches *patches)
+/* Rows as the copy has them, whichever way the product takes them. */
+bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
+                        uint32_t copies, struct kiln__patches *patches)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[copies];
     const struct kiln__access *access = &group->accesses.items[0];
+    const int64_t depth = product->a.column == 1 ? product->k : product->m;
     uint32_t split = group->shape.rank;
     int64_t count = 1;
     while (split > 0 && count < depth)
@@ -83,22 +67,26 @@ bool kiln__plan_patches(const struct kiln__plan *plan, uint32_t copies, int64_t 
            patches->depth[KILN__PATCH_LEVELS - 1].stride == 1;
 }
 
-uint32_t kiln__plan_copies_of(const struct kiln__plan *plan, uint32_t node, uint32_t reader)
+/* Nobody asked for what such a group makes, and whoever reads it can read what it copies. */
+bool kiln__plan_find_parts(struct kiln__plan *plan)
 {
-    uint32_t maker = plan->fusion.group_of[node];
-    bool copies = plan->options.device->traits->chunked && plan->reader_of[node] == reader &&
-                  !kiln__node_is_input(&plan->fusion.graph.nodes.items[node]) &&
-                  only_copies(plan, &plan->fusion.groups.items[maker]);
-    return copies ? maker : KILN__NO_GROUP;
-}
-
-bool kiln__plan_is_part(const struct kiln__plan *plan, uint32_t index)
-{
-    const struct kiln__group *group = &plan->fusion.groups.items[index];
-    if (!plan->options.device->traits->chunked || !only_copies(plan, group))
-        return false;
-    uint32_t reader = plan->reader_of[group->stores.items[0].node];
-    return reader < plan->fusion.groups.count && !kiln__plan_is_generic(plan, reader) &&
-           plan->fusion.groups.items[reader].kind == KILN__GROUP_MATMUL &&
-           kiln__matmul_part(plan, reader) == index;
+    const struct kiln__fusion *fusion = &plan->fusion;
+    plan->parts = calloc(fusion->groups.count + 1, sizeof *plan->parts);
+    for (uint32_t g = 0; plan->parts && g < fusion->groups.count; g++) {
+        const struct kiln__group *group = &fusion->groups.items[g];
+        uint32_t made = group->stores.count ? group->stores.items[0].node : 0;
+        plan->parts[g] = only_copies(plan, group) && fusion->group_of[made] == g &&
+                         plan->first_request[made] == KILN__NO_REQUEST;
+    }
+    for (uint32_t g = 0; plan->parts && g < fusion->groups.count; g++) {
+        const struct kiln__group *group = &fusion->groups.items[g];
+        for (size_t i = 0; i < group->accesses.count; i++) {
+            uint32_t maker = fusion->group_of[group->accesses.items[i].node];
+            if (maker < fusion->groups.count && plan->parts[maker])
+                plan->parts[maker] = group->kind == KILN__GROUP_MATMUL &&
+                                     !kiln__plan_is_generic(plan, g) &&
+                                     kiln__matmul_part(plan, g) == maker;
+        }
+    }
+    return plan->parts;
 }

@@ -198,7 +198,7 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__device *device = plan->options.device;
     struct kiln__tuned_device tuned;
-    if (kiln__plan_is_part(plan, index))
+    if (plan->parts[index])
         return;
     kiln__plan_tune(plan, index, &tuned);
     if (kiln__plan_is_generic(plan, index))
@@ -281,10 +281,10 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
     bool done = plan->slot_of && copy_generic(plan) && list_requests(plan) &&
-                list_replacements(plan) && kiln__plan_find_readers(plan) &&
-                kiln__plan_in_place(plan) && place_nodes(plan) && kiln__plan_find_lasting(plan) &&
-                make_steps(plan) && kiln__plan_settle_kept(plan) &&
-                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
+                list_replacements(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
+                kiln__plan_find_lasting(plan) && kiln__plan_find_parts(plan) && make_steps(plan) &&
+                kiln__plan_settle_kept(plan) && kiln__plan_assign_memory(plan) &&
+                kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
@@ -309,7 +309,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->order);
     free(plan->first_request);
     free(plan->next_request);
-    free(plan->reader_of);
+    free(plan->parts);
     free(plan->replacements);
     free(plan->changes);
     free(plan->generic);

@@ -91,10 +91,10 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
-    uint32_t *reader_of;     /* per node: the group that alone reads it (patches.c) */
-    uint32_t *next_request;  /* per request: the next one of the same node */
-    bool *generic;           /* the options' own */
-    uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
+    bool *parts; /* per group: those that read what it makes do its work on the way (patches.c) */
+    uint32_t *next_request; /* per request: the next one of the same node */
+    bool *generic;          /* the options' own */
+    uint32_t *replacements; /* per input, up to the last such: 1 + the request that replaces it */
     bool *changes; /* per slot of a node: it is not made of buffers alone that stay (keep.c) */
     size_t inputs; /* so many */
     size_t arena_bytes;
@@ -169,11 +169,9 @@ bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
 /* Find what each step depends on (dependencies.c). False without memory. */
 bool kiln__plan_find_dependencies(struct kiln__plan *plan);
 
-/* Find which nodes have one reader. False without memory. */
-bool kiln__plan_find_readers(struct kiln__plan *plan);
-
-/* Whether another group does this one's work on the way: it has no launches of its own. */
-bool kiln__plan_is_part(const struct kiln__plan *plan, uint32_t group);
+/* Find the groups whose work others do on the way: they have no launches of their own. False
+ * without memory. */
+bool kiln__plan_find_parts(struct kiln__plan *plan);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);

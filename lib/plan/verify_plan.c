@@ -464,19 +464,31 @@ static bool run_launch(struct verifier *verifier, uint32_t step, uint32_t index)
     return true;
 }
 
-/* What another group does on the way has no launches of its own. */
-static bool run_covered(struct verifier *verifier, uint32_t step, const struct kiln__launch *launch)
+/* What a launch does of another group's on the way is there for its own group alone. */
+static bool run_covering(struct verifier *verifier, uint32_t step,
+                         const struct kiln__launch *launch)
 {
     const struct kiln__plan *plan = verifier->plan;
-    if (!launch->covers)
-        return true;
+    const uint32_t covered = launch->covers - 1;
     for (size_t i = 0; i < plan->launches.count; i++)
-        if (plan->launches.items[i].group == launch->covers - 1 ||
-            (plan->launches.items[i].covers == launch->covers &&
-             plan->launches.items[i].group != launch->group))
-            return WRONG(verifier, "step %u: does group %u, which others do too", step,
-                         launch->covers - 1);
-    return run_launch(verifier, step, launch->covers - 1);
+        if (plan->launches.items[i].group == covered)
+            return WRONG(verifier, "step %u: does group %u, which others do too", step, covered);
+    if ((!verifier->has_run[launch->group] && !run_launch(verifier, step, covered)) ||
+        !run_launch(verifier, step, launch->group))
+        return false;
+    const struct kiln__group *group = group_at(verifier, covered);
+    for (size_t i = 0; i < group->stores.count; i++)
+        verifier->holds[plan->slot_of[group->stores.items[i].node]] = NOTHING;
+    verifier->has_run[covered] = false;
+    return true;
+}
+
+static bool run_step_launch(struct verifier *verifier, uint32_t step)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__launch *launch = &plan->launches.items[plan->steps.items[step].launch];
+    return launch->covers ? run_covering(verifier, step, launch)
+                          : run_launch(verifier, step, launch->group);
 }
 
 static bool deliver(struct verifier *verifier, uint32_t step, uint32_t slot, uint32_t binding)
@@ -497,8 +509,7 @@ static bool run_step(struct verifier *verifier, uint32_t index)
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__plan_step *step = &plan->steps.items[index];
     if (step->kind == KILN__STEP_LAUNCH)
-        return run_covered(verifier, index, &plan->launches.items[step->launch]) &&
-               run_launch(verifier, index, plan->launches.items[step->launch].group);
+        return run_step_launch(verifier, index);
     if (step->kind != KILN__STEP_UPLOAD)
         return deliver(verifier, index, step->slot, step->binding);
     uint32_t node = plan->slots.items[step->slot].node;
