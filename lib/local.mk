@@ -367,6 +367,7 @@ files_sources = \
 kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
+	kernels/attention_wgmma.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
 	kernels/math.cl \

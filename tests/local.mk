@@ -4,6 +4,7 @@
 criterion_tests = \
 	tests/test_accuracy \
 	tests/test_attention \
+	tests/test_attention_wgmma \
 	tests/test_batch \
 	tests/test_behind \
 	tests/test_buffers \

@@ -198,7 +198,11 @@ static const char introduction[] =
     "of 32 elements are cut off, sums of those rounded | 9.2e-9 | 4.3e-8 |\n\n"
     "Of an infinite operand f32x3 makes NaN. Products of i8 are exact integers, rounded once to "
     "f32.\n"
-    "Devices without such tensor cores compute all of these in plain f32.\n";
+    "Devices without such tensor cores compute all of these in plain f32.\n\n"
+    "Attention whose operands are all f16, or all bf16, may round each weight to that type, an\n"
+    "error of 2^-11 or 2^-8 of it at most, as other implementations do: on an H200 the root of\n"
+    "the mean square of the error is 2e-4 (f16) and 2e-3 (bf16) of that of the results, before\n"
+    "these are rounded.\n";
 
 static void open_table(void)
 {

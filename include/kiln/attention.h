@@ -36,8 +36,10 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *  are a k and a v of 1 in a dimension. Transposed and sliced operands are read where they are. The
  *  m by n scores are never in memory: keys come in blocks, and the sums so far are scaled again
  *  whenever a larger score turns up (Milakov and Gimelshein 2018; Dao et al. 2022).
- *  Computed in f32. Weighted rows of v are added up before they are divided by the sum of their
- *  weights: where |v| over the keys adds up to more than the largest f32, a result may be infinite.
+ *  Computed in f32; where q, k and v are all f16, or all bf16, the weights may be rounded to that
+ * type before they meet v (tensor cores of NVIDIA's Hopper, without a mask). Weighted rows of v are
+ * added up before they are divided by the sum of their weights: where |v| over the keys adds up to
+ * more than the largest f32, a result may be infinite.
  *
  *  `mask` is [..., m, n] and broadcasts with the others; the empty tensor means none. u8: a row
  *  sees the keys whose element is not 0. f32: added to the scores, and -infinity takes a key away.

@@ -64,6 +64,8 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
 {
     if (node->shape.rank < 2)
         return "rank";
+    if (node->op && node->op != KILN_F16 && node->op != KILN_BF16)
+        return "type of the weights";
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (input_of(graph, node, i)->shape.rank != node->shape.rank)
             return "rank of an operand";
@@ -216,6 +218,22 @@ static void weigh(const struct row *row, struct weights *weights)
     weights->shift = weights->total > 0 ? spread / weights->total : 0;
 }
 
+/* What becomes of a weight of 1 at most that is rounded to the node's narrow type: a share of it,
+ * and a part of what is too small there. */
+static const struct rounding {
+    kiln_type type;
+    double relative, absolute;
+} roundings[] = {{KILN_F16, 0x1p-11, 0x1p-25}, {KILN_BF16, 0x1p-8, 0x1p-126}};
+
+static struct rounding rounding_of(const struct kiln__node *node)
+{
+    struct rounding none = {.relative = 0};
+    for (size_t i = 0; i < sizeof roundings / sizeof *roundings; i++)
+        if (roundings[i].type == node->op)
+            return roundings[i];
+    return none;
+}
+
 /* A result is a mean of v: numerator and denominator are sums of n terms, which are scaled again
  * for each block of keys. */
 static double mean_error(const struct row *row, const struct weights *weights, size_t c,
@@ -223,20 +241,21 @@ static double mean_error(const struct row *row, const struct weights *weights, s
 {
     double sums = 2 * kiln__bound_gamma(2 * (double)row->size.n + 4) + 4 * KILN__UNIT, error = 0,
            lost = 0;
+    const struct rounding rounding = rounding_of(row->node);
     if (isnan(weights->total) || weights->total == 0)
         return 0; /* NaN, or no key */
     for (size_t j = 0; j < row->size.n; j++) {
         double v = fabs(row->v[j * row->size.e + c]);
         if (!isfinite(v) || isinf(row->v_error[j * row->size.e + c]))
             return INFINITY;
-        double relative = weights->relative[j] + weights->shift + sums;
+        double relative = weights->relative[j] + weights->shift + sums + rounding.relative;
         error += weights->weight[j] *
                  (v * relative + row->v_error[j * row->size.e + c] * (1 + relative));
         lost += v;
     }
     if (lost > KILN__LARGEST / 2)
         return INFINITY; /* the numerator's sum may overflow */
-    error = error / weights->total + lost * 2 * KILN__SMALLEST +
+    error = error / weights->total + lost * (2 * KILN__SMALLEST + rounding.absolute) +
             (double)row->size.n * KILN__DENORMAL + denormal;
     return weights->shift < 0.5 ? error * (1 + 2 * weights->shift) : INFINITY;
 }

@@ -40,6 +40,8 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " scale %.9g", node->attention.scale);
     if (node->kind == KILN__ATTENTION && node->attention.causal)
         kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
+    if (node->kind == KILN__ATTENTION && node->op)
+        kiln__text_add(text, " weights %s", kiln_type_name((kiln_type)node->op));
     if (node->kind == KILN__VIEW)
         dump_view(&node->view, &node->shape, text);
     if (node->kind == KILN__MATMUL && node->op != KILN__PRODUCT_EXACT)

@@ -80,7 +80,8 @@ struct kiln__view {
     int64_t start[KILN_MAX_RANK]; /* per dimension of the input */
 };
 
-/* Scores are scaled; row i of a causal node sees keys 0 to i + diagonal. */
+/* Scores are scaled; row i of a causal node sees keys 0 to i + diagonal. The node's op is the type
+ * that its weights may be rounded to before they meet the values, or 0. */
 struct kiln__attention {
     double scale;
     int64_t diagonal;

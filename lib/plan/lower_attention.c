@@ -122,8 +122,9 @@ static int64_t diagonal_of(const struct attention *attention)
     return diagonal < -m ? -m : diagonal;
 }
 
-/* Both kernels take the same. */
-static void add_arguments(struct kiln__launch *launch, const struct attention *attention)
+/* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT. */
+static void add_arguments(struct kiln__launch *launch, const struct attention *attention,
+                          uint32_t maps)
 {
     const struct kiln__attention_size *size = &attention->size;
     const double log2_e = 1.4426950408889634;
@@ -138,6 +139,10 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
         add_place(launch, attention, i);
     kiln__launch_offset(launch, attention->out.slot, 0, attention->out.item);
     kiln__launch_index(launch, attention->out.row);
+    if (maps != KILN__NO_SLOT) {
+        kiln__launch_memory(launch, maps);
+        kiln__launch_offset(launch, maps, 0, 16);
+    }
     if (attention->inputs > KILN__MASK) {
         kiln__launch_memory(launch, attention->input[KILN__MASK].slot);
         add_place(launch, attention, KILN__MASK);
@@ -145,6 +150,7 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
     add_runs(launch, attention);
 }
 
+/* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
 static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                      const struct attention *attention, const char *name,
                                      unsigned vector)
@@ -155,7 +161,8 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                   .kernel = name,
                                   .dimensions = 3};
     launch.form.wide = true;
-    kiln__launch_reads(plan, vector, &launch);
+    if (vector)
+        kiln__launch_reads(plan, vector, &launch);
     launch.bytes = kiln__group_bytes(plan, &plan->fusion.groups.items[attention->group]);
     return launch;
 }
@@ -213,7 +220,7 @@ static void lower_cpu(struct kiln__plan *plan, const struct attention *attention
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention);
+    add_arguments(&launch, attention, KILN__NO_SLOT);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -271,7 +278,85 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
     launch.global[1] = attention->size.batches;
     launch.local[0] = items;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention);
+    add_arguments(&launch, attention, KILN__NO_SLOT);
+    kiln__plan_launch(plan, &launch);
+}
+
+/* ---- tensor cores of NVIDIA's Hopper ---- */
+
+#define LEVEL 90 /* of the device: the instruction is that generation's alone */
+#define WGMMA_ITEMS 384
+#define WGMMA_ROWS 128
+#define WGMMA_MAPS 384 /* bytes in which a work-group describes its operands to the copy engine */
+#define WGMMA_STAGES 2
+#define WGMMA_MOST 128 /* columns */
+
+static int wgmma_columns(const struct kiln__attention_size *size)
+{
+    return size->d > 64 || size->e > 64 ? WGMMA_MOST : 64;
+}
+
+/* Rows of neighbours that start at multiples of the 16 bytes that are copied at once. */
+static bool is_of_whole_rows(const struct attention *attention, const struct place *place,
+                             size_t rows)
+{
+    bool whole = place->column == 1 && (place->row > 0 || rows == 1) && place->row % 8 == 0 &&
+                 place->offset % 8 == 0;
+    for (uint32_t run = 0; run < attention->runs; run++)
+        whole = whole && place->run[run] % 8 == 0;
+    return whole;
+}
+
+static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__device *device = plan->options.device;
+    const struct kiln__attention_size *size = &attention->size;
+    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
+    kiln_type type = (kiln_type)attention->node->op;
+    if (!type || attention->inputs > KILN__MASK || device->ptx_level != LEVEL ||
+        !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
+        plan->options.shared || attention->node->attention.scale <= 0)
+        return false;
+    bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
+                size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
+                size->n < INT32_MAX / 2;
+    for (uint32_t i = 0; i < attention->inputs; i++)
+        fits = fits &&
+               is_of_whole_rows(attention, &attention->input[i],
+                                i == KILN__QUERY ? size->m : size->n) &&
+               plan->fusion.graph.nodes.items[group->accesses.items[i].node].type == type;
+    const struct kiln__proof proof = {
+        .file = "attention_wgmma", .type = type, .parts = 1, .tile = (uint16_t)wgmma_columns(size)};
+    return fits && plan->options.prover &&
+           plan->options.prover->proves(plan->options.prover, &proof);
+}
+
+static bool has_even_rows(const struct attention *attention)
+{
+    bool even = attention->out.row % 2 == 0;
+    for (uint32_t run = 0; run < attention->runs; run++)
+        even = even && attention->out.run[run] % 2 == 0;
+    return even;
+}
+
+static void lower_wgmma(struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    struct kiln__launch launch = launch_of(plan, attention, "attention_wgmma", 0);
+    int columns = wgmma_columns(size);
+    size_t tiles = kiln__divide_up(size->m, WGMMA_ROWS);
+    uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * WGMMA_MAPS);
+    snprintf(launch.options, sizeof launch.options,
+             "-DTYPE=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d",
+             kiln_type_name((kiln_type)attention->node->op), columns, WGMMA_STAGES,
+             columns * (256 + WGMMA_STAGES * 512) + 1024, has_even_rows(attention),
+             (int)attention->runs);
+    launch.edited = true;
+    launch.global[0] = size->batches * WGMMA_ITEMS;
+    launch.global[1] = tiles;
+    launch.local[0] = WGMMA_ITEMS;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, maps);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -285,7 +370,9 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
         return;
     bool chunked = plan->options.device->traits->chunked;
     const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
-    if (shape)
+    if (wgmma_suits(plan, &attention))
+        lower_wgmma(plan, &attention);
+    else if (shape)
         lower_gpu(plan, &attention, shape);
     else
         lower_cpu(plan, &attention);

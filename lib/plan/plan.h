@@ -52,10 +52,11 @@ struct kiln__plan_step {
     uint32_t first_dependency, dependencies; /* into the plan's: so many, from there on */
 };
 
-/* Kernels that a device has to prove right before plans use them: a product's, by what tells its
- * programs apart. `proves` may take as long as a compilation; any thread may call it. */
+/* Kernels that a device has to prove right before plans use them: a product's or an attention's, by
+ * what tells its programs apart. `proves` may take as long as a compilation; any thread may call
+ * it. */
 struct kiln__proof {
-    const char *matmul, *file; /* the implementation, and its text */
+    const char *matmul, *file; /* the implementation (NULL: of attention), and its text */
     kiln_type type;            /* of the operands */
     uint8_t transpose_a, transpose_b;
     uint8_t parts; /* of each operand */

@@ -142,6 +142,18 @@ static bool check_sizes(kiln_batch *batch, const char *call, const struct operan
     return false;
 }
 
+/* The narrow type that all but a mask are stored as: weights may be rounded to it. 0: there is none
+ * such. */
+static uint8_t weights_type(const kiln_batch *batch, const struct operands *operands)
+{
+    const struct kiln__node *nodes = batch->graph.nodes.items;
+    kiln_type type = nodes[kiln__tensor_index(operands->tensor[KILN__QUERY])].type;
+    bool same = type == KILN_F16 || type == KILN_BF16;
+    for (unsigned i = KILN__KEY; i < KILN__MASK; i++)
+        same = same && nodes[kiln__tensor_index(operands->tensor[i])].type == type;
+    return same ? (uint8_t)type : 0;
+}
+
 static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *operands,
                           const kiln_attention_options *options)
 {
@@ -161,6 +173,7 @@ static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *
         !extend(batch, call, &common, m, e, &node.shape))
         return none;
     node.attention = attention;
+    node.op = weights_type(batch, operands);
     for (unsigned i = 0; i < operands->count; i++) {
         if (!spread(batch, call, &common, m, n, i, operands))
             return none;

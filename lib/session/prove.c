@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operands are multiples of 1/8 from -1 to below 1, as those of measure.c, or whole numbers, or
- * have parts that do not fit into 11 bits, A's at other k than B's: all sums are exact in f32 in
- * whatever order. The sizes are no multiples of a tile's, there are more tiles than
- * cores, and more steps along k than a kernel has stages. */
+ * have parts that do not fit into 11 bits, A's at other k than B's: all sums of products are exact
+ * in f32 in whatever order. The sizes are no multiples of a tile's, there are more tiles of a
+ * product than cores, and more steps than a kernel has stages. An attention's keys are its values,
+ * too, and each row sees some of them. */
 #include "session/prove.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <kiln/attention.h>
 #include <kiln/buffer.h>
 #include <kiln/opencl.h>
 #include <kiln/operations.h>
@@ -20,7 +23,8 @@
 #include "util/hash.h"
 #include "util/kernels.h"
 
-enum { BATCH = 2, M = 1104, N = 2296, K = 328 };
+enum { BATCH = 2, M = 1104, N = 2296, K = 328, QUERIES = 200, KEYS = 392 };
+#define SCALE 2.0 /* of scores: some keys weigh much, most little */
 enum { PATIENCE = 5, LIFE = 120, LONG = 20 /* seconds: what does not end by then never will */ };
 
 struct known {
@@ -37,9 +41,8 @@ struct proofs {
 
 static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
 {
-    return !strcmp(a->matmul, b->matmul) && a->type == b->type &&
-           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->parts == b->parts && a->tile == b->tile;
+    return !strcmp(a->file, b->file) && a->type == b->type && a->transpose_a == b->transpose_a &&
+           a->transpose_b == b->transpose_b && a->parts == b->parts && a->tile == b->tile;
 }
 
 /* ---- the product ---- */
@@ -69,6 +72,34 @@ struct test {
     float *values_a, *values_b, *sums;
 };
 
+/* What there is of a and b in memory, and of y: [BATCH][rows][columns]. */
+struct shapes {
+    size_t a[2], b[2], y[2];
+};
+
+static bool is_attention(const struct kiln__proof *proof)
+{
+    return !proof->matmul;
+}
+
+static struct shapes shapes_of(const struct kiln__proof *proof)
+{
+    size_t columns = proof->tile - 8u; /* fewer than its kernel has room for */
+    if (is_attention(proof))
+        return (struct shapes){{QUERIES, columns}, {KEYS, columns}, {QUERIES, columns}};
+    struct shapes shapes = {{M, K}, {K, N}, {M, N}};
+    if (proof->transpose_a)
+        shapes.a[0] = K, shapes.a[1] = M;
+    if (proof->transpose_b)
+        shapes.b[0] = N, shapes.b[1] = K;
+    return shapes;
+}
+
+static size_t count(const size_t shape[2])
+{
+    return BATCH * shape[0] * shape[1];
+}
+
 /* Element i, which is even as k is. */
 static float value(const struct kiln__proof *proof, size_t i)
 {
@@ -89,12 +120,13 @@ static double multiplier(size_t column)
 
 static bool make_values(struct test *test)
 {
-    test->values_a = malloc((size_t)BATCH * M * K * sizeof *test->values_a);
-    test->values_b = malloc((size_t)BATCH * K * N * sizeof *test->values_b);
-    test->sums = calloc((size_t)BATCH * M * N, sizeof *test->sums);
-    for (size_t i = 0; test->values_a && i < (size_t)BATCH * M * K; i++)
+    const struct shapes shapes = shapes_of(&test->only.proof);
+    test->values_a = malloc(count(shapes.a) * sizeof *test->values_a);
+    test->values_b = malloc(count(shapes.b) * sizeof *test->values_b);
+    test->sums = calloc(count(shapes.y), sizeof *test->sums);
+    for (size_t i = 0; test->values_a && i < count(shapes.a); i++)
         test->values_a[i] = value(&test->only.proof, i);
-    for (size_t i = 0; test->values_b && i < (size_t)BATCH * K * N; i++)
+    for (size_t i = 0; test->values_b && i < count(shapes.b); i++)
         test->values_b[i] = value(&test->only.proof, i + 7777);
     return test->values_a && test->values_b && test->sums;
 }
@@ -125,10 +157,10 @@ static kiln_status make_context(struct test *test)
 }
 
 /* A buffer, and with `batch` the values that fill it when that runs. */
-static kiln_status make_buffer(struct test *test, kiln_batch *batch, kiln_type type, size_t rows,
-                               size_t columns, const float *values, kiln_buffer **buffer)
+static kiln_status make_buffer(struct test *test, kiln_batch *batch, kiln_type type,
+                               const size_t shape[2], const float *values, kiln_buffer **buffer)
 {
-    const size_t dims[] = {BATCH, rows, columns};
+    const size_t dims[] = {BATCH, shape[0], shape[1]};
     kiln_status status = kiln_buffer_create(test->context, type, 3, dims, buffer);
     if (status || !batch)
         return status;
@@ -143,14 +175,12 @@ static kiln_status make_operands(struct test *test)
     if (!fill)
         return KILN_OUT_OF_HOST_MEMORY;
     fill->unvalidated = true;
-    size_t rows_a = proof->transpose_a ? K : M, rows_b = proof->transpose_b ? N : K;
-    kiln_status status =
-        make_buffer(test, fill, proof->type, rows_a, rows_a == K ? M : K, test->values_a, &test->a);
+    const struct shapes shapes = shapes_of(proof);
+    kiln_status status = make_buffer(test, fill, proof->type, shapes.a, test->values_a, &test->a);
     if (!status)
-        status = make_buffer(test, fill, proof->type, rows_b, rows_b == K ? N : K, test->values_b,
-                             &test->b);
+        status = make_buffer(test, fill, proof->type, shapes.b, test->values_b, &test->b);
     if (!status)
-        status = make_buffer(test, NULL, KILN_F32, M, N, NULL, &test->y);
+        status = make_buffer(test, NULL, KILN_F32, shapes.y, NULL, &test->y);
     if (!status)
         status = kiln_batch_execute(fill);
     kiln_batch_release(fill);
@@ -165,9 +195,14 @@ static kiln_status record(struct test *test)
         return KILN_OUT_OF_HOST_MEMORY;
     batch->unvalidated = true;
     const kiln_tensor none = {0};
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    options.scale = SCALE;
+    options.causal = 1;
+    options.diagonal = KEYS - QUERIES;
     kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
     kiln_tensor y =
-        proof->type == KILN_I8
+        is_attention(proof) ? kiln_attention(batch, a, b, b, none, &options)
+        : proof->type == KILN_I8
             ? kiln_matmul_quantized(batch, a, none, b, proof->transpose_b, none)
             : kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b);
     return kiln_export(batch, y, test->y);
@@ -195,8 +230,44 @@ static kiln_status run(const struct test *test)
     return status;
 }
 
+/* One row of an attention; an error of each weight, rounded to the operands' type, is no error. */
+static bool is_right_row(const struct test *test, const float *q, const float *keys, size_t seen,
+                         const float *y)
+{
+    const size_t columns = shapes_of(&test->only.proof).y[1];
+    const double slack = test->only.proof.type == KILN_F16 ? 0x1p-11 : 0x1p-8;
+    double scores[KEYS], peak = -INFINITY, total = 0;
+    for (size_t j = 0; j < seen; j++) {
+        scores[j] = 0;
+        for (size_t c = 0; c < columns; c++)
+            scores[j] += SCALE * (double)q[c] * (double)keys[j * columns + c];
+        peak = fmax(peak, scores[j]);
+    }
+    for (size_t j = 0; j < seen; j++)
+        total += scores[j] = exp(scores[j] - peak);
+    for (size_t c = 0; c < columns; c++) {
+        double wanted = 0;
+        for (size_t j = 0; j < seen; j++)
+            wanted += scores[j] * (double)keys[j * columns + c];
+        if (!(fabs((double)y[c] - wanted / total) <= slack + 1e-4))
+            return false;
+    }
+    return true;
+}
+
+static bool is_right_attention(const struct test *test, size_t matrix)
+{
+    const size_t columns = shapes_of(&test->only.proof).y[1];
+    for (size_t i = matrix * QUERIES; i < (matrix + 1) * QUERIES; i++)
+        if (!is_right_row(test, test->values_a + i * columns,
+                          test->values_b + matrix * KEYS * columns,
+                          i - matrix * QUERIES + KEYS - QUERIES + 1, test->sums + i * columns))
+            return false;
+    return true;
+}
+
 /* R. Freivalds (1977): y = a b, if both give the same column by a third matrix. */
-static bool is_right(const struct test *test, size_t matrix)
+static bool is_right_product(const struct test *test, size_t matrix)
 {
     const struct kiln__proof *proof = &test->only.proof;
     const float *a = test->values_a + matrix * M * K, *b = test->values_b + matrix * K * N;
@@ -258,7 +329,8 @@ static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
         status = kiln_buffer_read(test.y, 0, test.sums, kiln_buffer_bytes(test.y));
     bool right = !status && test.only.used;
     for (size_t matrix = 0; matrix < BATCH && right; matrix++)
-        right = is_right(&test, matrix);
+        right = is_attention(&test.only.proof) ? is_right_attention(&test, matrix)
+                                               : is_right_product(&test, matrix);
     if (!right)
         snprintf(why, KILN__TRIAL_WHY, "%s", status ? kiln_last_error() : "its result is wrong");
     end_test(&test);
@@ -275,9 +347,9 @@ static enum kiln__trial_end find_out(const struct proofs *proofs, const struct k
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
     snprintf(subject, sizeof subject, "tensor cores by %s %08x: %s%s, %c%c, tiles of %u columns",
-             proof->matmul, (unsigned)hash, kiln_type_name(proof->type),
-             proof->parts > 1 ? " in parts" : "", proof->transpose_a ? 't' : 'n',
-             proof->transpose_b ? 't' : 'n', proof->tile);
+             proof->matmul ? proof->matmul : proof->file, (unsigned)hash,
+             kiln_type_name(proof->type), proof->parts > 1 ? " in parts" : "",
+             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile);
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;

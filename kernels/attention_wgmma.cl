@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scaled dot-product attention of operands of 16 bits on the tensor cores of NVIDIA's Hopper, by
+ * its instruction wgmma: scores and sums in float, weights rounded to the operands' type.
+ *
+ * Text behind "//!" is edited as in matmul_wgmma.cl, whose head says how and why.
+ *
+ *     args    those of attention_gpu.cl without a mask, and maps, maps_offset after out_row
+ *     global  384 * product of the leading sizes, ceil(m / 128), 1       local  384, 1, 1
+ *     local memory  LOCAL: DEPTH * 256 + STAGES * DEPTH * 512 + 1024 bytes
+ * Rows of q, k and v lie next to each other in memory, at multiples of 16 bytes, and so do all
+ * offsets and steps of leading dimensions; the scale is above 0. d and e are multiples of 8, at
+ * most DEPTH: 64 or 128. TYPE: f16 or bf16. maps: 384 bytes for each work-group, from maps_offset
+ * (in 16 bytes) on, at a multiple of 128. RESULT: f32, or TYPE. ALIGNED: rows of the result start
+ * at even elements.
+ *
+ * A work-group owns 128 rows of queries. Three items of its first 128 have the copy engine fetch them,
+ * blocks of 128 keys, and their values. The other items, two warpgroups of 64 rows each, compute a
+ * block's scores while the tensor cores still add up what the block before weighs: scores, weights
+ * and sums stay in registers, and the scores' layout there is that of the other product's operand.
+ * Sums so far are scaled down when a block has a larger score, as in attention_gpu.cl.
+ */
+//edit 31 "//!" ""
+//edit 1 ".target sm_90," ".target sm_90a,"
+//edit 1 "[1024]" "[$LOCAL]"
+
+#ifndef DEPTH
+#define DEPTH 64
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+#ifndef TYPE
+#define TYPE f16
+#endif
+#ifndef RESULT
+#define RESULT f32
+#endif
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
+#ifndef RUNS
+#define RUNS 1
+#endif
+#define MASK 0
+
+#pragma OPENCL FP_CONTRACT OFF /* a difference of equal products is 0 */
+
+#include "helpers.h"
+#include "attention.h"
+
+#define BYTES 2
+#define ELEMENT ushort
+#define MOVED "1"
+#include "wgmma.h"
+
+#define ROWS 128
+#define KEYS 128
+#define LOADERS 128
+#define ITEMS (3 * LOADERS)
+#define BOX (KEYS * 128)            /* bytes of 64 columns of a block */
+#define BLOCK (DEPTH / 64 * BOX)    /* of all */
+#define SCORES (KEYS / 2)           /* of an item: of two rows every fourth pair */
+#define SUMS (DEPTH / 2)
+
+/* ---- products ---- */
+
+#define BOUND_4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
+#define BOUND_16(x, i) BOUND_4(x, i), BOUND_4(x, i + 4), BOUND_4(x, i + 8), BOUND_4(x, i + 12)
+#define BOUND_32(x, i) BOUND_16(x, i), BOUND_16(x, i + 16)
+#define BOUND_64(x, i) BOUND_32(x, i), BOUND_32(x, i + 32)
+
+/* S = Q K': DEPTH / 16 steps of 16 columns; the first one overwrites. %64 on: pairs of places. */
+#define SCORE(q, k, adds)                                                                          \
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32." TEXT(TYPE) "." TEXT(TYPE) " {" NAMES_64         \
+    "}, %" #q ", %" #k ", " adds ", 1, 1, 0, 0; "
+#define SCORE_64 SCORE(64, 65, "0") SCORE(66, 67, "1") SCORE(68, 69, "1") SCORE(70, 71, "1")
+#define PLACES(step) "l"(of_q + NEXT_Q(step)), "l"(of_k + NEXT_K(step))
+#define PLACES_64 PLACES(0), PLACES(1), PLACES(2), PLACES(3)
+/* 16 bytes from the start; boxes of 64 columns follow each other. */
+#define NEXT_Q(step) ((step) / 4 * (ROWS * 8) + (step) % 4 * 2)
+#define NEXT_K(step) ((step) / 4 * (KEYS * 8) + (step) % 4 * 2)
+#if DEPTH == 64
+#define SCORE_ALL SCORE_64
+#define PLACES_ALL PLACES_64
+#else
+#define SCORE_ALL                                                                                  \
+    SCORE_64 SCORE(72, 73, "1") SCORE(74, 75, "1") SCORE(76, 77, "1") SCORE(78, 79, "1")
+#define PLACES_ALL PLACES_64, PLACES(4), PLACES(5), PLACES(6), PLACES(7)
+#endif
+
+INLINE void begin_scores(ulong of_q, ulong of_k, float scores[SCORES])
+{
+    asm volatile("//!wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("//!" SCORE_ALL "wgmma.commit_group.sync.aligned;"
+                 : BOUND_64(scores, 0)
+                 : PLACES_ALL
+                 : "memory");
+}
+
+/* O += P V: KEYS / 16 steps of 16 keys, four words of P each. */
+#if DEPTH == 64
+#define BOUND_SUMS BOUND_32(sums, 0)
+#define ADD(w0, w1, w2, w3, v) ADD_(NAMES_32, w0, w1, w2, w3, v)
+#define ADD_ALL                                                                                    \
+    ADD(32, 33, 34, 35, 64) ADD(36, 37, 38, 39, 65) ADD(40, 41, 42, 43, 66)                        \
+    ADD(44, 45, 46, 47, 67) ADD(48, 49, 50, 51, 68) ADD(52, 53, 54, 55, 69)                        \
+    ADD(56, 57, 58, 59, 70) ADD(60, 61, 62, 63, 71)
+#else
+#define BOUND_SUMS BOUND_64(sums, 0)
+#define ADD(w0, w1, w2, w3, v) ADD_(NAMES_64, w0, w1, w2, w3, v)
+#define ADD_ALL                                                                                    \
+    ADD(64, 65, 66, 67, 96) ADD(68, 69, 70, 71, 97) ADD(72, 73, 74, 75, 98)                        \
+    ADD(76, 77, 78, 79, 99) ADD(80, 81, 82, 83, 100) ADD(84, 85, 86, 87, 101)                      \
+    ADD(88, 89, 90, 91, 102) ADD(92, 93, 94, 95, 103)
+#endif
+#define ADD_(names, w0, w1, w2, w3, v)                                                             \
+    "wgmma.mma_async.sync.aligned.m64n" TEXT(DEPTH) "k16.f32." TEXT(TYPE) "." TEXT(TYPE) " {"      \
+    names "}, {%" #w0 ", %" #w1 ", %" #w2 ", %" #w3 "}, %" #v ", 1, 1, 1, 1; "
+#define WORDS_4(i)                                                                                 \
+    "r"(weights[i]), "r"(weights[i + 1]), "r"(weights[i + 2]), "r"(weights[i + 3])
+#define WORDS_16(i) WORDS_4(i), WORDS_4(i + 4), WORDS_4(i + 8), WORDS_4(i + 12)
+#define VALUES(step) "l"(of_v + (step) * 128)
+
+INLINE void begin_adding(const uint weights[SCORES / 2], ulong of_v, float sums[SUMS])
+{
+    asm volatile("//!wgmma.fence.sync.aligned;" : BOUND_SUMS::"memory");
+    asm volatile("//!" ADD_ALL "wgmma.commit_group.sync.aligned;"
+                 : BOUND_SUMS
+                 : WORDS_16(0), WORDS_16(16), VALUES(0), VALUES(1), VALUES(2), VALUES(3),
+                   VALUES(4), VALUES(5), VALUES(6), VALUES(7)
+                 : "memory");
+}
+
+/* ---- weights ---- */
+
+INLINE float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two neighbours' weights, the first one in the low half. */
+INLINE uint pack(float low, float high)
+{
+    uint word;
+    asm("cvt.rn." TEXT(TYPE) "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+/* That of the lane whose number differs in one bit. */
+INLINE float swap_lanes(float x, const int bit)
+{
+    float y;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=f"(y)
+                 : "f"(x), "r"(bit));
+    return y;
+}
+
+/* Score i of an item: key i / 4 * 8 + lane % 4 * 2 + i % 2 of row lane / 4 + i / 2 % 2 * 8. */
+INLINE void hide(float scores[SCORES], long keys, long reach, uint lane)
+{
+    if (keys >= KEYS && reach >= KEYS - 1)
+        return;
+    const int first = (lane & 3) * 2, own = (int)clamp(reach, -1024L, 1024L) + (int)(lane >> 2);
+    const int most = (int)min(keys, (long)KEYS);
+    const int low = min(most, own + 1) - first, high = min(most, own + 9) - first;
+#pragma unroll
+    for (int i = 0; i < SCORES; i++)
+        if (i / 4 * 8 + i % 2 >= (i & 2 ? high : low))
+            scores[i] = -INFINITY;
+}
+
+/* What is kept of an item's two rows. */
+struct rows {
+    float peak[2], total[2]; /* scores not yet scaled; the item's own share */
+};
+
+/* Scores to weights; `faded`: what sums so far are multiplied by. */
+INLINE void weigh(float scores[SCORES], struct rows *rows, float scale, float faded[2])
+{
+    float base[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float peak = rows->peak[r];
+#pragma unroll
+        for (int i = 0; i < SCORES; i += 4)
+            peak = fmax(peak, fmax(scores[i + 2 * r], scores[i + 2 * r + 1]));
+        peak = fmax(peak, swap_lanes(peak, 1));
+        peak = fmax(peak, swap_lanes(peak, 2));
+        base[r] = peak == -INFINITY ? 0.0f : peak * scale;
+        faded[r] = power_of_two(rows->peak[r] * scale - base[r]); /* 1 if that is still the peak */
+        rows->peak[r] = peak;
+    }
+    float total[4] = {0.0f, 0.0f, 0.0f, 0.0f}; /* two for each row: sums wait for each other */
+#pragma unroll
+    for (int i = 0; i < SCORES; i++) {
+        const int r = i >> 1 & 1;
+        scores[i] = power_of_two(fma(scores[i], scale, -base[r]));
+        total[i & 3] += scores[i];
+    }
+    rows->total[0] = fma(rows->total[0], faded[0], total[0] + total[1]);
+    rows->total[1] = fma(rows->total[1], faded[1], total[2] + total[3]);
+}
+
+INLINE void pack_weights(const float scores[SCORES], uint weights[SCORES / 2])
+{
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; i++)
+        weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+}
+
+INLINE void fade(float sums[SUMS], const float faded[2])
+{
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sums[i] *= faded[i >> 1 & 1];
+}
+
+/* ---- results ---- */
+
+#define IS_f32 1
+#define IS_f16 0
+#define IS_bf16 0
+#if PASTE(IS_, RESULT)
+typedef float result_type;
+#define STORE(to, first, second)                                                                   \
+    if (ALIGNED)                                                                                   \
+        *(__global float2 *)(to) = (float2)(first, second);                                        \
+    else                                                                                           \
+        (to)[0] = first, (to)[1] = second
+#else
+typedef ushort result_type;
+#define STORE(to, first, second)                                                                   \
+    const uint word = pack(first, second);                                                         \
+    if (ALIGNED)                                                                                   \
+        *(__global uint *)(to) = word;                                                             \
+    else                                                                                           \
+        (to)[0] = word & 0xffff, (to)[1] = word >> 16
+#endif
+
+/* A row without a key is 0. out: of the warpgroup's first row. */
+INLINE void write_results(const float sums[SUMS], const struct rows *rows, long left, long e,
+                          __global result_type *out, long out_row)
+{
+    const uint item = get_local_id(0) % 128, lane = item % 32;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const long row = item / 32 * 16 + lane / 4 + 8 * r;
+        float total = rows->total[r];
+        total += swap_lanes(total, 1);
+        total += swap_lanes(total, 2);
+        const float whole = total == 0.0f ? 0.0f : 1.0f / total;
+        __global result_type *to = out + row * out_row + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < SUMS; i += 4)
+            if (row < left && i * 2 < e) {
+                STORE(to + i * 2, sums[i + 2 * r] * whole, sums[i + 2 * r + 1] * whole);
+            }
+    }
+}
+
+/* ---- the kernel ---- */
+
+#define STAGE_OF(block) ((block) % STAGES)
+#define PHASE_OF(block) ((block) / STAGES & 1)
+
+INLINE void copy_block(uint to, __global const uint4 *map, long first, uint full)
+{
+    barrier_expect(full, BLOCK);
+#pragma unroll
+    for (int box = 0; box < DEPTH / 64; box++)
+        copy_box(to + box * BOX, map, box * 64, (int)first, 0, full);
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+attention_wgmma(__global const ushort *restrict q, __global const ushort *restrict k,
+                __global const ushort *restrict v, __global result_type *restrict out, long m,
+                long n, long d, long e, float scale, long diagonal, long q_offset, long q_row,
+                long q_column, long k_offset, long k_row, long k_column, long v_offset, long v_row,
+                long v_column, long out_offset, long out_row, __global uint4 *maps,
+                long maps_offset PASTE(TO_, RUNS)(RUN))
+{
+    __local uchar memory[1024] __attribute__((aligned(1024)));
+    const uint queries = (uint)(size_t)memory, keys = queries + DEPTH / 64 * ROWS * 128,
+               values = keys + STAGES * BLOCK, full_q = values + STAGES * BLOCK,
+               full_k = full_q + 8, full_v = full_k + 8 * STAGES, empty_k = full_v + 8 * STAGES,
+               empty_v = empty_k + 8 * STAGES;
+    const uint item = get_local_id(0);
+    /* Of a causal matrix the last rows see most keys: they come first. */
+    const long row0 = (long)(get_num_groups(1) - 1 - get_group_id(1)) * ROWS;
+    const long seen = min(n, min(m, row0 + ROWS) + diagonal);
+    const int blocks = seen > 0 ? (int)((seen + KEYS - 1) / KEYS) : 0;
+    long rest = get_group_id(0), first_mask = 0;
+
+    out += out_offset + row0 * out_row;
+    q += q_offset;
+    k += k_offset;
+    v += v_offset;
+    PASTE(TO_, RUNS)(ENTER)
+    if (item == 0) {
+        barrier_make(full_q, 1);
+        for (uint i = 0; i < STAGES; i++) {
+            barrier_make(full_k + 8 * i, 1);
+            barrier_make(full_v + 8 * i, 1);
+            barrier_make(empty_k + 8 * i, 2);
+            barrier_make(empty_v + 8 * i, 2);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (item < LOADERS) {
+        asm volatile("//!setmaxnreg.dec.sync.aligned.u32 40;");
+        const int part = item / 32; /* queries, keys, values */
+        if (item % 32 == 0 && part < 3 && blocks > 0) {
+            __global uint4 *map = maps + maps_offset +
+                                  (get_group_id(1) * get_num_groups(0) + get_group_id(0)) * 24 +
+                                  8 * part;
+            const uint full = part == 1 ? full_k : full_v, empty = part == 1 ? empty_k : empty_v,
+                       first = part == 1 ? keys : values;
+            describe_operand(map, part == 0 ? q : part == 1 ? k : v, part == 2 ? e : d,
+                             part == 0 ? m : n, 1,
+                             max(8L, part == 0 ? q_row : part == 1 ? k_row : v_row), 8, 128);
+            if (part == 0)
+                copy_block(queries, map, row0, full_q);
+#pragma unroll 1
+            for (int block = 0; part > 0 && block < blocks; block++) {
+                const uint stage = STAGE_OF(block);
+                barrier_wait(empty + 8 * stage, PHASE_OF(block) ^ 1);
+                copy_block(first + stage * BLOCK, map, (long)block * KEYS, full + 8 * stage);
+            }
+        }
+        return;
+    }
+    asm volatile("//!setmaxnreg.inc.sync.aligned.u32 232;");
+
+    const uint group = item / 128 - 1, lane = item % 32;
+    /* The last key that the item's warp's first row sees, by its position. */
+    const long reach = row0 + group * 64 + item % 128 / 32 * 16 + diagonal;
+    const ulong of_q = describe(queries + group * 8192, 1), of_k = describe(keys, 1),
+                of_v = describe(values, BOX / 16);
+    float sums[SUMS], scores[SCORES], faded[2];
+    uint weights[SCORES / 2];
+    struct rows rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sums[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < SCORES; i++)
+        scores[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; i++)
+        weights[i] = 0;
+
+    if (blocks > 0) {
+        barrier_wait(full_q, 0);
+        barrier_wait(full_k, 0);
+        begin_scores(of_q, of_k, scores);
+        asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_64(scores, 0)::"memory");
+        if (item % 128 == 0)
+            barrier_arrive(empty_k);
+        hide(scores, n, reach, lane);
+        weigh(scores, &rows, scale, faded);
+        pack_weights(scores, weights);
+    }
+#pragma unroll 1
+    for (int block = 1; block < blocks; block++) {
+        const uint stage = STAGE_OF(block), before = STAGE_OF(block - 1);
+        barrier_wait(full_k + 8 * stage, PHASE_OF(block));
+        begin_scores(of_q, of_k + stage * (BLOCK / 16), scores);
+        barrier_wait(full_v + 8 * before, PHASE_OF(block - 1));
+        begin_adding(weights, of_v + before * (BLOCK / 16), sums);
+        asm volatile("//!wgmma.wait_group.sync.aligned 1;" : BOUND_64(scores, 0)::"memory");
+        if (item % 128 == 0)
+            barrier_arrive(empty_k + 8 * stage);
+        hide(scores, n - (long)block * KEYS, reach - (long)block * KEYS, lane);
+        weigh(scores, &rows, scale, faded);
+        asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_SUMS::"memory");
+        if (item % 128 == 0)
+            barrier_arrive(empty_v + 8 * before);
+        fade(sums, faded);
+        pack_weights(scores, weights);
+    }
+    if (blocks > 0) {
+        const uint last = STAGE_OF(blocks - 1);
+        barrier_wait(full_v + 8 * last, PHASE_OF(blocks - 1));
+        begin_adding(weights, of_v + last * (BLOCK / 16), sums);
+        asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_SUMS::"memory");
+    }
+    write_results(sums, &rows, m - row0 - group * 64, e, out + group * 64 * out_row, out_row);
+}

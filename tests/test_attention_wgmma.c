@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which attentions go to tensor cores, on a device that exists only here, and with which launches.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kiln/attention.h>
+
+#include "codegen/codegen.h"
+#include "session/compile.h"
+#include "session/context.h"
+#include "support/context.h"
+#include "support/graph.h"
+
+/* ---- the device, and who believes in it ---- */
+
+static struct kiln__device hopper(void)
+{
+    struct kiln__device device = imagined_gpu()->runtime.device;
+    device.info.has_inline_ptx = 1;
+    device.info.max_work_group = 1024;
+    device.ptx_level = 90;
+    return device;
+}
+
+static bool believes(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    (void)prover;
+    return !proof->matmul && !strcmp(proof->file, "attention_wgmma");
+}
+
+static bool doubts(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    (void)prover;
+    (void)proof;
+    return false;
+}
+
+/* ---- attentions ---- */
+
+struct attention {
+    kiln_type q, k, v;
+    size_t heads, m, n, d, e;
+    double scale;
+    bool masked;
+};
+
+static const char nothing[16];
+
+static kiln_tensor operand(kiln_batch *batch, kiln_type type, size_t heads, size_t rows,
+                           size_t columns)
+{
+    const size_t dims[] = {heads, rows, columns};
+    return kiln_upload(batch, type, 3, dims, nothing);
+}
+
+/* The kernel of the plan's one launch, its options and how many work-groups it has. */
+static const char *planned_by(const struct kiln__device *device, struct kiln__prover *prover,
+                              const struct attention *a)
+{
+    static char words[512];
+    struct kiln__plan_options options = {.device = device, .prover = prover};
+    struct kiln__plan plan;
+    char wrong[KILN__WRONG] = "";
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_attention_options how = KILN_ATTENTION_OPTIONS_INIT;
+    how.scale = a->scale;
+    kiln_tensor q = operand(batch, a->q, a->heads, a->m, a->d);
+    kiln_tensor k = operand(batch, a->k, a->heads, a->n, a->d);
+    kiln_tensor v = operand(batch, a->v, a->heads, a->n, a->e);
+    kiln_tensor mask =
+        a->masked ? operand(batch, KILN_F32, a->heads, a->m, a->n) : (kiln_tensor){0};
+    ask(batch, kiln_attention(batch, q, k, v, mask, &how));
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
+    cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
+    cr_expect_eq(plan.launches.count, 1);
+    const struct kiln__launch *launch = &plan.launches.items[0];
+    snprintf(words, sizeof words, "%s", launch->kernel);
+    if (launch->edited)
+        snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
+                 launch->global[0] / launch->local[0], launch->global[1]);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return words;
+}
+
+static void expect_words(const struct attention *attention, const char *words)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {believes};
+    cr_expect_str_eq(planned_by(&device, &prover, attention), words);
+}
+
+static void expect_other(const struct attention *attention)
+{
+    expect_words(attention, "attention_gpu");
+}
+
+#define NARROW(type) type, type, type
+
+Test(attention_wgmma, has_a_program_for_each_type_and_for_few_columns_and_many)
+{
+    expect_words(&(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false},
+                 "-DTYPE=f16 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 8 x 16");
+    expect_words(&(struct attention){NARROW(KILN_BF16), 3, 300, 70, 72, 16, 0.5, false},
+                 "-DTYPE=bf16 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 3 x 3");
+    expect_words(&(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, false},
+                 "-DTYPE=f16 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 1 x 1");
+}
+
+Test(attention_wgmma, leaves_others_to_others)
+{
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false});
+    expect_other(&(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, false});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, true});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, false});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, false});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, false});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, false});
+}
+
+Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {doubts};
+    const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, false};
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+    cr_expect_str_eq(planned_by(&device, NULL, &attention), "attention_gpu");
+    prover.proves = believes;
+    device.ptx_level = 89;
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+}
