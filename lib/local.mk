@@ -303,6 +303,8 @@ session_sources = \
 	lib/session/explain.c \
 	lib/session/explain.h \
 	lib/session/explain_summary.c \
+	lib/session/expose.c \
+	lib/session/expose.h \
 	lib/session/host_memory.c \
 	lib/session/measure.c \
 	lib/session/measure.h \
@@ -318,10 +320,14 @@ session_sources = \
 	lib/session/trial.c \
 	lib/session/trial.h \
 	lib/session/programs.c \
+	lib/session/sample.c \
+	lib/session/sample.h \
 	lib/session/tuned.c \
 	lib/session/tuned.h \
 	lib/session/validate.c \
 	lib/session/validate.h \
+	lib/session/values.c \
+	lib/session/values.h \
 	lib/session/words.c \
 	lib/session/works.c \
 	lib/session/works.h

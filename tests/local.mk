@@ -104,6 +104,7 @@ criterion_tests = \
 	tests/test_types \
 	tests/test_util \
 	tests/test_validate \
+	tests/test_values \
 	tests/test_verify_fusion \
 	tests/test_verify_plan \
 	tests/test_prepare \

@@ -147,6 +147,7 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
         {"KILN_COMPILE", "later", KILN_INVALID_ARGUMENT,
          "KILN_COMPILE is \"later\", none of together, alone, never"},
         {"KILN_VALIDATE", "2", KILN_INVALID_ARGUMENT, "KILN_VALIDATE is \"2\""},
+        {"KILN_CHECK_VALUES", "yes", KILN_INVALID_ARGUMENT, "KILN_CHECK_VALUES is \"yes\""},
         {"KILN_TRACE", "/nonexistent/x", KILN_IO_ERROR, "KILN_TRACE is /nonexistent/x, which"},
         {"KILN_EXPLAIN", "/nonexistent/x", KILN_IO_ERROR, "KILN_EXPLAIN is /nonexistent/x, which"},
     };

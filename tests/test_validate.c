@@ -122,8 +122,9 @@ Test(validate, names_the_operation)
     kiln_context *context = open_validated(1);
     kiln_batch *batch = record_chain(context);
     break_kernels(BREAK_SQUARE, 0, 3);
-    expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
-                      "kiln_batch_execute: %2 square, f32[4,10], element [0,");
+    expect_error_part(
+        kiln_batch_execute(batch), KILN_WRONG_RESULT,
+        "kiln_batch_execute: %2 square (kiln_square, call 3), f32[4,10], element [0,");
     cr_expect(strstr(kiln_last_error(), "(from equal operands)"));
     cr_expect_eq(kiln_batch_status(batch), KILN_OK, "an error of a run is not sticky");
     end(batch, context);
@@ -137,10 +138,10 @@ Test(validate, says_both_values_and_the_bound)
     kiln_tensor a = kiln_upload(batch, KILN_F32, 0, NULL, &three);
     expect_ok(kiln_read(batch, kiln_square(batch, a), result, sizeof *result));
     break_kernels("v0 * v0", "v0 * v0 + 0.5f", 0, 2);
-    expect_error(
-        kiln_batch_execute(batch), KILN_WRONG_RESULT,
-        "kiln_batch_execute: %1 square, f32[], element []: the device has 9.5 and the host "
-        "9, and they may differ by 0 (from equal operands)");
+    expect_error(kiln_batch_execute(batch), KILN_WRONG_RESULT,
+                 "kiln_batch_execute: %1 square (kiln_square, call 2), f32[], element []: the "
+                 "device has 9.5 and the host "
+                 "9, and they may differ by 0 (from equal operands)");
     end(batch, context);
 }
 
@@ -151,7 +152,7 @@ Test(validate, names_the_result_of_a_wrong_fusion)
     kiln_batch *batch = record_chain(context);
     break_kernels(BREAK_SQUARE, 0, 1);
     expect_error_part(kiln_batch_execute(batch), KILN_WRONG_RESULT,
-                      "kiln_batch_execute: %3 relu, f32[4,10], element [0,");
+                      "kiln_batch_execute: %3 relu (kiln_relu, call 4), f32[4,10], element [0,");
     cr_expect(strstr(kiln_last_error(),
                      "(each operation alone is right, but not kernel 0 (kiln_map: neg, "
                      "square, relu), which computes it)"));

@@ -90,13 +90,16 @@ typedef struct kiln_context_options {
     kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
     kiln_precision precision;     /**< of products of f32 operands, where a batch does not say
                                        otherwise (kiln_batch_set_precision()) */
+    double check_values;          /**< share of runs in which the first operation is named that
+                                       makes a NaN or an infinity, or has an index out of range,
+                                       0 to 1; 0: $KILN_CHECK_VALUES, else none */
 } kiln_context_options;
 
 /** Options with every default. */
 #define KILN_CONTEXT_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(kiln_context_options), 0, 0, 0, KILN_CACHE_DEFAULT, KILN_HOST_MEMORY_DEFAULT, 0, 0, \
-            0, 0, 0, KILN_COMPILE_DEFAULT, KILN_PRECISION_DEFAULT                                  \
+            0, 0, 0, KILN_COMPILE_DEFAULT, KILN_PRECISION_DEFAULT, 0                               \
     }
 
 /** Fill a structure as KILN_CONTEXT_OPTIONS_INIT does. NULL does nothing. Threads: any.
@@ -122,6 +125,19 @@ KILN_API void kiln_context_options_init(kiln_context_options *options);
  *  and the time of plain loops on one core: a thousand times that of a run, and more. A share such
  *  as 0.01 compares the first of each hundred runs. kiln_context_get_stats() counts the other runs
  *  too. */
+
+/** @page values Who made the first NaN
+ *  kiln_context_options::check_values, or KILN_CHECK_VALUES=1 in the environment. Before a run its
+ *  operations run one by one on copies of its operands, with every value kept, and the first one is
+ *  named, with its name (kiln_name()), its call and its shape, that makes a NaN of operands without
+ *  one, an infinity of finite operands, or that has an index which its dimension has not: by
+ *  BAD_VALUE of the call that would have run the batch, and in the log. The batch itself does not
+ *  run then, so that parameters in buffers keep what they have. A NaN or an infinity that a call
+ *  makes and itself puts another value for is none; an infinity that a program makes on purpose, as
+ *  for a mask, is better a constant. A label that is no class is told by the loss' call.
+ *  A run that is looked at takes as long as one with every value kept and read, device memory for
+ *  all values at once (where they do not fit into half of it, nothing is looked at, which the log
+ *  tells), and host memory for as much. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {

@@ -12,19 +12,19 @@ extern "C" {
 
 /** @page errors How calls tell errors
  *  By what they return, all of kiln alike:
- *  - **kiln_status**: 0 is success, below 0 an error. kiln_last_error() has its sentence. Where such
- *    a call leaves something in `*result`, that is NULL or 0 after an error.
- *  - **kiln_tensor**, of calls that record an operation: errors are sticky. The batch keeps its first
- *    one (kiln_batch_status(), kiln_batch_error()); this call and all later ones on the batch do
+ *  - **kiln_status**: 0 is success, below 0 an error. kiln_last_error() has its sentence. Where
+ * such a call leaves something in `*result`, that is NULL or 0 after an error.
+ *  - **kiln_tensor**, of calls that record an operation: errors are sticky. The batch keeps its
+ * first one (kiln_batch_status(), kiln_batch_error()); this call and all later ones on the batch do
  *    nothing and return the empty tensor, whose id is 0, which all take as an operand; running the
  *    batch returns the error. So a program may record a whole model and look once. Recording calls
  *    with other results (kiln_read(), kiln_export(), kiln_grad(), ...) return the batch's status:
  *    looking at it is allowed, not needed.
  *  - **a pointer, a number, a text**: NULL, 0, or a text that says so; kiln_last_error() has the
  *    sentence where the comment names an error.
- *  - **nothing**, of calls that release, retain or fill in defaults: they cannot fail, and NULL does
- *    nothing.
- *  Asking (kiln_tensor_shape(), kiln_batch_get_cost(), ...) never makes a batch fail. */
+ *  - **nothing**, of calls that release, retain or fill in defaults: they cannot fail, and NULL
+ * does nothing. Asking (kiln_tensor_shape(), kiln_batch_get_cost(), ...) never makes a batch fail.
+ */
 
 /** Every status: name, value (part of the binary interface), meaning. */
 #define KILN_STATUS_MAP(X)                                                                         \
@@ -47,7 +47,8 @@ extern "C" {
     X(WRONG_RESULT, -15, "the device computed what the host did not")                              \
     X(CANCELLED, -16, "the request was cancelled")                                                 \
     X(TIMED_OUT, -17, "the time for it is over")                                                   \
-    X(BUSY, -18, "the queue is full")
+    X(BUSY, -18, "the queue is full")                                                              \
+    X(BAD_VALUE, -19, "a value is NaN, infinite or an index out of range")
 
 /** The status of a call: zero is success, below zero is an error. */
 typedef enum kiln_status {

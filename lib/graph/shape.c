@@ -107,6 +107,13 @@ void kiln__shape_indices(const struct kiln__shape *shape, size_t number, size_t 
         index[d] = number % shape->dims[d];
 }
 
+struct kiln__shape_text kiln__shape_position(const struct kiln__shape *shape, size_t number)
+{
+    struct kiln__shape index = *shape;
+    kiln__shape_indices(shape, number, index.dims);
+    return kiln__shape_text(&index);
+}
+
 size_t kiln__shape_number(const struct kiln__shape *operand, const size_t *index, uint32_t rank)
 {
     size_t number = 0;

@@ -39,6 +39,9 @@ struct kiln__shape_text {
 };
 struct kiln__shape_text kiln__shape_text(const struct kiln__shape *shape);
 
+/* "[1,3]": the indices of element `number`. */
+struct kiln__shape_text kiln__shape_position(const struct kiln__shape *shape, size_t number);
+
 /* Strides, in elements, of a row-major tensor. */
 void kiln__shape_strides(const struct kiln__shape *shape, int64_t strides[KILN_MAX_RANK]);
 

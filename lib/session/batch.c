@@ -9,6 +9,7 @@
 #include "session/context.h"
 #include "session/parts.h"
 #include "session/validate.h"
+#include "session/values.h"
 
 static void begin(kiln_batch *batch)
 {
@@ -188,7 +189,8 @@ static kiln_status check_uploads(const kiln_batch *batch, const char *call)
 static struct kiln__stream *choose_stream(const kiln_batch *batch)
 {
     struct kiln__runtime *runtime = &batch->context->runtime;
-    bool apart = batch->bindings.apart && batch->context->validate == 0;
+    bool apart = batch->bindings.apart && batch->context->validate.share == 0 &&
+                 batch->context->check_values.share == 0;
     return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
 }
 
@@ -215,27 +217,29 @@ static kiln_status run(kiln_batch *batch, const char *call)
     kiln_status status = check_uploads(batch, call);
     if (!status)
         status = kiln__runtime_check_process(&batch->context->runtime, &error);
-    struct kiln__validation validation = {0};
+    struct kiln__inputs inputs = {0};
     struct kiln__run *made = NULL;
     if (!status)
         status = borrow_plan(batch, &error);
     bool whole = !status && batch->lease.executable;
     if (whole)
-        status = kiln__validate_begin(&validation, batch, call, &error);
+        status = kiln__values_check(batch, call, &error);
+    if (whole && !status)
+        status = kiln__validate_begin(&inputs, batch, call, &error);
     if (whole && !status)
         status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
                                     &made, &error);
     else if (!status)
         status = run_in_parts(batch, &made, &error);
     if (status) {
-        kiln__validate_free(&validation);
+        kiln__inputs_free(&inputs);
         return status;
     }
     kiln__run_release(batch->last);
     batch->last = made;
     if (!whole)
         return KILN_OK;
-    return kiln__validate_end(&validation, batch, call, &error);
+    return kiln__validate_end(&inputs, batch, call, &error);
 }
 
 kiln_status kiln_batch_execute(kiln_batch *batch)

@@ -2,7 +2,6 @@
 #include "session/context.h"
 #include "session/prove.h"
 #include "session/tuned.h"
-#include "session/validate.h"
 #include "util/environment.h"
 
 #include <stdlib.h>
@@ -100,7 +99,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     context->prover = proves ? kiln__prover_create(runtime) : NULL;
     if (context->plan_cache)
         kiln__plan_cache_use_prover(context->plan_cache, context->prover);
-    if (context->plan_cache && context->validate > 0)
+    if (context->plan_cache && context->validate.share > 0)
         kiln__plan_cache_wait_for_kernels(context->plan_cache);
     return context->plan_cache && (context->matmul || !matmul) && (context->prover || !proves)
                ? KILN_OK
@@ -136,7 +135,11 @@ static kiln_status complete(const char *call, kiln_context *context,
     if (!status)
         choose_host_mode(options, &context->runtime);
     if (!status)
-        status = kiln__validate_choose(call, options->validate, &context->validate);
+        status = kiln__sample_choose(&context->validate, call, "validate", options->validate,
+                                     "KILN_VALIDATE");
+    if (!status)
+        status = kiln__sample_choose(&context->check_values, call, "check_values",
+                                     options->check_values, "KILN_CHECK_VALUES");
     if (!status)
         status = make_parts(call, options, queue, context);
     if (status)

@@ -10,6 +10,7 @@
 #include "record/batch.h"
 #include "runtime/runtime.h"
 #include "session/plan_cache.h"
+#include "session/sample.h"
 
 struct kiln_context {
     atomic_int references;
@@ -17,11 +18,11 @@ struct kiln_context {
     struct kiln__traits traits; /* the device's, as tuned, */
     struct kiln__tuning tuning; /* and what single works have instead */
     struct kiln__plan_cache *plan_cache;
-    struct kiln__prover *prover; /* NULL where no kernel has to be proved */
-    uint8_t product;             /* enum kiln__product_name of what batches record */
-    char *matmul;                /* implementation to use where it can be, or NULL */
-    double validate;             /* share of runs to compare with the host */
-    atomic_uint_fast64_t runs;   /* counted where that is not 0 */
+    struct kiln__prover *prover;      /* NULL where no kernel has to be proved */
+    uint8_t product;                  /* enum kiln__product_name of what batches record */
+    char *matmul;                     /* implementation to use where it can be, or NULL */
+    struct kiln__sample validate;     /* runs that are compared with the host */
+    struct kiln__sample check_values; /* runs whose values are looked at before */
     struct {
         pthread_mutex_t mutex; /* held while it is looked for, device and disk included */
         kiln_type type;        /* 0: nobody has asked */

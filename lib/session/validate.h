@@ -12,30 +12,19 @@
 #ifndef KILN_SESSION_VALIDATE_H
 #define KILN_SESSION_VALIDATE_H
 
-#include "session/context.h"
+#include "session/expose.h"
 
-/* One run under comparison. Zero: nothing is compared. */
-struct kiln__validation {
-    void **inputs; /* per binding: its content before the run, copied */
-    size_t count;
-    bool lost; /* a run that uses it could not be awaited: it cannot be freed */
-};
-
-/* The share of runs to compare, from the options or $KILN_VALIDATE.
- * Errors: INVALID_ARGUMENT unless it is from 0 to 1. */
-kiln_status kiln__validate_choose(const char *call, double option, double *share);
-
-/* If this run of the batch is one to compare: take the inputs' content, and run the batch on copies
- * with kernels that check their indices; waits for the queue. `call` is for the sentence.
+/* If this run of the batch is one to compare (else `inputs` stays empty): take the inputs' content,
+ * and run the batch on copies with kernels that check their indices; waits for the queue. `call` is
+ * for the sentence.
  * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR; WRONG_RESULT for an index outside its memory, after
  * which the batch itself must not run. */
-kiln_status kiln__validate_begin(struct kiln__validation *validation, const kiln_batch *batch,
+kiln_status kiln__validate_begin(struct kiln__inputs *inputs, const kiln_batch *batch,
                                  const char *call, struct kiln__error *error);
 
 /* Compare, after the run has been enqueued, and free. Waits for the run. `call` is for the
  * sentence. Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */
-kiln_status kiln__validate_end(struct kiln__validation *validation, const kiln_batch *batch,
+kiln_status kiln__validate_end(struct kiln__inputs *inputs, const kiln_batch *batch,
                                const char *call, struct kiln__error *error);
-void kiln__validate_free(struct kiln__validation *validation);
 
 #endif

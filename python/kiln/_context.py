@@ -74,7 +74,7 @@ class Context:
                  host_memory: Optional[str] = None, matmul: Optional[str] = None,
                  profile: bool = False, trace: Optional[str] = None, validate: float = 0.0,
                  memory_limit: int = 0, compile: Optional[str] = None,
-                 precision: Optional[str] = None) -> None:
+                 precision: Optional[str] = None, check_values: float = 0.0) -> None:
         options = initialised('KILN_CONTEXT_OPTIONS_INIT')
         options.device = optional_text(None if device is None else str(device))
         options.cache_dir = optional_text(cache_dir)
@@ -83,6 +83,7 @@ class Context:
         options.profile = bool(profile)
         options.trace = optional_text(trace)
         options.validate = validate
+        options.check_values = check_values
         options.memory_limit = memory_limit
         for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile),
                             ('precision', precision)):
