@@ -4,7 +4,7 @@
  * the next arrive while these are multiplied, and ITEM_M by ITEM_N sums in registers.
  *
  *     args    a, b, c, m, n, k, a_offset, a_lead, a_batch, b_offset, b_lead, b_batch, c_offset,
- *             c_lead, c_batch, depth, splits, c_split
+ *             c_lead, c_batch, depth, splits, c_split; with TOGETHER partial, partial_offset, counters
  *     global  ceil(n / TILE_N) * ITEMS, ceil(m / TILE_M), batch * splits      local  ITEMS, 1, 1
  *     ITEMS = (TILE_M / ITEM_M) * (TILE_N / ITEM_N)
  *     local memory  2 * (TILE_M + TILE_N + 8) * TILE_K * 4 bytes at most
@@ -22,7 +22,10 @@
  * is above 2^31 - 2^10. a_lead does not matter, and ALIGNED is about all strides.
  *
  * Long sums in few tiles: each of `splits` work-groups adds up `depth` of k (a multiple of TILE_K;
- * else k) and writes its sums c_split apart, for matmul_gpu_sum.cl.
+ * else k) and writes its sums c_split apart, for matmul_gpu_sum.cl; or, with TOGETHER, to `partial`,
+ * and the last of them to come adds up what all have left, in their order. `counters` has a 0 for each
+ * tile, before and after. TOGETHER 1: OpenCL's fences order memory for the whole device (as on CPUs);
+ * 2: NVIDIA's instruction does.
  *
  * Which tiles there are, and for what: lib/plan/matmul_gpu.c.
  */
@@ -52,6 +55,15 @@
 #endif
 #ifndef PATCHES
 #define PATCHES 0
+#endif
+#ifndef FAST_ROWS
+#define FAST_ROWS 4
+#endif
+#ifndef SLOW_ROWS
+#define SLOW_ROWS 1
+#endif
+#ifndef TOGETHER
+#define TOGETHER 0
 #endif
 /* What the caller does to a finished element, and to four elements of a row from a column on; by
  * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
@@ -168,6 +180,26 @@ INLINE void store_quad(float4 value, __global float *c, int valid, long batch, l
 #endif
 }
 
+/* Registers have no numbers: the rows that come next move to the front. */
+INLINE void move_up(float4 sums[ITEM_M][ITEM_N / 4], const int count)
+{
+#pragma unroll
+    for (int i = 0; i < ITEM_M; i++) {
+#pragma unroll
+        for (int j = 0; j < ITEM_N / 4; j++)
+            if (i + count < ITEM_M)
+                sums[i][j] = sums[i + count][j];
+    }
+}
+
+#if TOGETHER == 2
+#define FENCE() asm volatile("membar.gl;" : : : "memory")
+#else
+#define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif
+#define AT_ONCE (ITEM_M < 8 ? ITEM_M : 8)
+#define PART (TILE_M * TILE_N / 4) /* of `partial`, in quads: what a work-group leaves */
+
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,
            __global float *c, long m, long n, long k, long a_offset, long a_lead,
@@ -178,8 +210,14 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
            long rows_2_shift, long row_0, long row_1, long row_2, long taps, long taps_inverse,
            long taps_shift, long run, long run_inverse, long run_shift, long tap_0, long tap_1
 #endif
+#if TOGETHER
+           , __global float *partial, long partial_offset, volatile __global int *counters
+#endif
            OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
+#if TOGETHER
+    __local int came_before;
+#endif
     __local float tiles[2 * STAGE] __attribute__((aligned(16)));
     const int item = get_local_id(0);
     const int block = item / (BLOCK_M * BLOCK_N), of_block = item % (BLOCK_M * BLOCK_N);
@@ -209,7 +247,7 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
     a += a_offset + batch * a_batch + first_a;
     b += b_offset + batch * b_batch + column0 * (TRANSPOSE_B ? b_lead : 1) +
          first / TILE_K * step_b;
-    c += c_offset + batch * c_batch + split * c_split + row0 * c_lead + column0;
+    c += c_offset + batch * c_batch + (TOGETHER ? 0 : split * c_split) + row0 * c_lead + column0;
     start_a(from_a, a, a_lead, item, valid_m AT_A(batch, row0, m, first));
     start_b(from_b, b, b_lead, item, valid_n AT_B(batch, column0, n, first));
 #pragma unroll
@@ -260,12 +298,82 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
         }
     }
 
-/* The text of an epilogue stands here for four rows: compilers take long over it. */
-#pragma unroll 1
-    for (int q = 0; q < ITEM_M / 4; q++) {
+#if TOGETHER
+    const long tile = (batch * get_num_groups(1) + get_group_id(1)) * get_num_groups(0) +
+                      get_group_id(0);
+    __global float4 *parts =
+        (__global float4 *)(partial + partial_offset) + tile * splits * PART + item;
+    __global float4 *part = parts + split * PART;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int line = (q * ITEMS_M + item_m) * 4 + i;
+    for (int i = 0; i < ITEM_M; i++) {
+#pragma unroll
+        for (int j = 0; j < ITEM_N / 4; j++)
+            part[(i * (ITEM_N / 4) + j) * ITEMS] = sums[i][j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (item == 0) {
+        FENCE();
+        came_before = atomic_inc(&counters[tile]);
+        if (came_before == splits - 1)
+            counters[tile] = 0;
+        FENCE();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (came_before < splits - 1)
+        return;
+#pragma unroll
+    for (int i = 0; i < ITEM_M; i++) {
+#pragma unroll
+        for (int j = 0; j < ITEM_N / 4; j++)
+            sums[i][j] = parts[(i * (ITEM_N / 4) + j) * ITEMS];
+    }
+#pragma unroll 1
+    for (long s = 1; s < splits; s++) {
+        parts += PART;
+#pragma unroll
+        for (int from = 0; from < ITEM_M; from += AT_ONCE) {
+            float4 more[AT_ONCE][ITEM_N / 4];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+#pragma unroll
+                for (int j = 0; j < ITEM_N / 4; j++)
+                    more[i][j] = parts[((from + i) * (ITEM_N / 4) + j) * ITEMS];
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+#pragma unroll
+                for (int j = 0; j < ITEM_N / 4; j++)
+                    sums[from + i][j] += more[i][j];
+            }
+        }
+    }
+#endif
+    /* The text of an epilogue stands here for four rows, or one: compilers take long over it. Of a
+     * whole tile nothing stands between what it reads for them, so that all of it comes at once. */
+#if FAST_ROWS
+    if (valid_m == TILE_M && valid_n == TILE_N) {
+#pragma unroll 1
+        for (int first = 0; first < ITEM_M; first += FAST_ROWS) {
+#pragma unroll
+            for (int i = 0; i < FAST_ROWS; i++) {
+                const int line = (first / 4 * ITEMS_M + item_m) * 4 + first % 4 + i;
+#pragma unroll
+                for (int j = 0; j < ITEM_N / 4; j++) {
+                    const int column = (j * ITEMS_N + item_n) * 4;
+                    STORE_QUAD(EPILOGUE_VECTOR(sums[i][j], batch, row0 + line, column0 + column),
+                               c + line * c_lead + column);
+                }
+            }
+            move_up(sums, FAST_ROWS);
+        }
+        return;
+    }
+#endif
+#pragma unroll 1
+    for (int first = 0; first < ITEM_M; first += SLOW_ROWS) {
+#pragma unroll
+        for (int i = 0; i < SLOW_ROWS; i++) {
+            const int line = (first / 4 * ITEMS_M + item_m) * 4 + first % 4 + i;
 #pragma unroll
             for (int j = 0; j < ITEM_N / 4; j++) {
                 const int column = (j * ITEMS_N + item_n) * 4;
@@ -274,11 +382,6 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
                                row0 + line, column0 + column EPILOGUE_ARGUMENTS);
             }
         }
-#pragma unroll
-        for (int i = 0; i < ITEM_M - 4; i++) {
-#pragma unroll
-            for (int j = 0; j < ITEM_N / 4; j++)
-                sums[i][j] = sums[i + 4][j];
-        }
+        move_up(sums, SLOW_ROWS);
     }
 }

@@ -238,6 +238,31 @@ Test(matmul, splits_long_sums_on_gpus)
     check_close();
 }
 
+/* Where fences order memory for the whole device, by the last work-group of each tile: as of CPUs
+ * with many units. Whole tiles and ragged ones, transposed, in batches, with what follows. */
+Test(matmul, splits_are_added_up_by_the_last_work_group_of_a_tile)
+{
+    check_prefer("tiled", false);
+    struct kiln__device *device = &check_context()->runtime.device;
+    struct kiln__traits traits = *device->traits;
+    if (device->info.type == KILN_DEVICE_CPU)
+        traits.fence = KILN__FENCE_OPENCL;
+    device->traits = &traits;
+    device->info.compute_units = 132;
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(2, 64, 1000), CHECK_FEW);
+    kiln_tensor y = check_input(b, KILN_F32, DIMS(2, 42, 1000), CHECK_FEW);
+    kiln_tensor z = check_input(b, KILN_F32, DIMS(2, 1000, 64), CHECK_FEW);
+    kiln_tensor bias = check_input(b, KILN_F32, DIMS(64), CHECK_FEW);
+    check_read(b, kiln_relu(b, kiln_add(b, kiln_matmul(b, x, z), bias)));
+    check_read(b, kiln_matmul_transposed(b, y, 0, x, 1));
+    if (traits.fence)
+        cr_expect(explains(b, "-DTOGETHER="));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
 /* Operands in memory that is not their own. */
 static void views(void)
 {

@@ -76,6 +76,8 @@ Test(verify_plan, names_the_slot_that_is_broken)
     EXPECT_BROKEN("slot 2: said to matter in other steps than those that use it", slot[2].last = 3);
     EXPECT_BROKEN("slot 4: beyond the end of the arena", slot[4].offset += 64);
     EXPECT_BROKEN("slot 3: not aligned", slot[3].offset += 4);
+    EXPECT_BROKEN("slot 3: counters, and no working memory of their size",
+                  slot[3].place = KILN__PLACE_COUNTERS);
     EXPECT_BROKEN("slot 3: not as large as its node", slot[3].bytes -= 4);
     EXPECT_BROKEN("slot 3: of a node that lives elsewhere", slot[3].node = 2);
     EXPECT_BROKEN("slot 0: in an input that is another one", slot[0].place = KILN__PLACE_INPUT;

@@ -8,6 +8,14 @@
 #include "device/opencl.h"
 #include "util/error.h"
 
+/* What lets a work-group see what others of its launch wrote before they counted themselves
+ * (kernels/matmul_gpu.cl, TOGETHER); no device's OpenCL 1.2 promises it. */
+enum kiln__fence {
+    KILN__FENCE_NONE,
+    KILN__FENCE_OPENCL, /* mem_fence(), as on CPUs */
+    KILN__FENCE_PTX     /* NVIDIA's instruction */
+};
+
 /* How kernels for a device are shaped. Data, so that no code asks for a device's name. */
 struct kiln__traits {
     const char *name;          /* of the row, for `kiln info` and `kiln explain` */
@@ -30,6 +38,7 @@ struct kiln__traits {
     bool lazy_memory;          /* clCreateBuffer promises any amount */
     bool dear_events;          /* a command that has one takes some 3 us longer, and one that fails
                                   takes the context with it */
+    enum kiln__fence fence;    /* work-groups of a launch can hand each other results */
     bool clblast;              /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
     /* What is tuned (tunables.c), most of it for single shapes; 0: the kernel's own rule. */

@@ -53,6 +53,7 @@ static const struct row {
                                                               .shuffles = true,
                                                               .fast_math_functions = true,
                                                               .lazy_memory = true,
+                                                              .fence = KILN__FENCE_PTX,
                                                               .dear_events = true}},
     {"Oclgrind", NULL,       ANY,             0,  SIMULATED, {GPU("oclgrind", 1, 16)}},
     {NULL,       "llvmpipe", ANY,             0,  SOFTWARE,  {GPU("llvmpipe", 4, 64),

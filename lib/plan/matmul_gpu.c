@@ -2,6 +2,7 @@
 /* Products in tiles of local memory (kernels/matmul_gpu.cl), right on every device, and CLBlast. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fuse/limits.h"
 #include "plan/matmul.h"
@@ -52,6 +53,7 @@ static bool tile_fits(const struct kiln__plan *plan, const struct tile *tile)
 struct way {
     const struct tile *tile;
     int64_t splits, depth; /* of k */
+    bool together;         /* the last work-group of a tile adds its splits up */
 };
 
 /* In cycles of a compute unit: what a launch costs, what a tile does before and after its loop, and
@@ -59,6 +61,12 @@ struct way {
 #define LAUNCH 5500
 #define TILE_ENDS 1900
 #define BYTES 16
+
+/* Of a tile whose last work-group adds up: what counting takes, and bytes that it reads in a cycle.
+ */
+#define COUNTING 3000
+#define TILE_BYTES 32
+#define MOST_SUMS 32 /* of an item: with more it has no registers to read into */
 
 /* Work-groups beside each other hide each other's waits, each some of those that are left. */
 static double speed_of(const struct tile *tile, int64_t beside)
@@ -69,19 +77,26 @@ static double speed_of(const struct tile *tile, int64_t beside)
     return tile->full * (1 - left);
 }
 
-/* A unit does so many work-groups as the busiest one has; where k is split, another launch reads
- * and adds what the first one wrote. */
+static int64_t count_tiles(const struct kiln__product *product, const struct tile *tile)
+{
+    return divide_up(product->m, tile->m) * divide_up(product->n, tile->n) * product->batch;
+}
+
+/* A unit does so many work-groups as the busiest one has; where k is split, the last work-group of
+ * each tile reads and adds what the others wrote, or another launch does. */
 static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
                    const struct way *way)
 {
     const struct tile *tile = way->tile;
     int64_t units = most(1, plan->options.device->info.compute_units);
-    int64_t groups = divide_up(product->m, tile->m) * divide_up(product->n, tile->n) *
-                     product->batch * way->splits;
+    int64_t groups = count_tiles(product, tile) * way->splits;
     int64_t each = divide_up(groups, units), depth = divide_up(way->depth, tile->k) * tile->k;
     double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) +
                   (double)divide_up(each, tile->resident) * TILE_ENDS;
-    if (way->splits > 1) {
+    if (way->together) {
+        double bytes = (double)(tile->m * tile->n) * sizeof(float);
+        time += COUNTING + (double)(way->splits + 2 * each - 1) * bytes / TILE_BYTES;
+    } else if (way->splits > 1) {
         double sums = (double)product->m * (double)product->n * (double)product->batch;
         double bytes = sums * (double)(2 * way->splits + 1) * sizeof(float);
         time += LAUNCH + bytes / BYTES / (double)units;
@@ -96,7 +111,15 @@ static struct way split_way(const struct kiln__product *product, const struct ti
                             int64_t splits)
 {
     int64_t share = divide_up(divide_up(product->k, splits), tile->k) * tile->k;
-    return (struct way){tile, splits, splits == 1 ? product->k : share};
+    return (struct way){tile, splits, splits == 1 ? product->k : share, false};
+}
+
+static bool can_be_together(const struct kiln__plan *plan, const struct kiln__product *product,
+                            const struct way *way)
+{
+    return plan->options.device->traits->fence != KILN__FENCE_NONE && way->splits > 1 &&
+           way->tile->item_m * way->tile->item_n <= MOST_SUMS &&
+           count_tiles(product, way->tile) <= KILN__COUNTERS;
 }
 
 /* The way that costs least, of all or of those that are tuned. Large tiles read less, small ones
@@ -107,16 +130,20 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
     const struct kiln__traits *traits = plan->options.device->traits;
     bool alike = plan->fusion.graph.alike;
     int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
-    struct way best = {&tile_table[TILES - 1], 1, product->k};
+    struct way best = {&tile_table[TILES - 1], 1, product->k, false};
     double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
         for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
             struct way way = split_way(product, &tile_table[i], s);
-            double found = cost(plan, product, &way);
             if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
-                (traits->splits && !alike && traits->splits != s))
+                (traits->splits && !alike && traits->splits != s) ||
+                (s > 1 && divide_up(product->k, way.depth) != s))
                 continue;
-            if (found < least_cost && (s == 1 || divide_up(product->k, way.depth) == s)) {
+            for (int together = 0; together <= can_be_together(plan, product, &way); together++) {
+                way.together = together;
+                double found = cost(plan, product, &way);
+                if (found >= least_cost)
+                    continue;
                 least_cost = found;
                 best = way;
             }
@@ -241,13 +268,27 @@ static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
 
+/* What the last work-group of each tile adds up. */
+static void add_parts(struct kiln__plan *plan, const struct kiln__product *product,
+                      const struct way *way, struct kiln__launch *launch)
+{
+    int64_t floats = count_tiles(product, way->tile) * way->splits * way->tile->m * way->tile->n;
+    uint32_t parts = kiln__plan_scratch(plan, (size_t)floats * sizeof(float));
+    size_t length = strlen(launch->options);
+    snprintf(launch->options + length, sizeof launch->options - length, " -DTOGETHER=%d",
+             plan->options.device->traits->fence);
+    kiln__launch_memory(launch, parts);
+    kiln__launch_offset(launch, parts, 0, sizeof(float));
+    kiln__launch_memory(launch, kiln__plan_counters(plan));
+}
+
 static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
                            const struct kiln__product *product, const struct kiln__patches *patches)
 {
     struct way way = choose_way(plan, product);
     const struct tile *tile = way.tile;
-    struct kiln__matrix c =
-        way.splits > 1 ? kiln__product_partial(plan, product, way.splits) : product->c;
+    bool sums = way.splits > 1 && !way.together; /* by another launch */
+    struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
     bool aligned = is_aligned(plan, product, patches, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
     snprintf(launch.options, sizeof launch.options,
@@ -260,7 +301,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     launch.local[0] = (size_t)items_of(tile);
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .vector = 4, .aligned = aligned};
-    extras.product = way.splits > 1 ? NULL : product;
+    extras.product = sums ? NULL : product;
     struct kiln__matrix a = product->a;
     if (patches) {
         a.slot = patches->slot;
@@ -279,8 +320,10 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
         KILN__LAUNCH_INDICES(&launch, patches->rows[2].stride);
         add_levels(&launch, patches->depth);
     }
+    if (way.together)
+        add_parts(plan, product, &way, &launch);
     kiln__plan_product(plan, &extras, &launch);
-    if (way.splits > 1)
+    if (sums)
         kiln__plan_product_sums(plan, group, product, &c, way.splits);
 }
 

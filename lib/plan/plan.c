@@ -33,6 +33,16 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
     return add_slot(plan, (struct kiln__slot){.node = KILN__SCRATCH, .bytes = bytes});
 }
 
+uint32_t kiln__plan_counters(struct kiln__plan *plan)
+{
+    for (uint32_t i = 0; i < plan->slots.count; i++)
+        if (plan->slots.items[i].place == KILN__PLACE_COUNTERS)
+            return i;
+    return add_slot(plan, (struct kiln__slot){.node = KILN__SCRATCH,
+                                              .place = KILN__PLACE_COUNTERS,
+                                              .bytes = KILN__COUNTERS * sizeof(int32_t)});
+}
+
 uint32_t kiln__plan_replacement(const struct kiln__plan *plan, const struct kiln__node *node)
 {
     bool imports = node->kind == KILN__IMPORT && node->binding < plan->inputs;

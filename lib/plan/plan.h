@@ -12,11 +12,13 @@
 
 /* Where a value lives while the plan runs. */
 enum kiln__place {
-    KILN__PLACE_ARENA,  /* in the memory that the plan's intermediates share */
-    KILN__PLACE_INPUT,  /* in what input `binding` is bound to */
-    KILN__PLACE_RESULT, /* in what result `binding` is bound to */
-    KILN__PLACE_KEPT    /* in memory of its own, that may stay: made of its `sources` alone */
+    KILN__PLACE_ARENA,   /* in the memory that the plan's intermediates share */
+    KILN__PLACE_INPUT,   /* in what input `binding` is bound to */
+    KILN__PLACE_RESULT,  /* in what result `binding` is bound to */
+    KILN__PLACE_KEPT,    /* in memory of its own, that may stay: made of its `sources` alone */
+    KILN__PLACE_COUNTERS /* in KILN__COUNTERS ints of the stream, 0 before and after each launch */
 };
+#define KILN__COUNTERS 16384
 
 /* Inputs that go into what is kept. */
 #define KILN__MOST_SOURCES 12
@@ -135,6 +137,9 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
 
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
+
+/* The plan's slot of counters; KILN__NO_SLOT without memory. */
+uint32_t kiln__plan_counters(struct kiln__plan *plan);
 
 /* Find which values are made of buffers alone that the batch does not replace, by groups that only
  * bring these into another form, for those who use them again and again: launches that make them

@@ -67,6 +67,10 @@ static const char *check_place(const struct verifier *verifier, uint32_t index)
         return slot->n_sources && slot->n_sources <= KILN__MOST_SOURCES
                    ? NULL
                    : "kept, and made of nothing";
+    case KILN__PLACE_COUNTERS:
+        return node || slot->bytes != KILN__COUNTERS * sizeof(int32_t)
+                   ? "counters, and no working memory of their size"
+                   : NULL;
     }
     return "nowhere";
 }

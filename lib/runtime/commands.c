@@ -205,6 +205,10 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
             status = place_kept(commands, (uint32_t)i, error);
             continue;
         }
+        if (slot->place == KILN__PLACE_COUNTERS) {
+            status = kiln__stream_counters(commands->stream, &executable->memory[i], error);
+            continue;
+        }
         bool is_input = slot->place == KILN__PLACE_INPUT;
         struct kiln__binding *binding = is_input
                                             ? &commands->bindings->inputs.items[slot->binding]

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cache/gate.h"
+#include "plan/plan.h"
 #include "runtime/runtime.h"
 
 static kiln_status take_queue(struct kiln__stream *stream, cl_command_queue queue,
@@ -82,9 +83,26 @@ void kiln__stream_destroy(struct kiln__stream *stream)
     kiln__runs_destroy(stream->runs);
     kiln__staging_destroy(stream->staging);
     kiln__pool_destroy(stream->pool);
+    if (stream->counters)
+        clReleaseMemObject(stream->counters);
     if (stream->queue)
         clReleaseCommandQueue(stream->queue);
     free(stream);
+}
+
+kiln_status kiln__stream_counters(struct kiln__stream *stream, cl_mem *memory,
+                                  struct kiln__error *error)
+{
+    static int32_t zeros[KILN__COUNTERS];
+    cl_int code = CL_SUCCESS;
+    pthread_mutex_lock(&stream->runtime->making);
+    if (!stream->counters)
+        stream->counters =
+            clCreateBuffer(stream->runtime->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                           sizeof zeros, zeros, &code);
+    *memory = stream->counters;
+    pthread_mutex_unlock(&stream->runtime->making);
+    return code ? kiln__cl_fail(error, "clCreateBuffer", code) : KILN_OK;
 }
 
 void kiln__stream_enter(struct kiln__stream *stream)

@@ -23,6 +23,7 @@ struct kiln__stream { /* safe to submit to from many threads */
     struct kiln__pool *pool;
     struct kiln__staging *staging;
     struct kiln__runs *runs; /* whose failures are still to be told */
+    cl_mem counters;         /* NULL until somebody needs them; under the runtime's `making` */
 };
 
 /* One more stream of `runtime`, by one thread at a time; `queue`: the caller's, which is retained;
@@ -33,6 +34,10 @@ kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue 
 
 /* Nothing may be queued any more. NULL does nothing. */
 void kiln__stream_destroy(struct kiln__stream *stream);
+
+/* Memory for KILN__PLACE_COUNTERS, the stream's. */
+kiln_status kiln__stream_counters(struct kiln__stream *stream, cl_mem *memory,
+                                  struct kiln__error *error);
 
 /* Around enqueuing kernels. */
 void kiln__stream_enter(struct kiln__stream *stream);

@@ -34,7 +34,7 @@ static void explain_values(const struct kiln__plan *plan, struct kiln__text *tex
 static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text)
 {
     static const char *const places[] = {"shared memory", "input", "result",
-                                         "kept while nobody writes input"};
+                                         "kept while nobody writes input", "counters"};
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         if (slot->node == KILN__SCRATCH)
@@ -47,7 +47,7 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
         else if (slot->place == KILN__PLACE_KEPT)
             for (uint32_t k = 0; k < slot->n_sources; k++)
                 kiln__text_add(text, "%s #%u", k ? "," : "", slot->sources[k]);
-        else
+        else if (slot->place != KILN__PLACE_COUNTERS)
             kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
         if (slot->first <= slot->last)
             kiln__text_add(text, ", steps %u to %u", slot->first, slot->last);
