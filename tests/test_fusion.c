@@ -132,6 +132,24 @@ Test(fusion, makes_one_kernel_of_layer_norm_and_what_follows)
     check_fusion("fusion_layer_norm", batch);
 }
 
+/* What is left of the mean is made again where gradients need it: one kernel for the rows, one for
+ * the sums over them. */
+Test(fusion, makes_one_kernel_of_layer_norm_and_its_gradient_along_rows)
+{
+    kiln_batch *batch = imagined_batch();
+    const int last = -1;
+    kiln_tensor in[] = {imagine_matrix(batch, 4, 8), imagine_vector(batch, 8),
+                        imagine_vector(batch, 8)};
+    kiln_tensor y = kiln_layer_norm(batch, in[0], in[1], in[2], 1, &last, 1e-5), gradients[3];
+    kiln_tensor loss = kiln_sum(batch, kiln_mul(batch, y, imagine_matrix(batch, 4, 8)), 0, NULL, 0);
+    cr_assert_eq(kiln_grad(batch, loss, in, 3, gradients), KILN_OK);
+    ask(batch, y);
+    for (int i = 0; i < 3; i++)
+        ask(batch, gradients[i]);
+    size_t groups = count_groups(batch);
+    cr_expect_eq(groups, 2u, "%zu", groups);
+}
+
 /* Two reductions of one input, without a value of one in the other. */
 Test(fusion, reduces_what_it_has_loaded_twice)
 {

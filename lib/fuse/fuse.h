@@ -24,7 +24,7 @@
 /* Of a pointwise node: its users, and what computing it in registers takes. */
 struct kiln__size {
     uint32_t users, steps, loads, cost;
-    bool reads_as_many; /* loads as many elements as it has */
+    uint32_t large_loads; /* of as many elements as it has */
 };
 
 struct kiln__fuser {

@@ -8,8 +8,9 @@
 
 /* ---- what is computed again rather than stored ---- */
 
-/* Up to this cost, with one load at most, for each of its users. A load that misses the caches
- * takes as long as some ten additions; the cheapest function of the table costs 8. */
+/* Up to this cost, with one load at most that is as large, for each of its users. A load that
+ * misses the caches takes as long as some ten additions; the cheapest function of the table
+ * costs 8. */
 #define KILN__CHEAP 8
 
 /* Up to this cost for each repetition of a broadcast: there may be thousands. Judged. */

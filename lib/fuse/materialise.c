@@ -84,7 +84,7 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
     struct kiln__size *size = &fuser->sizes[index];
     size->steps = 1;
     size->loads = 0;
-    size->reads_as_many = false;
+    size->large_loads = 0;
     size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
@@ -94,8 +94,8 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
                               : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
         size->cost += deeper ? fuser->sizes[input].cost : 0;
         if (kiln__node_count(kiln__fuse_node(fuser, input)) >= kiln__node_count(node))
-            size->reads_as_many |= deeper ? fuser->sizes[input].reads_as_many
-                                          : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
+            size->large_loads += deeper ? fuser->sizes[input].large_loads
+                                        : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
     }
 }
 
@@ -122,8 +122,9 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         measure(fuser, index);
     }
     const struct kiln__size *size = &fuser->sizes[index];
-    /* What is made of smaller operands, as a mask of labels, is sooner made again than loaded. */
-    if (size->users > 1 && (size->cost > KILN__CHEAP || (size->loads > 1 && size->reads_as_many)))
+    /* What is made of smaller operands, as a mask of labels, or of one that is as large, as what is
+     * left of the mean, is sooner made again than loaded. */
+    if (size->users > 1 && (size->cost > KILN__CHEAP || size->large_loads > 1))
         materialise(fuser, index, KILN__BECAUSE_SHARED);
     fuser->prologue[index] = kiln__fuse_may_be_prologue(fuser, index);
     fuser->layouts[index] =
