@@ -100,12 +100,17 @@ static void emit_phases(struct kiln__body *body)
     }
 }
 
+/* Of an item that has a column for itself: what it reads of so many elements comes at once. */
+#define AT_ONCE 8
+
 static void reduce_each(struct kiln__body *body)
 {
     struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
     bool carries = kiln__body_carries(body);
     kiln__text_add(body->text, carries ? "{\n" : "");
     kiln__body_sums(body, 1, KILN__START);
+    if (!body->form->chunked)
+        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
     kiln__text_add(body->text, "for (idx r = from; r < to; r++) {\n");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);

@@ -273,16 +273,17 @@ static bool goes_together(const struct kiln__traits *traits, const struct kiln__
  * reduced elements, so that a result has the same bits whatever is computed beside it. */
 struct segments {
     size_t length, most;
+    size_t few; /* up to so many are cut in half: such columns are often few, too */
 };
 static const struct segments segments[2][2] = {
     /* along rows, along columns */
-    {{16384, 8192}, {256, 1024}}, /* one work-item for each result of columns */
-    {{16384, 16}, {1024, 16}},    /* chunked: wide chunks, long runs of each row */
+    {{16384, 8192, 0}, {256, 1024, 32}}, /* one work-item for each result of columns */
+    {{16384, 16, 0}, {1024, 16, 0}},     /* chunked: wide chunks, long runs of each row */
 };
 
 /* Running sums read what they add up twice when they are cut, so only lines are that are longer
  * than one work-group takes in the time that many take. */
-static const struct segments segments_behind = {16384, 1024};
+static const struct segments segments_behind = {16384, 1024, 0};
 #define FEWEST_BEHIND 16
 
 /* Running sums alone: what stays of a segment is one total. */
@@ -310,6 +311,8 @@ struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct 
     const bool columns = kiln__schedule_is_of_columns(group, space);
     const struct segments *rule = behind ? &segments_behind : &segments[traits->chunked][columns];
     size_t count = reduced / (traits->segment ? traits->segment : rule->length);
+    if (count > 1 && count <= rule->few)
+        count *= 2;
     if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
         return (struct kiln__cut){.segments = 1, .length = reduced};
     count = count > rule->most ? rule->most : count > 1 ? count : 1;
