@@ -61,6 +61,33 @@ static void sum_repetitions(struct unview *u)
     u->view = view;
 }
 
+/* Whether dimension k has one element, of a dimension of the input that another one runs along. */
+static bool is_beside(const struct unview *u, uint32_t k)
+{
+    for (uint32_t j = 0; j < u->shape.rank && u->shape.dims[k] == 1; j++)
+        if (j != k && u->view.source[j] == u->view.source[k] && (u->shape.dims[j] != 1 || j < k))
+            return true;
+    return false;
+}
+
+/* Windows of a single element are none. */
+static void drop_single_windows(struct unview *u)
+{
+    struct kiln__shape kept = {0};
+    struct kiln__view view = u->view;
+    for (uint32_t k = 0; k < u->shape.rank; k++) {
+        if (is_beside(u, k))
+            continue;
+        view.source[kept.rank] = u->view.source[k];
+        view.step[kept.rank] = u->view.step[k];
+        kept.dims[kept.rank++] = u->shape.dims[k];
+    }
+    if (kept.rank < u->shape.rank)
+        u->g = kiln_reshape(u->batch, u->g, kept.rank, kept.dims);
+    u->shape = kept;
+    u->view = view;
+}
+
 /* Dimensions in the input's order, one for each of the input's: those that the view does not run
  * along have 1. */
 static void restore_order(struct unview *u, const struct kiln__shape *to)
@@ -202,6 +229,7 @@ void kiln__adjoint_view(struct kiln__gradient *walk, const struct kiln__node *no
     if (kiln__node_count(node) == 0)
         return; /* nothing was taken */
     sum_repetitions(&u);
+    drop_single_windows(&u);
     while (!u.batch->error.status && find_windows(&u, &along, &within)) {
         move_windows_last(&u, along, within);
         sum_windows(&u, to.dims[u.view.source[u.shape.rank - 1]]);

@@ -98,7 +98,8 @@ enum kiln__clblast_argument {
 uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index);
 
 /* Where what group `copies` brings to the first operand lies otherwise: rows of as many elements as
- * one of the copy has, which is a column of a transposed operand. False: not in patches. */
+ * one of the copy has, which is a column of a transposed operand. KILN__NO_GROUP: where the rows of
+ * a batch lie that is one product but for that. False: not in patches. */
 bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
                         uint32_t copies, struct kiln__patches *patches);
 

@@ -342,25 +342,31 @@ static bool tiled_patches_fits(const struct kiln__plan *plan, const struct kiln_
 {
     const int64_t most = INT32_MAX - 1024;
     struct kiln__patches patches;
-    return product->copies != KILN__NO_GROUP && tiled_fits(plan, product) &&
-           kiln__plan_patches(plan, product, product->copies, &patches) && product->m <= most &&
-           product->k <= most && reach_of(patches.rows) + reach_of(patches.depth) <= most;
+    return tiled_fits(plan, product) &&
+           kiln__plan_patches(plan, product, product->copies, &patches) &&
+           product->m * product->batch <= most && product->k <= most &&
+           reach_of(patches.rows) + reach_of(patches.depth) <= most;
 }
 
-/* Where a product may round, tensor cores are faster by more than the copy that they need takes. */
+/* Where a product may round, tensor cores are faster by more than the copy that they need takes. A
+ * batch of high matrices fills tiles as it is. */
 static bool tiled_patches_suits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.alike &&
                   kiln__matmul_wgmma.fits(plan, product);
-    return !plan->options.device->traits->chunked && !rounds;
+    bool fills = product->copies == KILN__NO_GROUP && product->m >= tile_table[0].m;
+    return !plan->options.device->traits->chunked && !rounds && !fills;
 }
 
 static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group,
                                 const struct kiln__product *product)
 {
+    struct kiln__product whole = *product;
     struct kiln__patches patches;
     kiln__plan_patches(plan, product, product->copies, &patches);
-    lower_by_tiles(plan, group, product, &patches);
+    whole.m *= whole.batch;
+    whole.batch = 1;
+    lower_by_tiles(plan, group, &whole, &patches);
 }
 
 const struct kiln__matmul_row kiln__matmul_tiled_patches = {"tiled_patches",

@@ -47,10 +47,26 @@ static bool merge(const struct kiln__group *group, uint32_t from, uint32_t to,
     return true;
 }
 
+/* Rows of several matrices that are not one behind the other, times one and the same. */
+static bool rows_of_batch(const struct kiln__product *product, struct kiln__patches *patches)
+{
+    const struct kiln__matrix *a = &product->a;
+    *patches = (struct kiln__patches){
+        .slot = a->slot,
+        .offset = a->offset,
+        .rows = {{1, 0}, {product->batch, a->batch}, {product->m, a->row}},
+        .depth = {{1, 0}, {1, 0}, {product->k, 1}},
+    };
+    return product->batch > 1 && product->b.batch == 0 && product->k > 0 && !a->computed &&
+           a->column == 1 && product->batch <= INT32_MAX / product->m;
+}
+
 /* Rows as the copy has them, whichever way the product takes them. */
 bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
                         uint32_t copies, struct kiln__patches *patches)
 {
+    if (copies == KILN__NO_GROUP)
+        return rows_of_batch(product, patches);
     const struct kiln__group *group = &plan->fusion.groups.items[copies];
     const struct kiln__access *access = &group->accesses.items[0];
     const int64_t depth = product->a.column == 1 ? product->k : product->m;
