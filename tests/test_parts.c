@@ -2,6 +2,7 @@
 /* Batches that need more memory than there may be: they run in parts of their rows, and nobody can
  * tell from the results. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/cut.h"
@@ -160,7 +161,7 @@ Test(parts, are_refused_with_the_value_that_has_none)
 }
 
 /* What is uploaded has memory of the device's where that is its own: nothing is left in it. */
-Test(parts, are_refused_where_a_result_lies_in_an_operand)
+Test(parts, are_refused_where_a_result_lies_in_other_rows_of_an_operand)
 {
     kiln_context *context = open_limited(8192);
     if (!shares(context))
@@ -173,6 +174,116 @@ Test(parts, are_refused_where_a_result_lies_in_an_operand)
     expect_ok(kiln_read(batch, scaled, x, sizeof *results));
     expect_refusal(batch, "a result is left where an operand is, or another result");
     close_context(context);
+}
+
+/* ---- results in the memory of their operands ---- */
+
+static float back[WIDE * IN];
+
+static kiln_tensor record_update(kiln_batch *batch, kiln_tensor state)
+{
+    kiln_tensor hidden = kiln_matmul(batch, state, upload(batch, IN, WIDE, first));
+    kiln_tensor change =
+        kiln_matmul(batch, kiln_tanh(batch, hidden), upload(batch, WIDE, IN, back));
+    return kiln_add(batch, state, kiln_scale(batch, change, 0.01));
+}
+
+/* Three steps, each in the buffer that it reads. 501 rows go into 3 parts, or 167. */
+static uint64_t update_buffer(uint64_t limit, float *to)
+{
+    kiln_context *context = open_limited(limit);
+    kiln_buffer *state;
+    fill(back, WIDE * IN, 4);
+    expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){ROWS, IN}, &state));
+    expect_ok(kiln_buffer_write(state, 0, x, sizeof x));
+    kiln_batch *batch = kiln_batch_create(context);
+    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_export(batch, record_update(batch, kiln_import(batch, state)), state));
+    uint64_t peak = cost_of(batch).peak_bytes;
+    for (int step = 0; step < 3; step++)
+        run_batch(batch);
+    cr_expect(limit ? stats_of(context).batches > 3 : stats_of(context).batches == 3);
+    expect_ok(kiln_buffer_read(state, 0, to, sizeof x));
+    kiln_batch_release(batch);
+    kiln_buffer_release(state);
+    close_context(context);
+    return peak;
+}
+
+Test(parts, update_the_buffer_that_they_read)
+{
+    static float states[2][ROWS * IN];
+    uint64_t peak = update_buffer(0, states[0]);
+    update_buffer(peak / 2, states[1]);
+    cr_expect(!memcmp(states[0], states[1], sizeof *states));
+}
+
+/* ---- numbers of elements ---- */
+
+/* Noise on the hidden values, and positions. */
+static kiln_batch *record_noise(kiln_context *context, float *to)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor key = kiln_random_key(batch, 7);
+    kiln_tensor hidden =
+        kiln_matmul(batch, upload(batch, ROWS, IN, x), upload(batch, IN, WIDE, first));
+    kiln_tensor noise = kiln_random_normal(batch, 2, (size_t[]){ROWS, WIDE}, key);
+    kiln_tensor row = kiln_cast(batch, kiln_iota(batch, 2, (size_t[]){ROWS, 1}, 0), KILN_F32);
+    hidden = kiln_add(batch, kiln_mul(batch, hidden, noise), row);
+    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_read(batch, kiln_matmul(batch, hidden, upload(batch, WIDE, OUT, second)), to,
+                        sizeof *results));
+    return batch;
+}
+
+Test(parts, draw_what_the_whole_draws)
+{
+    kiln_context *context = open_limited(0);
+    kiln_batch *batch = record_noise(context, results[0]);
+    uint64_t peak = cost_of(batch).peak_bytes;
+    run_batch(batch);
+    kiln_batch_release(batch);
+    close_context(context);
+    context = open_limited(peak / 3);
+    batch = record_noise(context, results[1]);
+    run_batch(batch);
+    cr_expect_geq(stats_of(context).batches, 3u);
+    cr_expect(!memcmp(results[0], results[1], sizeof *results));
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* ---- what is kept of weights ---- */
+
+/* A run may have to make it again, so that it counts. */
+Test(parts, leave_room_for_what_is_kept)
+{
+    static float sums_of_rows[2][ROWS];
+    uint64_t limit = 0, kept = 0;
+    setenv("KILN_MATMUL", "packed", 1); /* where the device has that */
+    for (int limited = 0; limited < 2; limited++) {
+        kiln_context *context = open_limited(limit);
+        kiln_buffer *weights;
+        expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){IN, WIDE}, &weights));
+        expect_ok(kiln_buffer_write(weights, 0, first, sizeof first));
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor hidden =
+            kiln_matmul(batch, upload(batch, ROWS, IN, x), kiln_import(batch, weights));
+        kiln_tensor sum = kiln_sum(batch, kiln_sort(batch, hidden, -1, 0), 1, (int[]){1}, 0);
+        expect_ok(kiln_batch_sum_alike(batch));
+        expect_ok(kiln_read(batch, sum, sums_of_rows[limited], sizeof *sums_of_rows));
+        run_batch(batch);
+        limit = kiln__plan_peak(batch->lease.plan) - 1;
+        kept += limited ? 0 : batch->lease.plan->kept_bytes;
+        if (limited && kept)
+            cr_expect_gt(stats_of(context).batches, 1u);
+        kiln_batch_release(batch);
+        kiln_buffer_release(weights);
+        close_context(context);
+        if (!kept)
+            cr_skip("nothing is kept of weights here");
+    }
+    cr_expect(!memcmp(sums_of_rows[0], sums_of_rows[1], sizeof *sums_of_rows));
 }
 
 /* ---- cutting, without a device ---- */

@@ -158,7 +158,9 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  * or equal groups of them) and each row depends on the same rows of operands and on values that
  * have none, such as weights. Each part computes some rows, adding up as by kiln_batch_sum_alike():
  * the results have the bits of a batch of that kind that runs as a whole. Else OUT_OF_DEVICE_MEMORY
- * says which value cannot be had by rows. What runs in parts is not compared with the host; other
+ * says which value cannot be had by rows. A result may go over the very operand, a buffer that is
+ * updated for instance, whose rows its own are made from, if the rows divide into equal parts;
+ * other results may lie in no operand. What runs in parts is not compared with the host; other
  *  threads that use its buffers meanwhile may find some rows done and others not.
  *
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that

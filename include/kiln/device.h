@@ -32,7 +32,8 @@ typedef struct kiln_device_info {
     uint32_t compute_units;        /**< cores or multiprocessors */
     uint32_t clock_mhz;            /**< highest clock, 0 if not told */
     uint64_t memory;               /**< global memory */
-    uint64_t max_allocation;       /**< largest single allocation */
+    uint64_t max_allocation;       /**< largest single allocation; where the driver is known to give
+                                        more than it says, all memory */
     uint64_t cache;                /**< last cache level that the driver tells of */
     uint64_t local_memory;         /**< local memory of a work-group */
     size_t max_work_group;         /**< most work-items in a work-group */

@@ -192,6 +192,10 @@ cl_int kiln__device_read(struct kiln__device *device)
     if (!code && device->info.has_inline_ptx)
         code = read_ptx_level(device);
     device->traits = kiln__traits_for(&device->info);
+    /* A driver that gives memory at its first use gives any amount in one piece, whatever it says:
+     * 120 GiB on an H200 where it says 35. */
+    if (device->traits->lazy_memory)
+        device->info.max_allocation = device->info.memory;
     return code;
 }
 

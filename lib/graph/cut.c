@@ -117,8 +117,7 @@ static bool find_needs(struct work *work)
         work->needs[work->graph->requests.items[i].node] |= ROWS;
     for (uint32_t i = (uint32_t)work->graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &work->graph->nodes.items[i];
-        bool possible = !(work->needs[i] & ROWS) ||
-                        (has_rows(&node->shape, work->rows) && node->kind != KILN__IOTA);
+        bool possible = !(work->needs[i] & ROWS) || has_rows(&node->shape, work->rows);
         for (unsigned k = 0; k < node->n_inputs; k++) {
             uint8_t *operand = &work->needs[node->input[k]];
             if (work->needs[i] & WHOLE)
@@ -149,11 +148,37 @@ static bool add(struct work *work, uint32_t index, bool rows)
         struct kiln__cut_input *input = kiln__vector_push(&work->cut->inputs);
         if (!input)
             return false;
-        *input = (struct kiln__cut_input){from->binding, rows};
+        *input = (struct kiln__cut_input){from->binding, rows, 0};
         node.binding = work->cut->inputs.count - 1;
     }
     return kiln__graph_add(&work->cut->graph, &node,
                            rows ? &work->by_rows[index] : &work->as_whole[index]);
+}
+
+/* Elements count from the part's first one, and what is before it comes as an input. */
+static bool add_numbers(struct work *work, uint32_t index)
+{
+    const struct kiln__node *from = &work->graph->nodes.items[index];
+    struct kiln__graph *graph = &work->cut->graph;
+    struct kiln__node numbers = *from, first = {.kind = KILN__UPLOAD, .type = KILN_I32};
+    struct kiln__node sum = {
+        .kind = KILN__ELEMENTWISE, .op = KILN__OP_add, .type = KILN_I32, .n_inputs = 2};
+    struct kiln__cut_input *input = kiln__vector_push(&work->cut->inputs);
+    if (!input)
+        return false;
+    *input = (struct kiln__cut_input){.numbers = kiln__node_count(from) / work->rows};
+    first.binding = work->cut->inputs.count - 1;
+    numbers.shape.dims[0] = from->shape.dims[0] / work->rows * work->part;
+    sum.shape = numbers.shape;
+    return kiln__graph_add(graph, &numbers, &sum.input[0]) &&
+           kiln__graph_add(graph, &first, &sum.input[1]) &&
+           kiln__graph_add(graph, &sum, &work->by_rows[index]);
+}
+
+static bool add_rows(struct work *work, uint32_t index)
+{
+    return work->graph->nodes.items[index].kind == KILN__IOTA ? add_numbers(work, index)
+                                                              : add(work, index, true);
 }
 
 static bool build(struct work *work)
@@ -162,7 +187,7 @@ static bool build(struct work *work)
     graph->alike = true;
     for (uint32_t i = 0; i < work->graph->nodes.count; i++)
         if (((work->needs[i] & WHOLE) && !add(work, i, false)) ||
-            ((work->needs[i] & ROWS) && !add(work, i, true)))
+            ((work->needs[i] & ROWS) && !add_rows(work, i)))
             return false;
     for (size_t i = 0; i < work->graph->requests.count; i++) {
         struct kiln__request *request = kiln__vector_push(&graph->requests);

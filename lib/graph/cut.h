@@ -10,6 +10,8 @@
 struct kiln__cut_input {
     uint64_t binding; /* the input of the whole graph that it stands for */
     bool rows;        /* some of its rows, else all of it */
+    size_t numbers;   /* not 0: none of the graph's, but one i32: so many for each row before the
+                         part, which is what numbers of elements begin with there */
 };
 
 struct kiln__cut {

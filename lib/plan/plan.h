@@ -108,6 +108,13 @@ struct kiln__plan {
 #define KILN__NO_SLOT UINT32_MAX
 #define KILN__NO_REQUEST UINT32_MAX
 
+/* Device memory that a run may need at once: what is kept, too, since it may have to be made again.
+ */
+static inline uint64_t kiln__plan_peak(const struct kiln__plan *plan)
+{
+    return (uint64_t)plan->arena_bytes + plan->kept_bytes;
+}
+
 /* Plan what `fusion`, which is taken over, computes. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
                             struct kiln__plan *plan, struct kiln__error *error);

@@ -6,6 +6,7 @@
 
 #include "plan/describe.h"
 #include "plan/names.h"
+#include "runtime/pool.h"
 
 /* ---- making it ---- */
 
@@ -196,6 +197,15 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
     describe(executable);
     *made = executable;
     return status;
+}
+
+/* Where one piece is all, a pool takes it as it is if there is no room for more. */
+uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others)
+{
+    for (size_t i = 0; i < plan->slots.count; i++)
+        if (plan->slots.items[i].place == KILN__PLACE_KEPT)
+            others += kiln__pool_rounded(plan->slots.items[i].bytes);
+    return others ? others + kiln__pool_rounded(plan->arena_bytes) : plan->arena_bytes;
 }
 
 static void forget(struct kiln__executable *executable, size_t slot)

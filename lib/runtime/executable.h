@@ -42,6 +42,10 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
                                     struct kiln__executable **made, struct kiln__error *error);
 void kiln__executable_destroy(struct kiln__executable *executable);
 
+/* Pool memory that a run of the plan may need at once, as pools round it: what is kept, too, since
+ * a run may have to make it again, and `others`, which are rounded already. */
+uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
+
 /* Set the kernels' memory arguments to executable->memory, where that changed. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error);
 

@@ -53,7 +53,7 @@ void kiln__pool_destroy(struct kiln__pool *pool)
     free(pool);
 }
 
-static size_t bin_of(size_t bytes)
+size_t kiln__pool_rounded(size_t bytes)
 {
     size_t power = SMALLEST;
     if (bytes <= power)
@@ -67,7 +67,7 @@ static size_t bin_of(size_t bytes)
 /* An idle block of this bin, or one that was taken as it is and fits, which is none any more. */
 static struct block *find_idle(struct kiln__pool *pool, size_t bytes)
 {
-    size_t bin = bin_of(bytes);
+    size_t bin = kiln__pool_rounded(bytes);
     for (size_t i = pool->blocks.count; i-- > 0;) {
         struct block *block = &pool->blocks.items[i];
         if (!block->idle || block->bytes < bytes || block->bytes > bin)
@@ -116,7 +116,7 @@ static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t round
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error)
 {
-    size_t bin = bin_of(bytes);
+    size_t bin = kiln__pool_rounded(bytes);
     struct kiln__error first = {0}, second = {0};
     pthread_mutex_lock(&pool->lock);
     const struct block *block = find_idle(pool, bytes);

@@ -27,6 +27,9 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
  */
 cl_mem kiln__pool_part_with(struct kiln__pool *pool, size_t *bytes);
 
+/* What that takes of the budget, where there is room for it. */
+size_t kiln__pool_rounded(size_t bytes);
+
 /* Give memory back, after the last command that uses it was enqueued. NULL does nothing. */
 void kiln__pool_give(struct kiln__pool *pool, cl_mem memory);
 

@@ -302,7 +302,7 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
         return status;
     const struct kiln__plan *plan = batch->lease.plan;
     *cost = (kiln_batch_cost){.launches = plan->launches.count,
-                              .peak_bytes = plan->arena_bytes + plan->kept_bytes,
+                              .peak_bytes = kiln__plan_peak(plan),
                               .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
                               .saved_bytes = plan->fusion.saved_bytes};
     for (size_t i = 0; i < plan->steps.count; i++) {

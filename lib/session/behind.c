@@ -7,6 +7,7 @@
 
 #include "codegen/codegen.h"
 #include "plan/generic.h"
+#include "runtime/executable.h"
 #include "session/compile.h"
 #include "util/log.h"
 
@@ -71,7 +72,7 @@ static struct kiln__behind *make_plan(const struct search *search, const struct 
         free(behind);
         return NULL;
     }
-    if (behind->plan.arena_bytes <= limit)
+    if (kiln__executable_room(&behind->plan, 0) <= limit)
         return behind;
     kiln__behind_free(behind);
     return NULL;

@@ -53,8 +53,7 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
                    "%.6g million operations on numbers, %.6g MB moved, %.6g MB saved by fusion, "
                    "%.6g MB of memory at once\n",
                    (double)totals.operations / 1e6, (double)totals.bytes / 1e6,
-                   (double)plan->fusion.saved_bytes / 1e6,
-                   (double)(plan->arena_bytes + plan->kept_bytes) / 1e6);
+                   (double)plan->fusion.saved_bytes / 1e6, (double)kiln__plan_peak(plan) / 1e6);
     for (uint32_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         kiln__text_add(text, "%5u %s: ", i, launch->kernel);
@@ -113,13 +112,13 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
     kiln__names_make(plan, recorded->labels, &names);
     for (uint32_t i = 0; i < plan->launches.count; i++)
         json_array_append_new(launches, launch_json(&names, i));
-    json_t *root = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "recorded",
-        (json_int_t)totals.recorded, "left", (json_int_t)totals.left, "uploads",
-        (json_int_t)totals.uploads, "downloads", (json_int_t)totals.downloads, "copies",
-        (json_int_t)totals.copies, "operations", (json_int_t)totals.operations, "bytes",
-        (json_int_t)totals.bytes, "saved_bytes", (json_int_t)plan->fusion.saved_bytes, "peak_bytes",
-        (json_int_t)plan->arena_bytes + (json_int_t)plan->kept_bytes, "launches", launches);
+    json_t *root =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "recorded",
+                  (json_int_t)totals.recorded, "left", (json_int_t)totals.left, "uploads",
+                  (json_int_t)totals.uploads, "downloads", (json_int_t)totals.downloads, "copies",
+                  (json_int_t)totals.copies, "operations", (json_int_t)totals.operations, "bytes",
+                  (json_int_t)totals.bytes, "saved_bytes", (json_int_t)plan->fusion.saved_bytes,
+                  "peak_bytes", (json_int_t)kiln__plan_peak(plan), "launches", launches);
     kiln__names_free(&names);
     char *line = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (line)

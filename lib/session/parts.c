@@ -6,6 +6,7 @@
 
 #include "graph/cut.h"
 #include "runtime/commands.h"
+#include "runtime/pool.h"
 #include "session/context.h"
 
 /* With one row alone sums may take another order (kiln_batch_sum_alike()). */
@@ -15,6 +16,7 @@ struct kiln__parts {
     size_t rows,
         part; /* of the batch; of one part. The last one begins so that it ends with them */
     struct kiln__cut cut;
+    int32_t *numbers; /* per part, each input of the cut that is none of the batch's */
     struct kiln__lease lease;
     struct kiln__bindings bindings; /* of the part that is being run */
 };
@@ -29,8 +31,9 @@ static kiln_status refuse(const kiln_batch *batch, const char *why, const struct
     return kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
                       "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
                       ", and the batch cannot run in parts: %s%s",
-                      (uint64_t)batch->lease.plan->arena_bytes, limited ? "pool's limit" : "device",
-                      budget->limit, why, what && what->data ? what->data : "");
+                      kiln__executable_room(batch->lease.plan, 0),
+                      limited ? "pool's limit" : "device", budget->limit, why,
+                      what && what->data ? what->data : "");
 }
 
 static kiln_status refuse_node(const kiln_batch *batch, uint32_t node, struct kiln__error *error)
@@ -43,6 +46,32 @@ static kiln_status refuse_node(const kiln_batch *batch, uint32_t node, struct ki
         refuse(batch, "each of its rows would need all of an operand's in ", &text, error);
     kiln__text_free(&text);
     return status;
+}
+
+static size_t count_parts(const struct kiln__parts *parts)
+{
+    return (parts->rows + parts->part - 1) / parts->part;
+}
+
+/* The row that a part begins with. */
+static size_t first_of(const struct kiln__parts *parts, size_t number)
+{
+    size_t first = number * parts->part;
+    return parts->rows - first < parts->part ? parts->rows - parts->part : first;
+}
+
+/* Uploads of earlier parts may be under way while later ones are enqueued: each has its own. */
+static kiln_status list_numbers(struct kiln__parts *parts, struct kiln__error *error)
+{
+    size_t inputs = parts->cut.inputs.count, count = count_parts(parts);
+    free(parts->numbers);
+    parts->numbers = calloc(count * inputs + 1, sizeof *parts->numbers);
+    if (!parts->numbers)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
+    for (size_t i = 0; i < count * inputs; i++)
+        parts->numbers[i] =
+            (int32_t)(first_of(parts, i / inputs) * parts->cut.inputs.items[i % inputs].numbers);
+    return KILN_OK;
 }
 
 /* The plan for `part` rows. */
@@ -59,30 +88,38 @@ static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
     case KILN__CUT_DONE: break;
     }
-    return kiln__plan_cache_lease(cache, &parts->cut.graph, false, &parts->lease, error);
+    kiln_status status = list_numbers(parts, error);
+    return status ? status
+                  : kiln__plan_cache_lease(cache, &parts->cut.graph, false, &parts->lease, error);
+}
+
+static uint64_t bounce_of(const struct kiln__parts *parts, const struct kiln__binding *binding)
+{
+    return kiln__pool_rounded(binding->bytes / parts->rows * parts->part);
 }
 
 /* What a part takes: rows of buffers are copied on their way. */
 static uint64_t bytes_of(const kiln_batch *batch, const struct kiln__parts *parts)
 {
     const struct kiln__bindings *bindings = &batch->bindings;
-    uint64_t bytes = parts->lease.plan->arena_bytes;
+    uint64_t bytes = 0;
     for (size_t i = 0; i < parts->cut.inputs.count; i++) {
         const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
         if (input->rows && !bindings->inputs.items[input->binding].host)
-            bytes += bindings->inputs.items[input->binding].bytes / parts->rows * parts->part;
+            bytes += bounce_of(parts, &bindings->inputs.items[input->binding]);
     }
     for (size_t i = 0; i < bindings->results.count; i++)
         if (!bindings->results.items[i].host)
-            bytes += bindings->results.items[i].bytes / parts->rows * parts->part;
-    return bytes;
+            bytes += bounce_of(parts, &bindings->results.items[i]);
+    return kiln__executable_room(parts->lease.plan, bytes);
 }
 
 /* Memory grows with rows, but for what has none: the first guess is mostly right. */
 static kiln_status find_part(kiln_batch *batch, struct kiln__parts *parts,
                              struct kiln__error *error)
 {
-    uint64_t limit = batch->context->runtime.memory.limit, bytes = batch->lease.plan->arena_bytes;
+    uint64_t limit = batch->context->runtime.memory.limit,
+             bytes = kiln__executable_room(batch->lease.plan, 0);
     size_t part = parts->rows;
     kiln_status status = KILN_OK;
     while (bytes > limit && !status) {
@@ -109,13 +146,19 @@ static bool copy_binding(const struct kiln__binding *from, struct kiln__binding 
     return true;
 }
 
-static bool copy_bindings(const kiln_batch *batch, struct kiln__parts *parts)
+static bool copy_bindings(const kiln_batch *batch, struct kiln__parts *parts, size_t number)
 {
     const struct kiln__bindings *from = &batch->bindings;
+    size_t inputs = parts->cut.inputs.count;
     bool copied = true;
-    for (size_t i = 0; i < parts->cut.inputs.count && copied; i++)
-        copied = copy_binding(&from->inputs.items[parts->cut.inputs.items[i].binding],
+    for (size_t i = 0; i < inputs && copied; i++) {
+        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
+        const struct kiln__binding own = {.host = &parts->numbers[number * inputs + i],
+                                          .bytes = sizeof *parts->numbers,
+                                          .item = sizeof *parts->numbers};
+        copied = copy_binding(input->numbers ? &own : &from->inputs.items[input->binding],
                               kiln__vector_push(&parts->bindings.inputs));
+    }
     for (size_t i = 0; i < from->results.count && copied; i++)
         copied = copy_binding(&from->results.items[i], kiln__vector_push(&parts->bindings.results));
     return copied;
@@ -133,9 +176,10 @@ static void cut_binding(const struct kiln__parts *parts, struct kiln__binding *b
         binding->offset = row * first;
 }
 
-static bool bind(const kiln_batch *batch, struct kiln__parts *parts, size_t first)
+static bool bind(const kiln_batch *batch, struct kiln__parts *parts, size_t number)
 {
-    if (!copy_bindings(batch, parts))
+    size_t first = first_of(parts, number);
+    if (!copy_bindings(batch, parts, number))
         return false;
     for (size_t i = 0; i < parts->bindings.inputs.count; i++)
         if (parts->cut.inputs.items[i].rows)
@@ -153,6 +197,7 @@ void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts)
         return;
     kiln__plan_cache_return(cache, &parts->lease);
     kiln__cut_free(&parts->cut);
+    free(parts->numbers);
     free(parts);
 }
 
@@ -176,28 +221,65 @@ kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
     return status;
 }
 
-/* What one part writes another one would read. */
-static kiln_status check_overlaps(kiln_batch *batch, struct kiln__error *error)
+/* ---- results in the memory of operands ---- */
+
+/* Whether a result only goes over the rows of operands that its own rows are made from. */
+static bool is_in_place(const kiln_batch *batch, const struct kiln__parts *parts, size_t number)
 {
+    const struct kiln__bindings *bindings = &batch->bindings;
+    const struct kiln__binding *result = &bindings->results.items[number];
+    for (size_t i = 0; i < bindings->results.count; i++)
+        if (i != number && kiln__bindings_overlap(result, &bindings->results.items[i]))
+            return false;
+    for (size_t i = 0; i < parts->cut.inputs.count; i++) {
+        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
+        const struct kiln__binding *operand = &bindings->inputs.items[input->binding];
+        if (!input->numbers && kiln__bindings_overlap(result, operand) &&
+            (!input->rows || operand->host != result->host || operand->bytes != result->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* No row may be in two parts: it would be made from what the first has left. */
+static kiln_status make_equal(kiln_batch *batch, struct kiln__parts *parts,
+                              struct kiln__error *error)
+{
+    size_t part = parts->part;
+    while (part >= FEWEST_ROWS && parts->rows % part)
+        part--;
+    if (part < FEWEST_ROWS)
+        return refuse(batch, "a result is left where an operand is, and no parts are equal", NULL,
+                      error);
+    return part == parts->part ? KILN_OK : try(batch, parts, part, error);
+}
+
+/* What one part writes another one would read, unless these are the same rows. */
+static kiln_status check_overlaps(kiln_batch *batch, struct kiln__parts *parts,
+                                  struct kiln__error *error)
+{
+    bool any = false;
     if (!kiln__bindings_check(&batch->bindings))
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    for (size_t i = 0; i < batch->bindings.results.count; i++)
-        if (batch->bindings.results.items[i].overlaps)
+    for (size_t i = 0; i < batch->bindings.results.count; i++) {
+        bool overlaps = batch->bindings.results.items[i].overlaps;
+        if (overlaps && !is_in_place(batch, parts, i))
             return refuse(batch, "a result is left where an operand is, or another result", NULL,
                           error);
-    return KILN_OK;
+        any = any || overlaps;
+    }
+    return any ? make_equal(batch, parts, error) : KILN_OK;
 }
 
 kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
                             struct kiln__stream *stream, struct kiln__run **run,
                             struct kiln__error *error)
 {
-    kiln_status status = check_overlaps(batch, error);
+    kiln_status status = check_overlaps(batch, parts, error);
     struct kiln__run *made = NULL;
     *run = NULL;
-    for (size_t done = 0; done < parts->rows && !status; done += parts->part) {
-        size_t left = parts->rows - done;
-        if (!bind(batch, parts, left < parts->part ? parts->rows - parts->part : done))
+    for (size_t number = 0; !status && number < count_parts(parts); number++) {
+        if (!bind(batch, parts, number))
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
         if (!status)
             status =

@@ -291,7 +291,7 @@ static bool do_without_edited(struct kiln__plan_cache *cache, struct kiln__plan_
 static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln__plan *plan)
 {
     uint64_t limit = cache->runtime->memory.limit;
-    return !limit || plan->arena_bytes <= limit;
+    return !limit || kiln__executable_room(plan, 0) <= limit;
 }
 
 /* Under the lock. */
