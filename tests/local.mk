@@ -110,6 +110,7 @@ criterion_tests = \
 	tests/test_prepare \
 	tests/test_warm \
 	tests/test_wordpiece \
+	tests/test_works \
 	tests/layer/test_layer
 
 if ONNX

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 7, FIRST_ROUNDS = 3, SAMPLES = 129, MOST_RUNS = 1000 };
+enum { ROUNDS = 9, FIRST_ROUNDS = 2, SAMPLES = 129, MOST_RUNS = 1000 };
 
-#define SAMPLE 3e-3    /* seconds at least, if that is not too many runs */
+#define SAMPLE 2e-3    /* seconds at least, if that is not too many runs */
 #define TOLERANCE 1e-4 /* of what was added up: some 1,000 roundings of f32 */
 
 volatile sig_atomic_t tune_interrupted;
@@ -179,43 +179,40 @@ static kiln_status choose_runs(const struct tune_bench *bench, const struct tune
     return status;
 }
 
-static int ascending(const void *left, const void *right)
+/* The quickest of all rounds so far: what else ran meanwhile has made the others longer. */
+static double least(const double *times, int count)
 {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, ascending);
-    return values[count / 2];
+    double least = times[0];
+    for (int i = 1; i < count; i++)
+        least = times[i] < least ? times[i] : least;
+    return least;
 }
 
 kiln_status tune_compare(const struct tune_bench *bench, const struct tune_way *best,
                          const struct tune_way *candidate, double hopeless, double *share,
                          double *seconds)
 {
-    double shares[ROUNDS], times[ROUNDS];
+    double times[2][ROUNDS]; /* of the best and of the candidate */
     unsigned runs = 1;
     *share = 1;
     *seconds = 0;
-    kiln_status status = choose_runs(bench, best, &runs);
+    /* What is made of an operand stays once it has been made twice. */
+    kiln_status status = time_way(bench, candidate, 2, seconds);
+    if (!status)
+        status = choose_runs(bench, best, &runs);
     for (int i = 0; i < ROUNDS && !status && !tune_interrupted; i++) {
-        double took[2] = {0, 0};
         /* One run, where it may be many times as long. */
-        unsigned each = i || hopeless > 1e9 ? runs : 1;
+        unsigned each = i || !isfinite(hopeless) ? runs : 1;
         for (int k = 0; k < 2 && !status; k++) {
             bool first = k == i % 2; /* each goes first in every other round */
-            status = time_way(bench, first ? best : candidate, each, &took[!first]);
+            status = time_way(bench, first ? best : candidate, each, &times[!first][i]);
         }
-        shares[i] = took[1] / took[0];
-        times[i] = took[1];
-        if (status || (i == 0 && shares[0] > 4 * hopeless) ||
-            (i == FIRST_ROUNDS - 1 && median(shares, FIRST_ROUNDS) > hopeless) || i == ROUNDS - 1) {
-            *share = median(shares, (size_t)i + 1);
-            *seconds = median(times, (size_t)i + 1);
+        if (status)
             break;
-        }
+        *share = least(times[1], i + 1) / least(times[0], i + 1);
+        *seconds = least(times[1], i + 1);
+        if ((i == 0 && *share > 4 * hopeless) || (i == FIRST_ROUNDS && *share > hopeless))
+            break;
     }
     return status;
 }

@@ -39,8 +39,9 @@ void tune_way_free(struct tune_way *way);
  * checked. WRONG_RESULT with a line on standard error. */
 kiln_status tune_way_check(struct tune_bench *bench, const struct tune_way *way);
 
-/* *share: the candidate's part of the time of the best so far, by turns: a median. A candidate that
- * is beyond `hopeless` in the first rounds is not measured further. *seconds: of the candidate. */
+/* *share: the candidate's part of the time of the best so far, by turns, of the quickest rounds of
+ * either. A candidate that is beyond `hopeless` in the first rounds is not measured further.
+ * *seconds: of the candidate. */
 kiln_status tune_compare(const struct tune_bench *bench, const struct tune_way *best,
                          const struct tune_way *candidate, double hopeless, double *share,
                          double *seconds);

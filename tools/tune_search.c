@@ -63,6 +63,22 @@ static void close_works(struct tune_search *search)
     search->count = 0;
 }
 
+/* Whether the works were planned like this before: a value that is not taken where it does not fit
+ * gives the plan of another one. */
+static bool is_seen(struct tune_search *search, const struct tune_way *ways)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < search->count; i++)
+        for (const char *at = ways[i].plan; *at; at++)
+            hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
+    for (size_t i = 0; i < search->seen_count; i++)
+        if (search->seen[i] == hash)
+            return true;
+    if (search->seen_count < TUNE_MOST_SEEN)
+        search->seen[search->seen_count++] = hash;
+    return false;
+}
+
 static kiln_status open_works(struct tune_search *search, const struct tune_work *works,
                               size_t count)
 {
@@ -77,7 +93,14 @@ static kiln_status open_works(struct tune_search *search, const struct tune_work
         status = make_ways(search, search->usual);
     if (!status)
         status = go_by_record(search);
-    return status ? status : make_ways(search, search->best);
+    if (!status)
+        status = make_ways(search, search->best);
+    search->seen_count = 0;
+    if (!status) {
+        is_seen(search, search->usual);
+        is_seen(search, search->best);
+    }
+    return status;
 }
 
 /* ---- comparing ---- */
@@ -148,14 +171,6 @@ static bool was_measured(const struct tune_search *search, const struct candidat
     return !search->again && tune_record_has_note(search->record, start);
 }
 
-static bool changes_a_plan(const struct tune_search *search, const struct tune_way *ways)
-{
-    for (size_t i = 0; i < search->count; i++)
-        if (strcmp(ways[i].plan, search->best[i].plan) != 0)
-            return true;
-    return false;
-}
-
 static kiln_status measure(struct tune_search *search, struct tune_way *ways,
                            struct verdict *verdict)
 {
@@ -180,7 +195,7 @@ static kiln_status try_candidate(struct tune_search *search, const struct candid
     kiln_status status = go_by_record(search);
     for (size_t i = 0; i < search->count && !status; i++)
         status = tune_way_make(&search->benches[i], &ways[i]);
-    bool other = status || changes_a_plan(search, ways);
+    bool other = status || !is_seen(search, ways);
     if (!status && other)
         status = measure(search, ways, &verdict);
     bool taken = !status && other && !tune_interrupted && pays(&verdict);

@@ -3,12 +3,13 @@
 #ifndef KILN_TOOLS_TUNE_SEARCH_H
 #define KILN_TOOLS_TUNE_SEARCH_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "tune_measure.h"
 #include "tune_record.h"
 
-enum { TUNE_MOST_WORKS = 16 };
+enum { TUNE_MOST_WORKS = 16, TUNE_MOST_SEEN = 512 };
 
 /* What a search came to. */
 struct tune_gain {
@@ -29,6 +30,8 @@ struct tune_search {
     struct tune_bench benches[TUNE_MOST_WORKS];
     struct tune_way usual[TUNE_MOST_WORKS], best[TUNE_MOST_WORKS];
     size_t count;
+    uint64_t seen[TUNE_MOST_SEEN]; /* hashes of their plans that were measured */
+    size_t seen_count;
 };
 
 /* Search for the device: one value for all of the works. */

@@ -13,6 +13,11 @@
  * all again, from memory or a large cache, and less at a place takes longer. */
 #define LEAST_COLUMNS 128
 
+/* And in one, where there are many: sums of 1,234 rows of 4,567 took a CPU of two cores 1.17 times
+ * as long in pieces of 288 as in such. */
+#define LONG_COLUMNS 512
+#define ITEMS_OF_UNIT 4 /* so that a late unit leaves less behind */
+
 struct lowering {
     struct kiln__plan *plan;
     const struct kiln__group *group;
@@ -70,8 +75,12 @@ static size_t choose_chunk(const struct lowering *lowering)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
-    if (lowering->group->kind == KILN__GROUP_ROWS && chunk < LEAST_COLUMNS)
-        chunk = LEAST_COLUMNS;
+    size_t units = lowering->plan->options.device->info.compute_units;
+    size_t least = lowering->group->kind == KILN__GROUP_ROWS      ? LEAST_COLUMNS
+                   : work >= LONG_COLUMNS * ITEMS_OF_UNIT * units ? LONG_COLUMNS
+                                                                  : 0;
+    if (chunk < least)
+        chunk = least;
     return kiln__divide_up(chunk, traits->vector) * traits->vector;
 }
 

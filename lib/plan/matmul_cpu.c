@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels/matmul_cpu_*.cl are launched on chunked devices. Each file's head has the recipe. */
+#include <math.h>
 #include <stdio.h>
 
 #include "plan/matmul.h"
@@ -33,20 +34,39 @@ static const struct kiln__traits *traits_of(const struct kiln__plan *plan)
 struct tiles {
     int64_t vector, packed_rows, packed_vectors, small_rows, small_vectors;
     int64_t narrow_rows; /* small, one vector wide */
+    double pace;         /* of packed ones: what a column takes */
 };
 
 /* For each width the usual ones first, then others that may be chosen by number. */
-static const struct tiles tile_table[] = {
-    {16, 6, 4, 8, 2, 12}, {16, 8, 3, 8, 3, 8}, {16, 12, 2, 12, 2, 14}, {16, 4, 4, 4, 4, 4},
-    {8, 6, 2, 6, 2, 8},   {8, 4, 3, 4, 3, 6},  {8, 4, 2, 4, 2, 4},     {4, 4, 2, 4, 2, 8}};
+static const struct tiles tile_table[] = {{16, 6, 4, 8, 2, 12, 1.00},   {16, 8, 3, 8, 3, 8, 1.02},
+                                          {16, 12, 2, 12, 2, 14, 1.12}, {16, 4, 4, 4, 4, 4, 1.20},
+                                          {8, 6, 2, 6, 2, 8, 1.00},     {8, 4, 3, 4, 3, 6, 1.02},
+                                          {8, 4, 2, 4, 2, 4, 1.20},     {4, 4, 2, 4, 2, 8, 1.00}};
+#define TILES_END (tile_table + sizeof tile_table / sizeof *tile_table)
 
 static const struct tiles *tiles_of(const struct kiln__plan *plan)
 {
-    const struct tiles *tiles = tile_table, *end = tiles + sizeof tile_table / sizeof *tile_table;
+    const struct tiles *tiles = tile_table;
     while (tiles->vector > traits_of(plan)->vector && tiles->vector > 4)
         tiles++;
     const struct tiles *other = tiles + (traits_of(plan)->tile ? traits_of(plan)->tile - 1 : 0);
-    return other < end && other->vector == tiles->vector ? other : tiles;
+    return other < TILES_END && other->vector == tiles->vector ? other : tiles;
+}
+
+/* Those of panels for a result of `n` columns, of which the last panel may have few: it depends on
+ * nothing else, since panels are kept for products of any number of rows. */
+static const struct tiles *panels_of(const struct kiln__plan *plan, int64_t n)
+{
+    const struct tiles *tiles = tiles_of(plan), *best = tiles;
+    double least_cost = INFINITY;
+    for (; !traits_of(plan)->tile && tiles < TILES_END && tiles->vector == best->vector; tiles++) {
+        double cost = (double)round_up(n, tiles->packed_vectors * tiles->vector) * tiles->pace;
+        if (cost >= least_cost)
+            continue;
+        least_cost = cost;
+        best = tiles;
+    }
+    return best;
 }
 
 /* Lines of k that are added up before others: for all products, whatever else is chosen for them,
@@ -149,7 +169,7 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
                                        const struct kiln__product *product, int64_t block,
                                        struct kiln__launch *launch)
 {
-    const struct tiles *tiles = tiles_of(plan);
+    const struct tiles *tiles = panels_of(plan, product->n);
     int64_t columns = tiles->packed_vectors * tiles->vector;
     int64_t panels = divide_up(product->n, columns), size = panels * product->k * columns;
     struct kiln__matrix packed =
@@ -177,9 +197,8 @@ static void add_packed(struct kiln__launch *launch, const struct kiln__product *
 }
 
 /* Rows of a that local memory holds, in whole tiles. */
-static int64_t block_rows(const struct kiln__plan *plan)
+static int64_t block_rows(const struct kiln__plan *plan, int64_t tile)
 {
-    int64_t tile = tiles_of(plan)->packed_rows;
     int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / block_depth(plan);
     return most(tile, least(BLOCK_TILES * tile, room / tile * tile));
 }
@@ -187,8 +206,8 @@ static int64_t block_rows(const struct kiln__plan *plan)
 static void lower_packed(struct kiln__plan *plan, uint32_t group,
                          const struct kiln__product *product)
 {
-    const struct tiles *tiles = tiles_of(plan);
-    int64_t tile = tiles->packed_rows, block = block_rows(plan), rows, item_panels;
+    const struct tiles *tiles = panels_of(plan, product->n);
+    int64_t tile = tiles->packed_rows, block = block_rows(plan, tile), rows, item_panels;
     int64_t panels = divide_up(product->n, tiles->packed_vectors * tiles->vector);
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
@@ -233,7 +252,8 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln
     int64_t item_vectors = divide_up(vectors, parts);
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_few", product);
-    struct kiln__matrix packed = pack_panels(plan, group, product, block_rows(plan), &launch);
+    struct kiln__matrix packed = pack_panels(
+        plan, group, product, block_rows(plan, panels_of(plan, product->n)->packed_rows), &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = vector};
     kiln__product_range(&launch, divide_up(vectors, item_vectors), 1, product->batch);
     add_packed(&launch, product, &packed);
@@ -275,6 +295,7 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
 {
     const struct tiles *tiles = tiles_of(plan);
     bool wide = product->n > tiles->small_vectors * tiles->vector;
+    tiles = wide ? panels_of(plan, product->n) : tiles;
     bool narrow = product->n <= tiles->vector;
     int64_t vectors = wide ? tiles->packed_vectors : narrow ? 1 : tiles->small_vectors;
     int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
