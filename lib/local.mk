@@ -72,6 +72,7 @@ rewrite_sources = \
 	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \
 	lib/rewrite/lift.c \
+	lib/rewrite/merge.c \
 	lib/rewrite/parts.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \

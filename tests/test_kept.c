@@ -287,6 +287,65 @@ Test(kept, a_write_of_any_of_the_buffers_is_seen)
     end(&scene);
 }
 
+/* ---- products of one operand ---- */
+
+#define TOKENS 9
+#define WIDTH 32
+
+static float x[TOKENS * WIDTH], parameters[6][WIDTH * WIDTH];
+
+/* Attention of x with itself: weights and biases of queries, keys and values from buffers, or from
+ * the host where there are none. */
+static kiln_batch *record_attention(const struct scene *scene, kiln_buffer *const *buffers,
+                                    float *y)
+{
+    kiln_batch *batch = kiln_batch_create(scene->context);
+    const size_t dims[] = {TOKENS, WIDTH}, square[] = {WIDTH, WIDTH};
+    kiln_tensor in = kiln_upload(batch, KILN_F32, 2, dims, x), of[3], own[6];
+    for (size_t i = 0; i < 6; i++)
+        own[i] = buffers ? kiln_import(batch, buffers[i])
+                         : kiln_upload(batch, KILN_F32, i % 2 ? 1 : 2, square, parameters[i]);
+    for (size_t i = 0; i < 3; i++)
+        of[i] = kiln_add(batch, kiln_matmul(batch, in, own[2 * i]), own[2 * i + 1]);
+    kiln_tensor result = kiln_attention(batch, of[0], of[1], of[2], (kiln_tensor){0}, NULL);
+    expect_ok(kiln_read(batch, result, y, TOKENS * WIDTH * sizeof *y));
+    return batch;
+}
+
+Test(kept, queries_keys_and_values_are_one_product)
+{
+    struct scene scene = begin();
+    kiln_buffer *buffers[6];
+    float apart[TOKENS * WIDTH], together[TOKENS * WIDTH];
+    fill(x, TOKENS * WIDTH, 5);
+    for (size_t i = 0; i < 6; i++) {
+        fill(parameters[i], WIDTH * WIDTH, 6 + (unsigned)i);
+        for (size_t k = 0; k < WIDTH * WIDTH; k++)
+            parameters[i][k] /= 64;
+        expect_ok(kiln_buffer_create(scene.context, KILN_F32, i % 2 ? 1 : 2,
+                                     (size_t[]){WIDTH, WIDTH}, &buffers[i]));
+        expect_ok(kiln_buffer_write(buffers[i], 0, parameters[i],
+                                    sizeof(float) * (i % 2 ? WIDTH : WIDTH * WIDTH)));
+    }
+    kiln_batch *batches[] = {record_attention(&scene, NULL, apart),
+                             record_attention(&scene, buffers, together)};
+    cr_expect(!explains(batches[0], "one product with 2 others"));
+    cr_expect(explains(batches[1], "one product with 2 others"));
+    run_batch(batches[0]);
+    for (int i = 0; i < 3; i++) {
+        memset(together, 0xff, sizeof together);
+        run_batch(batches[1]);
+        for (size_t k = 0; k < TOKENS * WIDTH; k++)
+            cr_assert_float_eq(together[k], apart[k], 1e-4, "element %zu: %g and %g", k,
+                               together[k], apart[k]);
+    }
+    for (size_t i = 0; i < 2; i++)
+        kiln_batch_release(batches[i]);
+    for (size_t i = 0; i < 6; i++)
+        kiln_buffer_release(buffers[i]);
+    end(&scene);
+}
+
 /* ---- threads ---- */
 
 #define ROUNDS 60

@@ -211,6 +211,25 @@ Test(passes, lift_what_follows_a_transposed_product)
     check_passes("passes_lift", batch);
 }
 
+/* Queries, keys and values. The sum is read elementwise, and stays apart. */
+Test(passes, merge_products_of_one_operand)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 3, (size_t[]){2, 4, 8}), y[4];
+    for (int i = 0; i < 4; i++) {
+        y[i] = kiln_matmul(batch, x, imagine_weights(batch, 8, i == 1 ? 32 : 16));
+        y[i] = kiln_add(batch, y[i],
+                        kiln_reshape(batch, imagine_weights(batch, 1, i == 1 ? 32 : 16), 1,
+                                     (size_t[]){i == 1 ? 32 : 16}));
+    }
+    kiln_tensor wide = kiln_reshape(batch, y[1], 4, (size_t[]){2, 4, 2, 16});
+    wide = kiln_transpose(batch, wide, (size_t[]){0, 2, 1, 3});
+    ask(batch, kiln_attention(batch, y[0], y[2], y[0], (kiln_tensor){0}, NULL));
+    ask(batch, kiln_matmul(batch, wide, imagine_matrix(batch, 16, 4)));
+    ask(batch, kiln_relu(batch, y[3]));
+    check_passes("passes_merge", batch);
+}
+
 /* As a batch norm has them: an operand may be computed, if from parameters alone. */
 Test(passes, lift_beside_factors_that_are_computed)
 {

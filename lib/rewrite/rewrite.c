@@ -54,7 +54,34 @@ static void mark_operands(const struct kiln__graph *graph, bool *for_product)
     }
 }
 
-static bool copy_nodes(struct kiln__rewrite *rewrite, kiln__rule *rule)
+void kiln__rewrite_stand_in(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to)
+{
+    if (rewrite->map[from] != KILN__NO_NODE)
+        return;
+    rewrite->map[from] = to;
+    rewrite->uses.items[to] += rewrite->from_uses[from];
+}
+
+uint32_t kiln__rewrite_copy(struct kiln__rewrite *rewrite, uint32_t index)
+{
+    if (rewrite->map[index] != KILN__NO_NODE)
+        return rewrite->map[index];
+    struct kiln__node node = rewrite->from->nodes.items[index];
+    for (unsigned k = 0; k < node.n_inputs; k++) {
+        node.input[k] = kiln__rewrite_copy(rewrite, node.input[k]);
+        if (node.input[k] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+    }
+    uint32_t current = rewrite->current;
+    rewrite->current = index;
+    uint32_t copy = rewrite->rule(rewrite, &node);
+    rewrite->current = current;
+    if (copy != KILN__NO_NODE)
+        kiln__rewrite_stand_in(rewrite, index, copy);
+    return copy;
+}
+
+static bool copy_nodes(struct kiln__rewrite *rewrite)
 {
     for (uint32_t i = 0; i < rewrite->from->nodes.count; i++) {
         rewrite->current = i;
@@ -63,14 +90,8 @@ static bool copy_nodes(struct kiln__rewrite *rewrite, kiln__rule *rule)
                 kiln__rewrite_say(rewrite, "dropped, nobody asks for it");
             continue;
         }
-        struct kiln__node node = rewrite->from->nodes.items[i];
-        for (unsigned k = 0; k < node.n_inputs; k++)
-            node.input[k] = rewrite->map[node.input[k]];
-        uint32_t index = rule(rewrite, &node);
-        if (index == KILN__NO_NODE)
+        if (kiln__rewrite_copy(rewrite, i) == KILN__NO_NODE)
             return false;
-        rewrite->map[i] = index;
-        rewrite->uses.items[index] += rewrite->from_uses[i];
     }
     return true;
 }
@@ -134,21 +155,23 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
 {
     struct kiln__graph to = {.alike = graph->alike, .integers = graph->integers};
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
-    struct kiln__rewrite rewrite = {.from = graph, .to = &to, .log = log};
-    rewrite.map = calloc(count, sizeof *rewrite.map);
+    struct kiln__rewrite rewrite = {.from = graph, .to = &to, .rule = rule, .log = log};
+    rewrite.map = malloc(count * sizeof *rewrite.map);
     rewrite.from_uses = calloc(count, sizeof *rewrite.from_uses);
     rewrite.for_product = calloc(count, sizeof *rewrite.for_product);
     bool done = rewrite.map && rewrite.from_uses && rewrite.for_product;
     if (done) {
+        memset(rewrite.map, 0xff, count * sizeof *rewrite.map);
         count_uses(graph, rewrite.from_uses);
         mark_operands(graph, rewrite.for_product);
     }
-    done = done && copy_nodes(&rewrite, rule) && copy_requests(&rewrite) &&
-           follow_recorded(&rewrite, graph);
+    done =
+        done && copy_nodes(&rewrite) && copy_requests(&rewrite) && follow_recorded(&rewrite, graph);
     free(rewrite.map);
     free(rewrite.from_uses);
     free(rewrite.for_product);
     free(rewrite.table);
+    kiln__rewrite_free_merge(&rewrite);
     kiln__vector_free(&rewrite.uses);
     kiln__vector_free(&rewrite.links);
     if (!done) {

@@ -25,7 +25,7 @@ struct kiln__link {
 struct kiln__rewrite {
     const struct kiln__graph *from;
     struct kiln__graph *to;
-    uint32_t *map;               /* node of `from` to node of `to` */
+    uint32_t *map;               /* node of `from` to node of `to`; KILN__NO_NODE: not yet */
     uint32_t *from_uses;         /* users of each node of `from`, requests included */
     bool *for_product;           /* per node of `from`: a matrix product reads it, through movements
                                     that its strides can say */
@@ -35,7 +35,9 @@ struct kiln__rewrite {
     KILN__VECTOR(struct kiln__link) links; /* of `to`, ascending */
     uint32_t current;                      /* node of `from` being copied */
     unsigned depth;                        /* how deep the `sink` rule has gone */
+    struct kiln__merge *merge;             /* scratch of the `merge` rule; or NULL */
     struct kiln__text *log;                /* what changed, in words; NULL: not wanted */
+    uint32_t (*rule)(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 };
 
 /* Put `node`, whose inputs are nodes of `to`, into `to` in some form; returns the node that stands
@@ -44,6 +46,14 @@ typedef uint32_t kiln__rule(struct kiln__rewrite *rewrite, const struct kiln__no
 
 /* Run one rule over `graph`, which is replaced. False without memory. */
 bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log);
+
+/* The copy of a node of `from`, made now, with all that it is made of, if it is not there yet: of
+ * one that comes after the current one, too, as long as it is made of nothing that is being copied.
+ */
+uint32_t kiln__rewrite_copy(struct kiln__rewrite *rewrite, uint32_t index);
+
+/* Let node `to` be what becomes of `from`, which is not copied any more. */
+void kiln__rewrite_stand_in(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to);
 
 /* Append a node to `to`. */
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
@@ -71,6 +81,8 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
 
 /* The rules. */
 kiln__rule kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink, kiln__rewrite_lift;
+kiln__rule kiln__rewrite_merge;
+void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_parts;
 
 #endif

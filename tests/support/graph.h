@@ -24,7 +24,7 @@ kiln_tensor imagine(kiln_batch *batch, size_t rank, const size_t *dims);
 kiln_tensor imagine_vector(kiln_batch *batch, size_t n);
 kiln_tensor imagine_matrix(kiln_batch *batch, size_t m, size_t n);
 
-/* A matrix in a buffer, which lasts until the next one is imagined. */
+/* A matrix in a buffer, which lasts until sixteen more are imagined. */
 kiln_tensor imagine_weights(kiln_batch *batch, size_t m, size_t n);
 
 /* Ask for a result whose place does not matter. */
