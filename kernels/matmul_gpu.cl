@@ -56,11 +56,10 @@
 #ifndef PATCHES
 #define PATCHES 0
 #endif
-#ifndef FAST_ROWS
-#define FAST_ROWS 4
-#endif
-#ifndef SLOW_ROWS
-#define SLOW_ROWS 1
+/* The epilogue takes many instructions: it stands here once. Else whole tiles have a text of their
+ * own, without branches, so that what it reads for several rows comes at once. */
+#ifndef COSTLY
+#define COSTLY 0
 #endif
 #ifndef TOGETHER
 #define TOGETHER 0
@@ -348,15 +347,14 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
         }
     }
 #endif
-    /* The text of an epilogue stands here for four rows, or one: compilers take long over it. Of a
-     * whole tile nothing stands between what it reads for them, so that all of it comes at once. */
-#if FAST_ROWS
+/* Compilers take long over the text of an epilogue: it stands here for a few rows. */
+#if !COSTLY
     if (valid_m == TILE_M && valid_n == TILE_N) {
 #pragma unroll 1
-        for (int first = 0; first < ITEM_M; first += FAST_ROWS) {
+        for (int first = 0; first < ITEM_M; first += 4) {
 #pragma unroll
-            for (int i = 0; i < FAST_ROWS; i++) {
-                const int line = (first / 4 * ITEMS_M + item_m) * 4 + first % 4 + i;
+            for (int i = 0; i < 4; i++) {
+                const int line = (first / 4 * ITEMS_M + item_m) * 4 + i;
 #pragma unroll
                 for (int j = 0; j < ITEM_N / 4; j++) {
                     const int column = (j * ITEMS_N + item_n) * 4;
@@ -364,15 +362,16 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
                                c + line * c_lead + column);
                 }
             }
-            move_up(sums, FAST_ROWS);
+            move_up(sums, 4);
         }
         return;
     }
 #endif
+#define ROWS (COSTLY ? 4 : 1)
 #pragma unroll 1
-    for (int first = 0; first < ITEM_M; first += SLOW_ROWS) {
+    for (int first = 0; first < ITEM_M; first += ROWS) {
 #pragma unroll
-        for (int i = 0; i < SLOW_ROWS; i++) {
+        for (int i = 0; i < ROWS; i++) {
             const int line = (first / 4 * ITEMS_M + item_m) * 4 + first % 4 + i;
 #pragma unroll
             for (int j = 0; j < ITEM_N / 4; j++) {
@@ -382,6 +381,6 @@ matmul_gpu(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_T
                                row0 + line, column0 + column EPILOGUE_ARGUMENTS);
             }
         }
-        move_up(sums, SLOW_ROWS);
+        move_up(sums, ROWS);
     }
 }

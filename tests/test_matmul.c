@@ -238,6 +238,21 @@ Test(matmul, splits_long_sums_on_gpus)
     check_close();
 }
 
+/* Whose text its kernel then has once. */
+Test(matmul, tells_its_kernel_of_a_costly_epilogue)
+{
+    check_prefer("tiled", false);
+    for (int costly = 0; costly < 2; costly++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, DIMS(64, 64), CHECK_FEW);
+        kiln_tensor y = kiln_matmul(b, x, x);
+        check_read(b, costly ? kiln_gelu(b, y) : kiln_relu(b, y));
+        cr_expect_eq(explains(b, "-DCOSTLY=1"), costly);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* Where fences order memory for the whole device, by the last work-group of each tile: as of CPUs
  * with many units. Whole tiles and ragged ones, transposed, in batches, with what follows. */
 Test(matmul, splits_are_added_up_by_the_last_work_group_of_a_tile)

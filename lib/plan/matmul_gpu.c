@@ -268,15 +268,30 @@ static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
 
+static bool ends_costly(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    for (size_t i = group->reduced_step; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY && kiln__elementwise_rows[step->op].cost >= KILN__COSTLY)
+            return true;
+    }
+    return false;
+}
+
+static void add_option(struct kiln__launch *launch, const char *name, int value)
+{
+    size_t length = strlen(launch->options);
+    snprintf(launch->options + length, sizeof launch->options - length, " -D%s=%d", name, value);
+}
+
 /* What the last work-group of each tile adds up. */
 static void add_parts(struct kiln__plan *plan, const struct kiln__product *product,
                       const struct way *way, struct kiln__launch *launch)
 {
     int64_t floats = count_tiles(product, way->tile) * way->splits * way->tile->m * way->tile->n;
     uint32_t parts = kiln__plan_scratch(plan, (size_t)floats * sizeof(float));
-    size_t length = strlen(launch->options);
-    snprintf(launch->options + length, sizeof launch->options - length, " -DTOGETHER=%d",
-             plan->options.device->traits->fence);
+    add_option(launch, "TOGETHER", plan->options.device->traits->fence);
     kiln__launch_memory(launch, parts);
     kiln__launch_offset(launch, parts, 0, sizeof(float));
     kiln__launch_memory(launch, kiln__plan_counters(plan));
@@ -322,6 +337,8 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     }
     if (way.together)
         add_parts(plan, product, &way, &launch);
+    if (!sums && ends_costly(plan, group))
+        add_option(&launch, "COSTLY", 1);
     kiln__plan_product(plan, &extras, &launch);
     if (sums)
         kiln__plan_product_sums(plan, group, product, &c, way.splits);
