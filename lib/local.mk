@@ -372,6 +372,7 @@ files_sources = \
 	lib/files/types.h
 
 kernels = \
+	kernels/attention_copies.cl \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
 	kernels/attention_wgmma.cl \

@@ -113,13 +113,22 @@ Test(attention_wgmma, has_a_program_for_each_type_and_for_few_columns_and_many)
 
 Test(attention_wgmma, leaves_others_to_others)
 {
-    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false});
     expect_other(&(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, false});
     expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, true});
     expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, false});
     expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, false});
     expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, false});
     expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, false});
+}
+
+Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
+{
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false},
+                 "attention_copies");
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 100, 70, 260, 128, -1, true},
+                 "attention_copies");
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, false});
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, false});
 }
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)

@@ -47,7 +47,8 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *  v is expected to be finite there.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
- *  or a 32nd part of all, whichever is more, are in memory at once, a few times over. Of a row that
+ *  (on a GPU up to 2^26, where they take no more than a 256th of its memory) or a 32nd part of all,
+ *  whichever is more, are in memory at once, a few times over. Of a row that
  *  sees a single key those by q and k are what rounding leaves, next to 0 and not always 0.
  *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,

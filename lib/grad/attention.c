@@ -12,8 +12,11 @@
 #include "grad/gradient.h"
 #include "graph/attention.h"
 
-/* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. */
+/* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. GPUs
+ * need much work at once, and have the memory for it. */
 #define BLOCK_SCORES ((size_t)4 << 20)
+#define GPU_SCORES ((size_t)64 << 20)
+#define GPU_SHARE 256 /* of its memory: no more for the scores of a block */
 #define MOST_BLOCKS 32
 #define LEAST_ROWS 64
 
@@ -114,9 +117,20 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
         add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
 }
 
-static size_t rows_per_block(const struct kiln__attention_size *size)
+static size_t scores_at_once(const kiln_device_info *device)
 {
-    size_t scores = size->batches * size->n, rows = scores ? BLOCK_SCORES / scores : size->m;
+    uint64_t room = device->memory / GPU_SHARE / sizeof(float);
+    if (device->type != KILN_DEVICE_GPU || room < BLOCK_SCORES)
+        return BLOCK_SCORES;
+    return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
+}
+
+static size_t rows_per_block(const kiln_device_info *device,
+                             const struct kiln__attention_size *size)
+{
+    size_t scores = size->batches * size->n, rows = size->m;
+    if (scores)
+        rows = scores_at_once(device) / scores;
     size_t least = (size->m + MOST_BLOCKS - 1) / MOST_BLOCKS;
     rows = rows < least ? least : rows;
     return rows < LEAST_ROWS ? LEAST_ROWS : rows;
@@ -150,7 +164,7 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
     if (node->n_inputs > KILN__MASK)
         a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
     a.shift = kiln_sum(a.batch, kiln_mul(a.batch, g, y), 1, &axis, 1);
-    size_t rows = rows_per_block(&a.size);
+    size_t rows = rows_per_block(a.batch->device, &a.size);
     for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
         walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
     if (!a.batch->error.status)

@@ -287,6 +287,59 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
     kiln__plan_launch(plan, &launch);
 }
 
+/* ---- NVIDIA's devices that copy to local memory in the background ---- */
+
+#define COPIES_LEVEL 80
+#define COPIES_ITEMS 128
+#define COPIES_ROWS 64
+#define COPIES_LOCAL 47104
+#define COPIES_MOST 128 /* columns of a result */
+
+/* Rows of neighbours of this type that start at multiples of so many. Of a single row no stride is
+ * known, and none is used. */
+static bool is_of_whole_rows(const struct kiln__plan *plan, const struct attention *attention,
+                             unsigned input, kiln_type type, int64_t elements)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
+    const struct place *place = &attention->input[input];
+    size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
+    bool whole = plan->fusion.graph.nodes.items[group->accesses.items[input].node].type == type &&
+                 place->column == 1 && (place->row > 0 || rows == 1) &&
+                 place->row % elements == 0 && place->offset % elements == 0;
+    for (uint32_t run = 0; run < attention->runs; run++)
+        whole = whole && place->run[run] % elements == 0;
+    return whole;
+}
+
+/* Not where tuning has found another kernel's tile to be better. */
+static bool copies_suits(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__device *device = plan->options.device;
+    if (device->traits->tile && !plan->fusion.graph.alike)
+        return false;
+    bool suits = device->info.has_inline_ptx && device->ptx_level >= COPIES_LEVEL &&
+                 device->info.max_work_group >= COPIES_ITEMS &&
+                 device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
+                 attention->size.d > 0 && attention->size.e <= COPIES_MOST;
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        suits = suits && is_of_whole_rows(plan, attention, i, KILN_F32, 4);
+    return suits;
+}
+
+static void lower_copies(struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
+    snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
+             (int)kiln__attention_room(size->e), mask_kind(attention), (int)attention->runs);
+    launch.global[0] = size->batches * COPIES_ITEMS;
+    launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
+    launch.local[0] = COPIES_ITEMS;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, KILN__NO_SLOT);
+    kiln__plan_launch(plan, &launch);
+}
+
 /* ---- tensor cores of NVIDIA's Hopper ---- */
 
 #define LEVEL 90 /* of the device: the instruction is that generation's alone */
@@ -301,22 +354,10 @@ static int wgmma_columns(const struct kiln__attention_size *size)
     return size->d > 64 || size->e > 64 ? WGMMA_MOST : 64;
 }
 
-/* Rows of neighbours that start at multiples of the 16 bytes that are copied at once. */
-static bool is_of_whole_rows(const struct attention *attention, const struct place *place,
-                             size_t rows)
-{
-    bool whole = place->column == 1 && (place->row > 0 || rows == 1) && place->row % 8 == 0 &&
-                 place->offset % 8 == 0;
-    for (uint32_t run = 0; run < attention->runs; run++)
-        whole = whole && place->run[run] % 8 == 0;
-    return whole;
-}
-
 static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__device *device = plan->options.device;
     const struct kiln__attention_size *size = &attention->size;
-    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
     kiln_type type = (kiln_type)attention->node->op;
     if (!type || attention->inputs > KILN__MASK || device->ptx_level != LEVEL ||
         !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
@@ -326,10 +367,7 @@ static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *a
                 size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
                 size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < attention->inputs; i++)
-        fits = fits &&
-               is_of_whole_rows(attention, &attention->input[i],
-                                i == KILN__QUERY ? size->m : size->n) &&
-               plan->fusion.graph.nodes.items[group->accesses.items[i].node].type == type;
+        fits = fits && is_of_whole_rows(plan, attention, i, type, 8);
     const struct kiln__proof proof = {
         .file = "attention_wgmma", .type = type, .parts = 1, .tile = (uint16_t)wgmma_columns(size)};
     return fits && plan->options.prover &&
@@ -377,6 +415,8 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
     if (wgmma_suits(plan, &attention))
         lower_wgmma(plan, &attention);
+    else if (copies_suits(plan, &attention))
+        lower_copies(plan, &attention);
     else if (shape)
         lower_gpu(plan, &attention, shape);
     else
