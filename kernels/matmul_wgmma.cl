@@ -72,19 +72,6 @@
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
-/* What the caller does to finished elements: as in matmul_gpu.cl. */
-#ifdef EPILOGUE
-#define AT_ONCE 4 /* quads: their loads overlap, their text is there as often */
-#else
-#define AT_ONCE 8
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
-#endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
-
 #include "helpers.h"
 
 #define TILE_M 128
@@ -97,6 +84,7 @@
 #define BYTES_A (PARTS * PART_A)
 #define STAGE (BYTES_A + PARTS * PART_B)
 #define SUMS (TILE_N / 2)
+#define SLICES (TILE_N / 64) /* that go through a warp's own memory, 4 KiB each */
 /* From matrix to matrix, of which parts are each one. */
 #define MATRIX(batch, part) (PARTS > 1 ? (part) : (batch) ? (batch) : 16 / BYTES)
 /* The column of the operand whose lines are contiguous: B's is that where it is not transposed. */
@@ -106,9 +94,6 @@
 #if BYTES == 1
 #define ELEMENT char
 #define MOVED "0"
-#define SUM int
-#define REGISTER "+r"
-#define READ "r"
 #define SHAPE "k32.s32.s8.s8"
 #define SCALES ";\n"
 #elif BYTES == 2
@@ -126,11 +111,6 @@
 #define SHAPE "k8.f32.tf32.tf32"
 #define SCALES ", 1, 1;\n"
 #endif
-#ifndef SUM
-#define SUM float
-#define REGISTER "+f"
-#define READ "f"
-#endif
 #if TRANSPOSE_B
 #define ACROSS_B_DIGIT "0"
 #else
@@ -138,6 +118,7 @@
 #endif
 
 #include "wgmma.h"
+#include "tensor_tile.h"
 
 /* ---- loading ---- */
 
@@ -226,71 +207,7 @@ INLINE void add_sums(float to[SUMS], const float sums[SUMS])
 }
 #endif
 
-/* ---- storing ---- */
-
-#if ALIGNED
-#define STORE_QUAD(value, to) (*(__global float4 *)(to) = (value))
-#else
-#define STORE_QUAD(value, to) vstore4(value, 0, to)
-#endif
-
-/* Chunk `chunk` of row `row` of a warp's 16. */
-INLINE float4 read_quad(uint from, uint row, uint chunk)
-{
-    uint4 quad;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(quad.x), "=r"(quad.y), "=r"(quad.z), "=r"(quad.w)
-                 : "r"(from + row * 256 + ((chunk ^ ((row & 3) << 1)) << 4)));
-    return BYTES == 1 ? convert_float4(as_int4(quad)) : as_float4(quad);
-}
-
-/* Four sums, or as many as the row still has. */
-INLINE void store_quad(float4 value, __global float *c, long valid, long batch, long row,
-                       long column EPILOGUE_PARAMETERS)
-{
-    if (valid >= 4) {
-        const float4 made = EPILOGUE_VECTOR(value, batch, row, column);
-        if (RESULT)
-            STORE_QUAD(made, c);
-        return;
-    }
-    const float values[3] = {value.x, value.y, value.z};
-#pragma unroll
-    for (int i = 0; i < 3; i++) {
-        if (i < valid) {
-            const float made = EPILOGUE(values[i], batch, row, column + i);
-            if (RESULT)
-                c[i] = made;
-        }
-    }
-}
-
 /* ---- the kernel ---- */
-
-/* What there is to do, and part number `id` of it. */
-struct work {
-    uint rows, columns, rounds, splits; /* tiles, and steps along k */
-};
-struct place {
-    int row0, column0;
-    uint matrix, split, from, until; /* rounds */
-};
-INLINE struct place place_of(uint id, struct work work)
-{
-    const uint tiles = work.rows * work.columns, part = id / tiles, inside = id - part * tiles;
-    const uint band = inside / (BAND * work.columns);
-    const uint high = min((uint)BAND, work.rows - band * BAND);
-    const uint left = inside - band * BAND * work.columns;
-    const uint deep = (work.rounds + work.splits - 1) / work.splits;
-    struct place place;
-    place.row0 = (int)(band * BAND + left % high) * TILE_M;
-    place.column0 = (int)(left / high) * TILE_N;
-    place.matrix = part / work.splits;
-    place.split = part - place.matrix * work.splits;
-    place.from = place.split * deep;
-    place.until = min(work.rounds, place.from + deep);
-    return place;
-}
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restrict b,
@@ -353,6 +270,8 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
     asm volatile("//!setmaxnreg.inc.sync.aligned.u32 232;");
 
     const uint group = item / 128 - 1, lane = item % 32, warp = item / 32 - 4;
+    const uint turn = empty + 8 * STAGES + 64 + warp * 4096;
+    const uint group_row = group * 64 + (warp & 3) * 16;
     for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
         const struct place at = place_of(id, work);
         SUM sums[SUMS];
@@ -424,61 +343,13 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
         if (item % 128 == 0)
             barrier_arrive(before);
 
-        /* Sum i of lane l lies in row l / 4 + 8 * (i / 2 % 2) of its warp's 16, column
-         * 8 * (i / 4) + l % 4 * 2 + i % 2. 64 columns at a time go through the warp's own 4 KiB, so
-         * that whole lines are stored: chunk c of row r is at c ^ r % 4 * 2. */
-        const uint turn = empty + 8 * STAGES + 64 + warp * 4096;
-        const uint write = turn + (lane >> 2) * 256 + ((lane & 1) << 3), mix = (lane >> 2 & 3) << 1;
-        const uint high = lane >> 4;
-        const long row = at.row0 + group * 64 + (warp & 3) * 16 + high;
-        const long column = at.column0 + (lane & 15) * 4;
-#if RESULT
-        __global float *to =
-            c + c_offset + (at.matrix * splits + at.split) * c_batch + row * c_lead + column;
-#else
-        __global float *to = 0;
-        const long c_lead = 0;
-#endif
 #pragma unroll
-        for (int part = 0; part < SUMS / 32; part++) {
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                const uint place = write + (((2 * j + ((lane & 3) >> 1)) ^ mix) << 4);
-                const int i = part * 32 + 4 * j;
-                asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(place), READ(sums[i]),
-                             READ(sums[i + 1])
-                             : "memory");
-                asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(place + 2048),
-                             READ(sums[i + 2]), READ(sums[i + 3])
-                             : "memory");
-            }
-            asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+        for (int slice = 0; slice < SLICES; slice++) {
+            write_slice(turn, sums + slice * 32, lane);
 #pragma unroll 1
-            for (int first = 0; first < 8; first += AT_ONCE) {
-                const long left = n - column - part * 64;
-                if (row + 2 * (first + AT_ONCE - 1) >= m || left < 4) {
-#pragma unroll 1
-                    for (int i = first; i < first + AT_ONCE; i++)
-                        if (row + 2 * i < m)
-                            store_quad(read_quad(turn, high + 2 * i, lane & 15),
-                                       to + 2 * i * c_lead + part * 64, left, at.matrix,
-                                       row + 2 * i, column + part * 64 EPILOGUE_ARGUMENTS);
-                    continue;
-                }
-                float4 quads[AT_ONCE];
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    quads[i] = read_quad(turn, high + 2 * (first + i), lane & 15);
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    quads[i] = EPILOGUE_VECTOR(quads[i], at.matrix, row + 2 * (first + i),
-                                               column + part * 64);
-#if RESULT
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    STORE_QUAD(quads[i], to + 2 * (first + i) * c_lead + part * 64);
-#endif
-            }
+            for (int first = 0; first < 8; first += AT_ONCE)
+                finish(turn, first, at, slice * 64, group_row, lane, m, n,
+                       splits C_ARGUMENTS EPILOGUE_ARGUMENTS);
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         }
     }

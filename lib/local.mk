@@ -390,6 +390,7 @@ kernels = \
 	kernels/matmul_gpu.cl \
 	kernels/matmul_gpu_rows.cl \
 	kernels/matmul_gpu_sum.cl \
+	kernels/matmul_mma.cl \
 	kernels/matmul_wgmma.cl \
 	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \
@@ -408,6 +409,7 @@ kernel_headers = \
 	kernels/matmul_gpu_patches.h \
 	kernels/operands.h \
 	kernels/scatter.h \
+	kernels/tensor_tile.h \
 	kernels/wgmma.h
 
 lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk

@@ -50,6 +50,7 @@ struct product {
 
 static const char nothing[16];
 static size_t arena; /* bytes of the last plan's */
+static const char *wanted = "wgmma";
 
 static kiln_tensor operand(kiln_batch *batch, kiln_type type, size_t count, size_t rows,
                            size_t columns, int turned)
@@ -85,7 +86,7 @@ static const char *planned(const struct kiln__device *device, const struct produ
                  kiln_last_error());
     cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
     const struct kiln__launch *launch = &plan.launches.items[0];
-    bool same = launch->matmul && !strcmp(launch->matmul, "wgmma");
+    bool same = launch->matmul && !strcmp(launch->matmul, wanted);
     snprintf(words, sizeof words, "%s", same ? launch->options : "");
     if (same)
         snprintf(words + strlen(words), sizeof words - strlen(words), " %zu%s",
@@ -111,28 +112,28 @@ static void expect_other(const struct product *product)
     expect_words(product, "");
 }
 
+/* Tiles of 256 and of 128 columns. */
+#define WIDE " -DPARTS=1 -DMARKS=44 -DTILE_N=256 -DSTAGES=4 -DLOCAL=229888"
+#define NARROW " -DPARTS=1 -DMARKS=44 -DTILE_N=128 -DSTAGES=5 -DLOCAL=197120"
+
 Test(wgmma, has_a_program_for_each_type_and_layout)
 {
     expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
-                 "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     expect_words(&(struct product){KILN_F16, 1, 4096, 4096, 4096, 1, 0, .after = NULL},
-                 "-DTYPE=f16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=1 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
-                 "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+                 "-DTYPE=f16 -DBYTES=2 -DTRANSPOSE_A=1 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     expect_words(&(struct product){KILN_F16, 3, 640, 640, 64, 1, 1, .after = NULL},
-                 "-DTYPE=f16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=1 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 75");
+                 "-DTYPE=f16 -DBYTES=2 -DTRANSPOSE_A=1 -DTRANSPOSE_B=1 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 75");
 }
 
 Test(wgmma, takes_narrow_tiles_where_wide_ones_leave_cores_idle)
 {
     expect_words(&(struct product){KILN_BF16, 1, 1024, 1024, 1024, 0, 1, .after = NULL},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 64");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 64");
 }
 
 static kiln_tensor as_layer(kiln_batch *batch, kiln_tensor product, size_t n)
@@ -148,38 +149,32 @@ static kiln_tensor as_narrow_layer(kiln_batch *batch, kiln_tensor product, size_
 Test(wgmma, does_what_follows_in_its_kernel_without_memory_for_sums)
 {
     expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_layer},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
-                 "-DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_narrow_layer},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=256 -DSTAGES=4 "
-                 "-DLOCAL=229888 -DRESULT=0 -DALIGNED=1 132");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=0 -DALIGNED=1" WIDE " 132");
     cr_expect_lt(arena, (2 * 1024 + 4096) * 4096 * sizeof(uint16_t) + 65536);
 }
 
 Test(wgmma, splits_what_has_few_tiles_and_many_steps)
 {
     expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_layer},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 104, matmul_gpu_sum");
     expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_narrow_layer},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 104, matmul_gpu_sum");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 104, matmul_gpu_sum");
 }
 
 Test(wgmma, takes_any_size_whose_rows_are_of_16_bytes)
 {
     expect_words(&(struct product){KILN_BF16, 1, 333, 512, 72, 0, 0, .after = NULL},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=0 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=1 12");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 12");
     expect_words(&(struct product){KILN_BF16, 1, 512, 333, 72, 0, 1, .after = NULL},
-                 "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 "
-                 "-DTRANSPOSE_A=0 -DTRANSPOSE_B=1 -DTILE_N=128 -DSTAGES=5 "
-                 "-DLOCAL=197120 -DRESULT=1 -DALIGNED=0 12");
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+                 "-DRESULT=1 -DALIGNED=0" NARROW " 12");
     expect_other(&(struct product){KILN_BF16, 1, 512, 512, 333, 0, 0, .after = NULL});
     expect_other(&(struct product){KILN_BF16, 1, 512, 333, 512, 0, 0, .after = NULL});
 }
@@ -193,16 +188,16 @@ Test(wgmma, leaves_other_products_to_others)
 
 /* ---- whole numbers ---- */
 
-#define WHOLE "-DTYPE=s8 -DBYTES=1 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+#define WHOLE "-DTYPE=s8 -DBYTES=1 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
 
 Test(wgmma, adds_up_products_of_i8_however_deep)
 {
     expect_words(&(struct product){KILN_I8, 1, 4096, 4096, 4096, 0, 1, .after = NULL},
-                 WHOLE "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+                 WHOLE "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     expect_words(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .after = as_layer},
-                 WHOLE "-DTILE_N=128 -DSTAGES=5 -DLOCAL=197120 -DRESULT=1 -DALIGNED=1 16");
+                 WHOLE "-DRESULT=1 -DALIGNED=1" NARROW " 16");
     expect_words(&(struct product){KILN_I8, 1, 512, 512, 64, 0, 1, .after = NULL},
-                 WHOLE "-DTILE_N=128 -DSTAGES=5 -DLOCAL=197120 -DRESULT=1 -DALIGNED=1 16");
+                 WHOLE "-DRESULT=1 -DALIGNED=1" NARROW " 16");
 }
 
 /* What does not lie along k, or not at multiples of 16 bytes. */
@@ -226,14 +221,13 @@ Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
 
 /* ---- f32 ---- */
 
-#define ROUNDED "-DTYPE=tf32 -DBYTES=4 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+#define ROUNDED "-DTYPE=tf32 -DBYTES=4 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
 
 Test(wgmma, multiplies_f32_where_that_is_asked_for)
 {
     struct product product = {KILN_F32, 1, 4096, 4096,
                               4096,     0, 1,    .precision = KILN_PRECISION_TF32};
-    expect_words(&product,
-                 ROUNDED "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+    expect_words(&product, ROUNDED "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     product.transpose_a = 1;
     expect_words(&product, "-DBYTES=4 -DPARTS=1 -DALIGNED=1 64, matmul_wgmma");
     product.precision = KILN_PRECISION_F32X3;
@@ -258,8 +252,8 @@ Test(wgmma, keeps_narrow_operands_whatever_the_precision)
 {
     expect_words(
         &(struct product){KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .precision = KILN_PRECISION_F32X3},
-        "-DTYPE=bf16 -DBYTES=2 -DPARTS=1 -DMARKS=44 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-        "-DTILE_N=256 -DSTAGES=4 -DLOCAL=229888 -DRESULT=1 -DALIGNED=1 132");
+        "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
+        "-DRESULT=1 -DALIGNED=1" WIDE " 132");
 }
 
 Test(wgmma, is_as_precise_in_a_gradient)
@@ -306,10 +300,38 @@ Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
     believed = 128;
     cr_expect(strstr(planned(&device, &product), "-DTILE_N=128"));
     believed = 128 + 256;
-    device.ptx_level = 89;
+    device.ptx_level = 100;
     cr_expect_str_eq(planned(&device, &product), "");
     device = imagined_gpu()->runtime.device;
     cr_expect_str_eq(planned(&device, &product), "");
+}
+
+/* ---- elsewhere ---- */
+
+/* What has no wgmma has mma, from Ampere on; and so has Hopper where wgmma has not proved right. */
+Test(wgmma, is_mma_on_other_generations)
+{
+    struct kiln__device device = hopper();
+    struct product product = {KILN_BF16, 3, 512, 1024, 512, 1, 0, .after = as_narrow_layer};
+    wanted = "mma";
+    believed = 128;
+    device.ptx_level = 86;
+    cr_expect_str_eq(planned(&device, &product), "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=1 "
+                                                 "-DTRANSPOSE_B=0 -DRESULT=0 -DALIGNED=1 96");
+    product = (struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .after = NULL};
+    cr_expect_str_eq(planned(&device, &product), WHOLE "-DRESULT=1 -DALIGNED=1 16");
+    product = (struct product){KILN_F32, 1, 512, 512, 512, 0, 1, .precision = KILN_PRECISION_TF32};
+    cr_expect_str_neq(planned(&device, &product), "");
+    product.precision = KILN_PRECISION_F32X3;
+    cr_expect_str_eq(planned(&device, &product), "", "in plain f32");
+    device.ptx_level = 75;
+    product.precision = KILN_PRECISION_TF32;
+    cr_expect_str_eq(planned(&device, &product), "");
+    device.ptx_level = 90;
+    believed = 256;
+    product = (struct product){KILN_BF16, 1, 512, 512, 512, 0, 1, .after = NULL};
+    wanted = "wgmma";
+    cr_expect_str_neq(planned(&device, &product), "");
 }
 
 /* ---- what the driver says ---- */

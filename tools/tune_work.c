@@ -450,6 +450,10 @@ static bool read_word(const char *word, struct tune_work *work, bool *windows)
         work->costly = true;
     else if (!strcmp(word, "windows"))
         *windows = true;
+    else if (!strcmp(word, "tf32"))
+        work->precision = KILN_PRECISION_TF32;
+    else if (!strcmp(word, "f32x3"))
+        work->precision = KILN_PRECISION_F32X3;
     else
         return read_type(word, work);
     return true;
@@ -467,7 +471,7 @@ bool tune_work_read(const char *text, struct tune_work *work, const char **why)
 {
     char words[TUNE_NAME], *rest = words;
     bool windows = false;
-    *work = (struct tune_work){.operands = 1, .type = KILN_F32};
+    *work = (struct tune_work){.operands = 1, .type = KILN_F32, .precision = KILN_PRECISION_EXACT};
     int length = (int)strcspn(text, "#\n");
     while (length > 0 && isspace((unsigned char)text[length - 1]))
         length--;
@@ -508,6 +512,9 @@ size_t tune_work_results(const struct tune_work *work)
 kiln_tensor tune_work_record(kiln_batch *batch, const struct tune_work *work,
                              kiln_buffer *const inputs[TUNE_INPUTS])
 {
+    const kiln_tensor none = {0};
+    if (kiln_batch_set_precision(batch, work->precision))
+        return none;
     return work->family->record(batch, work, inputs);
 }
 

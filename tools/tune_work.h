@@ -16,9 +16,10 @@ struct tune_work {
     size_t sizes[TUNE_SIZES], count;
     bool transposed[2]; /* operands of a product */
     bool columns, causal;
-    bool costly;       /* a map with more than a few operations */
-    unsigned operands; /* of rows */
-    kiln_type type;    /* that operands are stored as */
+    bool costly;              /* a map with more than a few operations */
+    unsigned operands;        /* of rows */
+    kiln_type type;           /* that operands are stored as */
+    kiln_precision precision; /* of a product */
 };
 
 /* Take `text` up to its end or a #. False: it is none that can be measured; `why` says so. */

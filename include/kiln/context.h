@@ -50,9 +50,10 @@ typedef enum kiln_host_memory {
     KILN_HOST_MEMORY_SEPARATE = 2 /**< uploads and reads are transfers */
 } kiln_host_memory;
 
-/** How products of f32 operands are computed where a device has tensor cores for f32 (wgmma, on
- *  NVIDIA's Hopper). Elsewhere, and for what these do not take, all are plain f32, and so they are
- *  in batches that add up alike (kiln_batch_sum_alike()). doc/accuracy.md has the errors. */
+/** How products of f32 operands are computed where a device has tensor cores for f32: wgmma, on
+ *  NVIDIA's Hopper, or for tf32 mma, from Ampere on. Elsewhere, and for what these do not take, all
+ *  are plain f32, and so they are in batches that add up alike (kiln_batch_sum_alike()).
+ *  doc/accuracy.md has the errors. */
 typedef enum kiln_precision {
     KILN_PRECISION_DEFAULT =
         0,                    /**< as $KILN_PRECISION says ("exact", "tf32", "f32x3"); else exact */
@@ -75,7 +76,7 @@ typedef struct kiln_context_options {
     const char *matmul;           /**< matmul implementation by name; NULL: $KILN_MATMUL, else the
                                        heuristic picks for each product, as it does where the named
                                        one does not fit: patches, tiled_patches, dots, skinny, few,
-                                       small, packed, rows, clblast, wgmma or tiled; "": none */
+                                       small, packed, rows, clblast, wgmma, mma or tiled; "": none */
     int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
     const char *trace;            /**< write spans here as a Chrome trace when the context is
                                        released; NULL: $KILN_TRACE */

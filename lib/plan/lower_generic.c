@@ -42,7 +42,8 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
     case KILN__STEP_APPLY: return kiln__generic_has(step->op) && is_computed(last);
     case KILN__STEP_REDUCED: return is_computed(last);
     case KILN__STEP_PRODUCT:
-        return step->type == KILN_F32 && steps[step->args[0]].type == KILN_F32 &&
+        return step->op != KILN__PRODUCT_WHOLE && /* it would round */
+               step->type == KILN_F32 && steps[step->args[0]].type == KILN_F32 &&
                steps[step->args[1]].type == KILN_F32;
     case KILN__STEP_SCANNED: return false;
     default: return true;

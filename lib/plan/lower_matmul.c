@@ -144,11 +144,11 @@ static void place_result(const struct kiln__plan *plan, const struct kiln__group
 static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
                     const struct kiln__group *group, const struct kiln__product *product)
 {
-    bool whole = product->sums == KILN__PRODUCT_WHOLE; /* others would round */
+    bool whole = product->sums == KILN__PRODUCT_WHOLE;
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
     return (!row->chunked || plan->options.device->traits->chunked) &&
            (row->takes_steps || plain) && (row->alike || !plan->fusion.graph.alike) &&
-           (!whole || row == &kiln__matmul_wgmma) && (!row->fits || row->fits(plan, product));
+           (!whole || row->whole) && (!row->fits || row->fits(plan, product));
 }
 
 static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
@@ -198,6 +198,8 @@ void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kil
                    product.n, product.a.column == 1 ? 'n' : 't', product.b.column == 1 ? 'n' : 't');
     if (product.copies != KILN__NO_GROUP)
         kiln__text_add(text, " windows");
+    if (product.sums != KILN__PRODUCT_EXACT)
+        kiln__text_add(text, " %s", kiln__product_word(product.sums));
 }
 
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)

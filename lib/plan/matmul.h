@@ -50,6 +50,7 @@ struct kiln__matmul_row {
     bool fetches;     /* the first operand from the patches that its copy would be made of */
     bool alike;       /* an element's order of additions depends on k alone, and is that of all
                          others of which this is so and that suit on the device */
+    bool whole;       /* adds up whole numbers exactly, however many */
     /* Whether it is right for this product on this device, and whether it is then the one to take,
      * where no earlier row is; NULL: always. */
     bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
@@ -63,7 +64,8 @@ struct kiln__matmul_row {
     ROW(patches)                                                                                   \
     ROW(tiled_patches)                                                                             \
     ROW(dots)                                                                                      \
-    ROW(skinny) ROW(few) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(tiled)
+    ROW(skinny)                                                                                    \
+    ROW(few) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(mma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL

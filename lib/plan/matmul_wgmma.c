@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products on the tensor cores of NVIDIA's Hopper (kernels/matmul_wgmma.cl). */
+/* Products on the tensor cores of NVIDIA's GPUs: of Hopper (kernels/matmul_wgmma.cl), and of what
+ * has their instruction mma (kernels/matmul_mma.cl). */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/matmul.h"
 
 #define TILE_M 128
-#define ITEMS 384
-#define LEVEL 90 /* the instruction is that generation's alone */
-
-#define LINE 128 /* bytes of k in a stage */
 #define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
 
 /* Ways to cut the result, the best last. `pace`: what a column of a tile takes, since narrow ones
@@ -19,23 +17,44 @@ struct cut {
     int stages;
     double pace;
 };
-enum { MOST_CUTS = 2 };
+static const struct cut both[] = {{128, 5, 1.15}, {256, 4, 1.0}}, narrow[] = {{128, 3, 1.0}};
+enum { MOST_CUTS = sizeof both / sizeof *both };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
  * others that do not lie as the kernel reads them, are packed. */
-static const struct kind {
+struct kind {
     const char *type;
     kiln_type stored;
     int bytes, parts;
     int marks; /* of instructions in the kernel's text */
-    size_t cut_count;
-    struct cut cuts[MOST_CUTS];
-} kinds[] = {{"f16", KILN_F16, 2, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
-             {"bf16", KILN_BF16, 2, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
-             {"s8", KILN_I8, 1, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
-             {"tf32", KILN_F32, 4, 1, 44, 2, {{128, 5, 1.15}, {256, 4, 1.0}}},
-             {"tf32", KILN_F32, 4, 2, 68, 1, {{128, 3, 1.0}}}};
+    const struct cut *cuts;
+    size_t cut_count; /* 0: not multiplied */
+};
 enum { F16, BF16, S8, TF32, TF32X3 };
+static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 44, both, 2},
+                                          {"bf16", KILN_BF16, 2, 1, 44, both, 2},
+                                          {"s8", KILN_I8, 1, 1, 44, both, 2},
+                                          {"tf32", KILN_F32, 4, 1, 44, both, 2},
+                                          {"tf32", KILN_F32, 4, 2, 68, narrow, 1}};
+static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 0, narrow, 1},
+                                        {"bf16", KILN_BF16, 2, 1, 0, narrow, 1},
+                                        {"s8", KILN_I8, 1, 1, 0, narrow, 1},
+                                        {"tf32", KILN_F32, 4, 1, 0, narrow, 1},
+                                        {"tf32", KILN_F32, 4, 2, 0, NULL, 0}};
+
+/* An instruction, and the kernel that is made of it. */
+struct engine {
+    const struct kiln__matmul_row *row;
+    const char *file;
+    unsigned first_level, last_level; /* of devices that have it */
+    int items, line;                  /* of a work-group; bytes of k in a stage */
+    bool lasts; /* work-groups for all cores, which take one tile after the other, with maps */
+    const struct kind *kinds;
+};
+static const struct engine wgmma = {&kiln__matmul_wgmma, "matmul_wgmma", 90, 90, 384, 128, true,
+                                    wgmma_kinds};
+static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, false,
+                                  mma_kinds};
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -92,8 +111,9 @@ static bool is_of_i8(const struct kiln__matrix *matrix)
 }
 
 /* NULL: none of this. */
-static const struct kind *kind_of(const struct kiln__product *product)
+static const struct kind *kind_of(const struct engine *engine, const struct kiln__product *product)
 {
+    const struct kind *kinds = engine->kinds;
     for (int i = F16; i <= BF16; i++)
         if (a_lies_right(&kinds[i], product) && b_lies_right(&kinds[i], product))
             return &kinds[i];
@@ -101,22 +121,24 @@ static const struct kind *kind_of(const struct kiln__product *product)
     if (product->sums == KILN__PRODUCT_WHOLE ||
         (short_sums && is_of_i8(&product->a) && is_of_i8(&product->b)))
         return &kinds[S8];
-    return product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
-           : product->sums == KILN__PRODUCT_F32X3 ? &kinds[TF32X3]
-                                                  : NULL;
+    const struct kind *kind = product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
+                              : product->sums == KILN__PRODUCT_F32X3 ? &kinds[TF32X3]
+                                                                     : NULL;
+    return kind && kind->cut_count ? kind : NULL;
 }
 
 /* ---- how a product is done ---- */
 
 struct way {
+    const struct engine *engine;
     const struct kind *kind;
     const struct cut *cut; /* NULL: not at all */
     int64_t splits;        /* of k */
 };
 
-static int64_t rounds_of(const struct kind *kind, const struct kiln__product *product)
+static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
 {
-    return divide_up(product->k, LINE / kind->bytes);
+    return divide_up(product->k, way->engine->line / way->kind->bytes);
 }
 
 /* In what a column of a tile takes for a stage: what a tile's end takes, what a launch does, and
@@ -132,7 +154,7 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
                    const struct way *way)
 {
     int64_t cores = plan->options.device->info.compute_units;
-    int64_t rounds = divide_up(rounds_of(way->kind, product), way->splits);
+    int64_t rounds = divide_up(rounds_of(way, product), way->splits);
     int64_t turns = divide_up(tiles_of(product, way->cut) * way->splits, cores);
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
@@ -140,26 +162,29 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
            added;
 }
 
-static bool is_proven(struct kiln__prover *prover, const struct kind *kind, bool transpose_a,
-                      bool transpose_b, const struct cut *cut)
+static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
+                      bool transpose_b)
 {
-    const struct kiln__proof proof = {
-        kiln__matmul_wgmma.name, "matmul_wgmma",        kind->stored, transpose_a, transpose_b,
-        (uint8_t)kind->parts,    (uint16_t)cut->columns};
+    const struct kiln__proof proof = {way->engine->row->name,
+                                      way->engine->file,
+                                      way->kind->stored,
+                                      transpose_a,
+                                      transpose_b,
+                                      (uint8_t)way->kind->parts,
+                                      (uint16_t)way->cut->columns};
     return prover && prover->proves(prover, &proof);
 }
 
 /* The cheapest way with this cut. Sums of a split are floats, which does not do for whole numbers.
  */
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
-                                const struct kind *kind, const struct cut *cut)
+                                struct way way)
 {
-    int64_t rounds = rounds_of(kind, product);
-    int64_t most = kind == &kinds[S8] ? 1 : MOST_SPLITS;
-    struct way best = {kind, cut, 1};
-    for (int64_t splits = 2; splits <= most && splits * LEAST_ROUNDS <= rounds; splits++) {
-        const struct way way = {kind, cut, splits};
-        bool none_empty = divide_up(rounds, divide_up(rounds, splits)) == splits;
+    int64_t rounds = rounds_of(&way, product);
+    int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
+    struct way best = way;
+    for (way.splits = 2; way.splits <= most && way.splits * LEAST_ROUNDS <= rounds; way.splits++) {
+        bool none_empty = divide_up(rounds, divide_up(rounds, way.splits)) == way.splits;
         if (none_empty && cost(plan, product, &way) < cost(plan, product, &best))
             best = way;
     }
@@ -167,23 +192,24 @@ static struct way choose_splits(const struct kiln__plan *plan, const struct kiln
 }
 
 /* The cheapest way whose kernel is proven. */
-static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product)
+static struct way choose_way(const struct kiln__plan *plan, const struct engine *engine,
+                             const struct kiln__product *product)
 {
-    const struct kind *kind = kind_of(product);
+    const struct kind *kind = kind_of(engine, product);
     struct way ways[MOST_CUTS];
     size_t best = 0;
     for (size_t i = 0; i < kind->cut_count; i++) {
-        ways[i] = choose_splits(plan, product, kind, &kind->cuts[i]);
+        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
         if (cost(plan, product, &ways[i]) <= cost(plan, product, &ways[best]))
             best = i;
     }
     for (size_t i = 0; i < kind->cut_count; i++) {
         struct way way = ways[(best + i) % kind->cut_count];
-        if (is_proven(plan->options.prover, kind, transposes_a(kind, product),
-                      transposes_b(kind, product), way.cut))
+        if (is_proven(plan->options.prover, &way, transposes_a(kind, product),
+                      transposes_b(kind, product)))
             return way;
     }
-    return (struct way){kind, NULL, 1};
+    return (struct way){engine, kind, NULL, 1};
 }
 
 /* ---- what it takes ---- */
@@ -193,43 +219,50 @@ static bool is_countable(const struct kiln__product *product)
 {
     const int64_t most = INT32_MAX / 2;
     return product->k > 0 && product->k < most && product->m < most && product->n < most &&
-           product->batch < most && tiles_of(product, &kinds[0].cuts[0]) < most / MOST_SPLITS;
+           product->batch < most &&
+           tiles_of(product, &wgmma.kinds[F16].cuts[0]) < most / MOST_SPLITS;
 }
 
-static bool is_able(const struct kiln__plan_options *options)
+static bool is_able(const struct kiln__plan_options *options, const struct engine *engine)
 {
     const struct kiln__device *device = options->device;
-    return device->info.has_inline_ptx && device->ptx_level == LEVEL &&
-           device->info.max_work_group >= ITEMS && !options->shared;
+    return device->info.has_inline_ptx && device->ptx_level >= engine->first_level &&
+           device->ptx_level <= engine->last_level &&
+           device->info.max_work_group >= (size_t)engine->items && !options->shared;
 }
 
-static bool wgmma_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool fits(const struct kiln__plan *plan, const struct engine *engine,
+                 const struct kiln__product *product)
 {
-    return is_able(&plan->options) && is_countable(product) && kind_of(product) &&
-           choose_way(plan, product).cut;
+    return is_able(&plan->options, engine) && is_countable(product) && kind_of(engine, product) &&
+           choose_way(plan, engine, product).cut;
+}
+
+static bool adds_integers(const struct kiln__plan_options *options, const struct engine *engine)
+{
+    const struct kind *kind = &engine->kinds[S8];
+    if (!is_able(options, engine) ||
+        (options->matmul && strcmp(options->matmul, engine->row->name) != 0))
+        return false;
+    for (size_t i = 0; i < kind->cut_count; i++)
+        if (is_proven(options->prover, &(struct way){engine, kind, &kind->cuts[i], 1}, false, true))
+            return true;
+    return false;
 }
 
 bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
                               const struct kiln__graph *graph)
 {
-    const struct kind *kind = &kinds[S8];
-    if (!is_able(options) || graph->alike ||
-        (options->matmul && strcmp(options->matmul, kiln__matmul_wgmma.name) != 0))
-        return false;
-    for (size_t i = 0; i < kind->cut_count; i++)
-        if (is_proven(options->prover, kind, false, true, &kind->cuts[i]))
-            return true;
-    return false;
+    return !graph->alike && (adds_integers(options, &wgmma) || adds_integers(options, &mma));
 }
 
 /* Smaller ones are done before their operands are packed. */
 #define LEAST_PACKED 128
 
 /* A tile that is mostly empty takes as long as a full one. */
-static bool wgmma_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool suits(const struct engine *engine, const struct kiln__product *product)
 {
-    int64_t least = kind_of(product)->bytes == 4 ? LEAST_PACKED : 32;
-    (void)plan;
+    int64_t least = kind_of(engine, product)->bytes == 4 ? LEAST_PACKED : 32;
     return product->sums == KILN__PRODUCT_WHOLE ||
            (product->m >= least && product->n >= least && product->k >= least);
 }
@@ -300,6 +333,13 @@ static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
     return prepared;
 }
 
+/* Stages; what warps write their sums to, and barriers. */
+static int local_bytes(struct way way)
+{
+    int stage = way.kind->parts * (TILE_M + (int)way.cut->columns) * way.engine->line;
+    return way.cut->stages * stage + 33280;
+}
+
 /* The product, or each split's sums. */
 static void add_product(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__product *product, struct way way,
@@ -307,27 +347,31 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
 {
     const struct kind *kind = way.kind;
     const struct cut *cut = way.cut;
+    const struct engine *engine = way.engine;
     bool aligned = is_aligned(c), sums = c->slot != KILN__NO_SLOT;
     int64_t tiles = tiles_of(product, cut) * way.splits;
     int64_t cores = plan->options.device->info.compute_units;
-    int64_t groups = tiles < cores ? tiles : cores;
-    uint32_t maps = kiln__plan_scratch(plan, (size_t)groups * MAPS);
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_wgmma", "matmul_wgmma", product);
-    snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DBYTES=%d -DPARTS=%d -DMARKS=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d "
-             "-DTILE_N=%d -DSTAGES=%d -DLOCAL=%d -DRESULT=%d -DALIGNED=%d",
-             kind->type, kind->bytes, kind->parts, kind->marks, transposes_a(kind, product),
-             transposes_b(kind, product), (int)cut->columns, cut->stages,
-             cut->stages * kind->parts * (TILE_M + (int)cut->columns) * LINE + 33280, sums,
-             aligned);
-    kiln__product_range(&launch, groups * ITEMS, 1, 1);
-    launch.local[0] = ITEMS;
+    int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
+    uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
+    struct kiln__launch launch = kiln__product_launch(group, engine->file, engine->file, product);
+    size_t length = (size_t)snprintf(
+        launch.options, sizeof launch.options,
+        "-DTYPE=%s -DBYTES=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DRESULT=%d -DALIGNED=%d",
+        kind->type, kind->bytes, transposes_a(kind, product), transposes_b(kind, product), sums,
+        aligned);
+    if (engine->lasts)
+        snprintf(launch.options + length, sizeof launch.options - length,
+                 " -DPARTS=%d -DMARKS=%d -DTILE_N=%d -DSTAGES=%d -DLOCAL=%d", kind->parts,
+                 kind->marks, (int)cut->columns, cut->stages, local_bytes(way));
+    kiln__product_range(&launch, groups * engine->items, 1, 1);
+    launch.local[0] = (size_t)engine->items;
     launch.edited = true;
     kiln__launch_memory(&launch, product->a.slot);
     kiln__launch_memory(&launch, product->b.slot);
-    kiln__launch_memory(&launch, maps);
-    kiln__launch_offset(&launch, maps, 0, 16);
+    if (engine->lasts) {
+        kiln__launch_memory(&launch, maps);
+        kiln__launch_offset(&launch, maps, 0, 16);
+    }
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch, way.splits);
     add_matrix(&launch, &product->a);
     add_matrix(&launch, &product->b);
@@ -339,10 +383,10 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-static void lower_wgmma(struct kiln__plan *plan, uint32_t group,
-                        const struct kiln__product *product)
+static void lower(struct kiln__plan *plan, const struct engine *engine, uint32_t group,
+                  const struct kiln__product *product)
 {
-    struct way way = choose_way(plan, product);
+    struct way way = choose_way(plan, engine, product);
     if (!way.cut) /* proven a moment ago */
         way.cut = &way.kind->cuts[0];
     const struct kiln__product prepared = prepare(plan, group, product, way.kind);
@@ -361,9 +405,27 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product_sums(plan, group, &added, &sums, way.splits);
 }
 
-const struct kiln__matmul_row kiln__matmul_wgmma = {"wgmma",
-                                                    .takes_steps = true,
-                                                    .frugal = true,
-                                                    .fits = wgmma_fits,
-                                                    .suits = wgmma_suits,
-                                                    .lower = lower_wgmma};
+#define ROW(name)                                                                                  \
+    static bool name##_fits(const struct kiln__plan *plan, const struct kiln__product *product)    \
+    {                                                                                              \
+        return fits(plan, &name, product);                                                         \
+    }                                                                                              \
+    static bool name##_suits(const struct kiln__plan *plan, const struct kiln__product *product)   \
+    {                                                                                              \
+        (void)plan;                                                                                \
+        return suits(&name, product);                                                              \
+    }                                                                                              \
+    static void lower_##name(struct kiln__plan *plan, uint32_t group,                              \
+                             const struct kiln__product *product)                                  \
+    {                                                                                              \
+        lower(plan, &name, group, product);                                                        \
+    }                                                                                              \
+    const struct kiln__matmul_row kiln__matmul_##name = {#name,                                    \
+                                                         .takes_steps = true,                      \
+                                                         .frugal = true,                           \
+                                                         .whole = true,                            \
+                                                         .fits = name##_fits,                      \
+                                                         .suits = name##_suits,                    \
+                                                         .lower = lower_##name}
+ROW(wgmma);
+ROW(mma);
