@@ -48,6 +48,7 @@ static kiln_tensor two_layers(kiln_batch *b, kiln_tensor x, const kiln_tensor *p
 {
     (void)rows;
     kiln_tensor hidden = kiln_relu(b, kiln_add(b, kiln_matmul(b, x, p[0]), p[1]));
+    kiln_name(b, hidden, "hidden");
     return kiln_add(b, kiln_matmul(b, kiln_cast(b, hidden, type), p[2]), p[3]);
 }
 

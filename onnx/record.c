@@ -77,21 +77,32 @@ static bool find_operands(struct kiln__onnx_call *call, struct kiln__onnx_value 
     return true;
 }
 
+/* What is recorded from now on is called `name`. Answers what it was called before. */
+static const char *call(struct kiln__onnx_recorder *recorder, const char *name)
+{
+    const char *before = recorder->name;
+    recorder->name = name;
+    kiln_name_calls(recorder->batch, name);
+    return before;
+}
+
 /* Several nodes as one; false, with nothing recorded, where they have to be recorded one by one. */
 static bool record_as_one(struct kiln__onnx_recorder *recorder, const struct kiln__onnx_node *node)
 {
     struct kiln__onnx_value *in[KILN__ONNX_MOST_PARTS * 2] = {NULL}, out = {0};
-    struct kiln__onnx_call call = {.recorder = recorder,
-                                   .batch = recorder->batch,
-                                   .node = node,
-                                   .row = node->row,
-                                   .version = node->version,
-                                   .n_outputs = 1,
-                                   .out = &out,
-                                   .wanted = (const bool[]){true}};
-    if (!find_operands(&call, in))
+    struct kiln__onnx_call now = {.recorder = recorder,
+                                  .batch = recorder->batch,
+                                  .node = node,
+                                  .row = node->row,
+                                  .version = node->version,
+                                  .n_outputs = 1,
+                                  .out = &out,
+                                  .wanted = (const bool[]){true}};
+    if (!find_operands(&now, in))
         return true;
-    node->row->record(&call);
+    const char *before = call(recorder, kiln__onnx_node_name(node));
+    node->row->record(&now);
+    call(recorder, before);
     if (kiln_batch_status(recorder->batch))
         fail_in(recorder, node);
     if (!out.type)
@@ -113,22 +124,24 @@ static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln_
     struct kiln__onnx_value **in = calloc(node->n_inputs + 1, sizeof *in);
     struct kiln__onnx_value *out = calloc(n, sizeof *out);
     bool *wanted = calloc(n, sizeof *wanted);
-    struct kiln__onnx_call call = {.recorder = recorder,
-                                   .batch = recorder->batch,
-                                   .node = node,
-                                   .row = node->row,
-                                   .version = node->version,
-                                   .n_outputs = node->n_outputs,
-                                   .out = out,
-                                   .wanted = wanted};
+    struct kiln__onnx_call now = {.recorder = recorder,
+                                  .batch = recorder->batch,
+                                  .node = node,
+                                  .row = node->row,
+                                  .version = node->version,
+                                  .n_outputs = node->n_outputs,
+                                  .out = out,
+                                  .wanted = wanted};
     if (!in || !out || !wanted)
-        kiln__onnx_refuse(&call, KILN_OUT_OF_HOST_MEMORY, "no memory");
+        kiln__onnx_refuse(&now, KILN_OUT_OF_HOST_MEMORY, "no memory");
     else if (recorder->recorded++ == MOST_NODES)
-        kiln__onnx_refuse(&call, KILN_TOO_LARGE, "loops come to more than %d nodes", MOST_NODES);
-    else if (find_operands(&call, in)) {
+        kiln__onnx_refuse(&now, KILN_TOO_LARGE, "loops come to more than %d nodes", MOST_NODES);
+    else if (find_operands(&now, in)) {
         for (size_t i = 0; i < node->n_outputs; i++)
             wanted[i] = needed[node->outputs[i]];
-        node->row->record(&call);
+        const char *before = call(recorder, kiln__onnx_node_name(node));
+        node->row->record(&now);
+        call(recorder, before);
         if (kiln_batch_status(recorder->batch))
             fail_in(recorder, node);
         for (size_t i = 0; i < node->n_outputs; i++)

@@ -14,6 +14,7 @@ struct kiln__onnx_recorder {
     kiln_status status;              /* the first failure */
     unsigned depth;                  /* of graphs in nodes */
     size_t recorded;                 /* nodes, each turn of a loop anew */
+    const char *name;                /* of the node that is being recorded; or NULL */
 };
 
 /* Record the nodes of a graph whose inputs are in recorder->values. */

@@ -27,6 +27,10 @@ if ! "$kiln" info >/dev/null 2>&1; then
 fi
 check "a table names what is computed" 0 ' kiln_map: relu, mul, add' --no-peaks ./examples/hello
 check "and of what shapes" 0 'f32\[4\] f32\[4\] -> f32\[4\]' --no-peaks ./examples/hello
+check "and what the program calls it" 0 ' for .*hidden' --no-peaks --rows 0 \
+    ./examples/train_digits --stop 1
+check "also of its gradient, apart" 0 ' for gradient of hidden$' --by-name --no-peaks --rows 0 \
+    ./examples/train_digits --stop 1
 check "peaks are measured" 0 '^peak: .* GFLOP/s by a product' ./examples/hello
 check "an object is JSON" 0 '"what": "relu, mul, add"' --json ./examples/hello
 check "so many rows and no more" 0 '^... and [1-9]' --no-peaks --rows 1 ./examples/train_digits

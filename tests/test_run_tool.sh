@@ -57,6 +57,7 @@ check "random inputs" 0 '^output  *y  *f32  *\[2, 2\]$' "$models/layer.onnx" -r 
 check "a dimension by its place" 0 '^input  *x  *f32  *\[2, 3\]$' "$models/layer.onnx" -r -n x:0=2
 check "times as JSON" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 -b 3 --json
 check "a profile" 0 ' a run, on the device$' "$models/layer.onnx" -r -n batch=2 -p
+check "a profile names nodes" 0 ': xw, s, y$' "$models/layer.onnx" -r -n batch=2 -p
 check "a profile as JSON" 0 '"launches": \[$' "$models/layer.onnx" -r -n batch=2 -p --json
 check "a comparison with the host" 0 'agree with the host' "$models/layer.onnx" -r -n batch=2 -v
 

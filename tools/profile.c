@@ -16,7 +16,7 @@
 struct request {
     const char *trace; /* NULL: in a temporary file */
     const char *svg;   /* NULL: no picture */
-    bool json, no_peaks;
+    bool json, no_peaks, by_name;
     unsigned long rows;
     char **program; /* with its arguments, NULL-terminated */
 };
@@ -24,6 +24,7 @@ struct request {
 enum { OPTION_SVG = 256, OPTION_NO_PEAKS };
 
 static const struct argp_option options[] = {
+    {"by-name", 'b', 0, 0, "A row for each name that the program gives, not for each kernel", 0},
     {"json", 'j', 0, 0, "Print an object instead of a table", 0},
     {"no-peaks", OPTION_NO_PEAKS, 0, 0, "Do not measure what the device reaches", 0},
     {"rows", 'n', "COUNT", 0, "Show so many rows, the longest first (20; 0: all)", 0},
@@ -38,6 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct request *request = state->input;
     char *end = NULL;
     switch (key) {
+    case 'b': request->by_name = true; return 0;
     case 'j': request->json = true; return 0;
     case OPTION_NO_PEAKS: request->no_peaks = true; return 0;
     case 'n':
@@ -78,6 +80,32 @@ static size_t rows_of(const struct request *request, const struct kiln__profile 
     return request->rows && request->rows < profile->count ? request->rows : profile->count;
 }
 
+/* The first few. */
+static void print_names(json_t *names)
+{
+    size_t told = 0;
+    const char *name;
+    json_t *nothing;
+    printf("%65sfor ", "");
+    json_object_foreach(names, name, nothing)
+    {
+        if (told < 3)
+            printf("%s%s", told ? ", " : "", name);
+        told++;
+    }
+    if (told > 3)
+        printf(" and %zu more", told - 3);
+    putchar('\n');
+}
+
+static json_t *names_json(json_t *names)
+{
+    json_t *list = json_array(), *nothing;
+    const char *name;
+    json_object_foreach(names, name, nothing) json_array_append_new(list, json_string(name));
+    return list;
+}
+
 static void print_row(const struct kiln__profile *profile, const struct kiln__profile_row *row)
 {
     double share = kiln__profile_share(profile, row);
@@ -91,6 +119,8 @@ static void print_row(const struct kiln__profile *profile, const struct kiln__pr
     else
         printf("%6s  ", "");
     printf("%s%s%s\n", row->name, row->what[0] ? ": " : "", row->what);
+    if (json_object_size(row->names))
+        print_names(row->names);
     if (row->shapes[0])
         printf("%65s%s\n", "", row->shapes);
 }
@@ -113,10 +143,10 @@ static void print_table(const struct request *request, const struct kiln__profil
 
 static json_t *row_json(const struct kiln__profile *profile, const struct kiln__profile_row *row)
 {
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "name", row->name, "what", row->what,
-                  "shapes", row->shapes, "count", (json_int_t)row->count, "seconds", row->seconds,
-                  "operations", row->operations, "bytes", row->bytes);
+    json_t *object = json_pack("{s:s, s:s, s:o, s:s, s:I, s:f, s:f, s:f}", "name", row->name,
+                               "what", row->what, "names", names_json(row->names), "shapes",
+                               row->shapes, "count", (json_int_t)row->count, "seconds",
+                               row->seconds, "operations", row->operations, "bytes", row->bytes);
     double share = kiln__profile_share(profile, row);
     if (share >= 0)
         json_object_set_new(object, "peak_share", json_real(share));
@@ -155,7 +185,7 @@ static bool draw(const struct request *request, const struct kiln__profile *prof
 static int show(const struct request *request, const char *path)
 {
     struct kiln__profile profile;
-    if (!kiln__profile_read(path, &profile))
+    if (!kiln__profile_read(path, request->by_name, &profile))
         return EXIT_FAILURE;
     unsetenv("KILN_TRACE"); /* the program's, not this one's */
     if (!request->no_peaks)

@@ -10,6 +10,7 @@
 
 struct kiln__profile_row {
     const char *name, *what, *shapes; /* the last two empty for transfers */
+    json_t *names;                    /* that the program gave: the keys, first come first */
     uint64_t count;
     double seconds; /* of all */
     double operations, bytes;
@@ -30,8 +31,9 @@ struct kiln__profile {
     json_t *trace;
 };
 
-/* Read a trace that kiln wrote. Says what is wrong, and answers false. */
-bool kiln__profile_read(const char *path, struct kiln__profile *profile);
+/* Read a trace that kiln wrote; `by_name`: what the program calls otherwise has a row of its own.
+ * Says what is wrong, and answers false. */
+bool kiln__profile_read(const char *path, bool by_name, struct kiln__profile *profile);
 void kiln__profile_free(struct kiln__profile *profile);
 
 /* What kiln reaches on the device that a context opens, if that is the profile's: measured once,

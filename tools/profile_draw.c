@@ -30,7 +30,10 @@ static void draw_row(const struct kiln__profile *profile, const struct kiln__pro
     fputs(" ", file);
     write_escaped(row->shapes, 400, file);
     fprintf(file, "</title><text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LABEL - 8, y + 11);
-    write_escaped(row->what[0] ? row->what : row->name, 60, file);
+    const char *label = row->what[0] ? row->what : row->name;
+    if (json_object_size(row->names) == 1)
+        label = json_object_iter_key(json_object_iter(row->names));
+    write_escaped(label, 60, file);
     fprintf(file, "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", LABEL, y, length,
             BAR);
     fprintf(file, "<text x=\"%.1f\" y=\"%d\">%.3g ms", LABEL + length + 6, y + 11,

@@ -25,10 +25,38 @@ static int by_kind(const void *a, const void *b)
     return order ? order : strcmp(x->shapes, y->shapes);
 }
 
+static int by_names(const struct kiln__profile_row *x, const struct kiln__profile_row *y)
+{
+    void *a = json_object_iter(x->names), *b = json_object_iter(y->names);
+    int order = 0;
+    while (a && b && !order) {
+        order = strcmp(json_object_iter_key(a), json_object_iter_key(b));
+        a = json_object_iter_next(x->names, a);
+        b = json_object_iter_next(y->names, b);
+    }
+    return order ? order : (a != NULL) - (b != NULL);
+}
+
+static int by_kind_and_names(const void *a, const void *b)
+{
+    int order = by_kind(a, b);
+    return order ? order : by_names(a, b);
+}
+
 static int by_time(const void *a, const void *b)
 {
     const struct kiln__profile_row *x = a, *y = b;
     return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+static json_t *names_of(const json_t *arguments)
+{
+    json_t *names = json_object();
+    size_t index;
+    const json_t *name;
+    json_array_foreach(json_object_get(arguments, "names"), index, name)
+        json_object_set_new(names, json_string_value(name), json_null());
+    return names;
 }
 
 static struct kiln__profile_row row_of(const json_t *event)
@@ -38,6 +66,7 @@ static struct kiln__profile_row row_of(const json_t *event)
         .name = text_of(event, "name"),
         .what = text_of(arguments, "what"),
         .shapes = text_of(arguments, "shapes"),
+        .names = names_of(arguments),
         .count = 1,
         .seconds = number_of(event, "dur") / 1e6,
         .operations = number_of(arguments, "operations"),
@@ -46,11 +75,12 @@ static struct kiln__profile_row row_of(const json_t *event)
 }
 
 /* Sorted rows of the same kind become one. */
-static size_t join(struct kiln__profile_row *rows, size_t count)
+static size_t join(struct kiln__profile_row *rows, size_t count,
+                   int (*order)(const void *, const void *))
 {
     size_t kinds = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!kinds || by_kind(&rows[kinds - 1], &rows[i])) {
+        if (!kinds || order(&rows[kinds - 1], &rows[i])) {
             rows[kinds++] = rows[i];
             continue;
         }
@@ -59,6 +89,8 @@ static size_t join(struct kiln__profile_row *rows, size_t count)
         row->seconds += rows[i].seconds;
         row->operations += rows[i].operations;
         row->bytes += rows[i].bytes;
+        json_object_update_missing(row->names, rows[i].names);
+        json_decref(rows[i].names);
     }
     return kinds;
 }
@@ -86,8 +118,9 @@ static void take_spans(const json_t *events, struct kiln__profile *profile)
     profile->span = last - first;
 }
 
-bool kiln__profile_read(const char *path, struct kiln__profile *profile)
+bool kiln__profile_read(const char *path, bool by_name, struct kiln__profile *profile)
 {
+    int (*order)(const void *, const void *) = by_name ? by_kind_and_names : by_kind;
     json_error_t error;
     *profile = (struct kiln__profile){.trace = json_load_file(path, 0, &error)};
     const json_t *events = json_object_get(profile->trace, "traceEvents");
@@ -100,14 +133,16 @@ bool kiln__profile_read(const char *path, struct kiln__profile *profile)
         return false;
     }
     take_spans(events, profile);
-    qsort(profile->rows, profile->count, sizeof *profile->rows, by_kind);
-    profile->count = join(profile->rows, profile->count);
+    qsort(profile->rows, profile->count, sizeof *profile->rows, order);
+    profile->count = join(profile->rows, profile->count, order);
     qsort(profile->rows, profile->count, sizeof *profile->rows, by_time);
     return true;
 }
 
 void kiln__profile_free(struct kiln__profile *profile)
 {
+    for (size_t i = 0; i < profile->count; i++)
+        json_decref(profile->rows[i].names);
     free(profile->rows);
     json_decref(profile->trace);
     *profile = (struct kiln__profile){0};

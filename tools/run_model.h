@@ -36,7 +36,8 @@ struct run_request {
 /* One kernel or transfer of a run. */
 struct run_launch {
     char name[48];
-    double seconds; /* mean over the runs that were timed */
+    char nodes[160]; /* of the model, that it computes */
+    double seconds;  /* mean over the runs that were timed */
     double bytes;
 };
 

@@ -6,6 +6,16 @@
 
 #include "run_model.h"
 
+/* "a, b", as far as there is room. */
+static void join_names(const json_t *names, char *text, size_t size)
+{
+    size_t index, length = 0;
+    const json_t *name;
+    *text = 0;
+    json_array_foreach(names, index, name) if (length < size) length += (size_t)snprintf(
+        text + length, size - length, "%s%s", index ? ", " : "", json_string_value(name));
+}
+
 /* Mean times of the launches of the last runs; each run has the same ones in the same order. */
 static bool add_up(const json_t *events, const struct run_times *times,
                    struct run_launches *launches)
@@ -16,12 +26,13 @@ static bool add_up(const json_t *events, const struct run_times *times,
         return false;
     for (size_t i = 0; i < all; i++) {
         const json_t *event = json_array_get(events, first + i);
-        const json_t *bytes = json_object_get(json_object_get(event, "args"), "bytes");
+        const json_t *arguments = json_object_get(event, "args");
         const char *name = json_string_value(json_object_get(event, "name"));
         double us = json_number_value(json_object_get(event, "dur"));
         struct run_launch *item = &items[i % times->spans];
         snprintf(item->name, sizeof item->name, "%s", name ? name : "");
-        item->bytes = json_number_value(bytes);
+        join_names(json_object_get(arguments, "names"), item->nodes, sizeof item->nodes);
+        item->bytes = json_number_value(json_object_get(arguments, "bytes"));
         item->seconds += us * 1e-6 / (double)times->runs;
     }
     launches->items = items;

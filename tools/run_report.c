@@ -46,9 +46,10 @@ void run_print_launches(const struct run_launches *launches)
     printf("\n%4s %10s %6s %9s  %s\n", "", "us", "%", "GB/s", "kernel or transfer");
     for (size_t i = 0; i < launches->count; i++) {
         const struct run_launch *launch = &launches->items[i];
-        printf("%4zu %10.1f %6.1f %9.2f  %s\n", i, launch->seconds * 1e6,
+        printf("%4zu %10.1f %6.1f %9.2f  %s%s%s\n", i, launch->seconds * 1e6,
                total > 0 ? 100 * launch->seconds / total : 0,
-               launch->seconds > 0 ? launch->bytes / launch->seconds * 1e-9 : 0, launch->name);
+               launch->seconds > 0 ? launch->bytes / launch->seconds * 1e-9 : 0, launch->name,
+               launch->nodes[0] ? ": " : "", launch->nodes);
     }
     printf("%4s %10.1f  a run, on the device\n", "", total * 1e6);
 }
@@ -116,9 +117,10 @@ void run_add_launches(json_t *root, const struct run_launches *launches)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < launches->count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "name", launches->items[i].name,
-                                              "seconds", launches->items[i].seconds, "bytes",
-                                              launches->items[i].bytes));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s*, s:f, s:f}", "name", launches->items[i].name, "nodes",
+                            launches->items[i].nodes, "seconds", launches->items[i].seconds,
+                            "bytes", launches->items[i].bytes));
     json_object_set_new(root, "launches", list);
 }
 

@@ -116,7 +116,9 @@ KILN_API const char *kiln_model_notes(const kiln_onnx_model *model);
  *  Owner: the tensors belong to the batch. Threads: one at a time for a batch, any for the model.
  *  Errors: those of the batch, with the node that led to them; INVALID_ARGUMENT, SHAPE_MISMATCH,
  *  TYPE_MISMATCH (an input that does not fit what the file says), UNSUPPORTED. After an error
- *  outputs are empty tensors and the batch has a part of the model: reset or release it. */
+ *  outputs are empty tensors and the batch has a part of the model: reset or release it.
+ *
+ *  What is recorded is called as its node (kiln_name_calls(), which this call ends). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_record(kiln_onnx_model *model, kiln_batch *batch,
                                                        const kiln_tensor *inputs,
                                                        const kiln_array *contents,

@@ -202,6 +202,17 @@ void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kil
         kiln__text_add(text, " %s", kiln__product_word(product.sums));
 }
 
+/* A copy that is made on the way is in no memory: what it is made from is read. */
+static void count_original(const struct kiln__plan *plan, uint32_t copies,
+                           struct kiln__launch *launch)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__group *group = &plan->fusion.groups.items[copies];
+    uint64_t copied = kiln__node_bytes(&nodes[group->stores.items[0].node]);
+    if (launch->bytes >= copied)
+        launch->bytes += kiln__node_bytes(&nodes[group->accesses.items[0].node]) - copied;
+}
+
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -222,6 +233,8 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
         plan->launches.items[i].covers = row->fetches ? product.copies + 1 : 0;
+        if (row->fetches)
+            count_original(plan, product.copies, &plan->launches.items[i]);
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
 }

@@ -77,6 +77,19 @@ static bool orders(uint8_t mode)
  * leaves loops. */
 #define BLOCK 32768
 
+/* Of so many indices: these, their values, and where those go, read and written. */
+static uint64_t bytes_of(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct scatter *scatter, size_t count)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__access *accesses = group->accesses.items;
+    const struct kiln__node *values = &nodes[accesses[KILN__SCATTER_VALUES].node];
+    uint64_t bytes =
+        kiln__node_bytes(values) + kiln__node_bytes(&nodes[accesses[KILN__SCATTER_INDICES].node]) +
+        2 * kiln__node_count(values) * type_of(plan, group->stores.items[0].node)->bytes;
+    return (uint64_t)((double)bytes * (double)count / (double)scatter->count);
+}
+
 /* The launch for indices `from` to `to` - 1. */
 static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
                        size_t from, size_t to)
@@ -91,7 +104,7 @@ static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     launch.kernel = "scatter";
     launch.form.wide = true;
     kiln__launch_reads(plan, 1, &launch);
-    launch.bytes = kiln__group_bytes(plan, group);
+    launch.bytes = bytes_of(plan, group, scatter, to - from);
     size_launch(plan, scatter, &launch);
     const struct kiln__type_row *type = type_of(plan, result.node);
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
