@@ -119,7 +119,7 @@ Test(precision, is_measured_once_for_a_device)
     cr_expect_gt(layer_count("launches"), 0u);
     kiln_context_stats stats = stats_of(context);
     cr_expect_eq(stats.buffers_live, 0u);
-    cr_expect_eq(atomic_load(&context->runs), 0u, "runs that are timed are compared");
+    cr_expect_eq(atomic_load(&context->validate.runs), 0u, "runs that are timed are compared");
     expect_remembered(context, type);
     close_context(context);
 
