@@ -56,6 +56,55 @@ static float g_dot(global const int *t, global uchar *const *memory, const int *
     return total;
 }
 
+/* An element of an attention's result: what comes of it so far is scaled down whenever a score is
+ * greater than all before. */
+static float g_attend(global const int *t, global uchar *const *memory, const int *index)
+{
+    const int rank = t[G_RANK], row = index[rank - 2];
+    global const int *q = t + t[G_ACCESSES_AT], *k = q + G_ACCESS_INTS, *v = k + G_ACCESS_INTS,
+                     *mask = v + G_ACCESS_INTS;
+    global const int *by_q = q + G_STRIDES + rank - 2, *by_k = k + G_STRIDES + rank - 2,
+                     *by_v = v + G_STRIDES + rank - 2, *by_mask = mask + G_STRIDES + rank - 2;
+    global const float *a = (global const float *)memory[q[G_MEMORY]];
+    global const float *b = (global const float *)memory[k[G_MEMORY]];
+    global const float *c = (global const float *)memory[v[G_MEMORY]];
+    const int at_q = g_place(q + G_STRIDES, q[G_OFFSET], index, rank - 2) + row * by_q[0];
+    const int at_k = g_place(k + G_STRIDES, k[G_OFFSET], index, rank - 2);
+    const int at_v =
+        g_place(v + G_STRIDES, v[G_OFFSET], index, rank - 2) + index[rank - 1] * by_v[1];
+    const int at_mask = t[G_MASK] ? g_place(mask + G_STRIDES, mask[G_OFFSET], index, rank - 2) +
+                                        row * by_mask[0]
+                                  : 0;
+    const int keys = clamp(t[G_DIAGONAL] + row + 1, 0, t[G_KEYS]);
+    const float scale = as_float(t[G_SCALE]);
+    float most = -INFINITY, total = 0, result = 0;
+    for (int j = 0; j < keys; j++) {
+        float score = 0;
+        for (int i = 0; i < t[G_DEPTH]; i++)
+            score += a[at_q + i * by_q[1]] * b[at_k + j * by_k[0] + i * by_k[1]];
+        score *= scale;
+        if (t[G_MASK] == G_BYTES) {
+            if (!((global const uchar *)memory[mask[G_MEMORY]])[at_mask + j * by_mask[1]])
+                continue;
+        } else if (t[G_MASK]) {
+            const float bias =
+                ((global const float *)memory[mask[G_MEMORY]])[at_mask + j * by_mask[1]];
+            if (bias == -INFINITY)
+                continue;
+            score += bias;
+        }
+        if (score == -INFINITY)
+            continue;
+        const bool greater = score > most;
+        const float factor = exp(greater ? most - score : score - most);
+        total = greater ? total * factor + 1 : total + factor;
+        const float value = c[at_v + j * by_v[0]] + (score - score); /* NaN of an infinite score */
+        result = greater ? result * factor + value : result + factor * value;
+        most = greater ? score : most;
+    }
+    return total == 0 ? 0 : result / total;
+}
+
 kernel void kiln_generic(
     global uchar *memory0, const long offset0, global uchar *memory1, const long offset1,
     global uchar *memory2, const long offset2, global uchar *memory3, const long offset3,
@@ -84,6 +133,8 @@ kernel void kiln_generic(
             rest /= d < kept ? dims[d] : 1;
             second[d] = first[d];
         }
+        if (t[G_ATTENDS])
+            v[(t + t[G_STORES_AT])[G_OF]] = as_uint(g_attend(t, memory, first));
         for (int p = 0; p < t[G_PHASES]; p++) {
             global const int *phase = t + t[G_PHASES_AT] + p * G_PHASE_INTS;
             global const int *reduced = steps + phase[G_REDUCED] * G_STEP_INTS;

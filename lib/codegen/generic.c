@@ -175,6 +175,7 @@ static void emit_names(const struct kiln__emit *emit)
                  {"G_GATHER", KILN__STEP_GATHER},
                  {"G_REDUCED_STEP", KILN__STEP_REDUCED},
                  {"G_PRODUCT", KILN__STEP_PRODUCT},
+                 {"G_BYTES", KILN_U8},
                  {"G_PHASE_INTS", KILN__GENERIC_PHASE_INTS},
                  {"G_STEP_INTS", KILN__GENERIC_STEP_INTS},
                  {"G_ACCESS_INTS", KILN__GENERIC_ACCESS_INTS},

@@ -5,9 +5,10 @@
  *
  *   table = head dims phase* step* access* store*
  *
- * A phase visits `VISITS` elements of an item's row, computes steps `FROM` to `TO` - 1 at each, and
- * reduces them to the step `REDUCED`, or stores. All fields are ints; the names below are macros of
- * the kernel's text too (codegen/generic.c). */
+ * Of an attention the items are elements of its result, and its four inputs are the first accesses;
+ * MASK is the mask's type, 0 without one. A phase visits `VISITS` elements of an item's row,
+ * computes steps `FROM` to `TO` - 1 at each, and reduces them to the step `REDUCED`, or stores. All
+ * fields are ints; the names below are macros of the kernel's text too (codegen/generic.c). */
 #ifndef KILN_PLAN_GENERIC_H
 #define KILN_PLAN_GENERIC_H
 
@@ -20,6 +21,12 @@
     X(STORES)                                                                                      \
     X(PHASES)                                                                                      \
     X(PLAIN)                                                                                       \
+    X(ATTENDS)                                                                                     \
+    X(KEYS)                                                                                        \
+    X(DEPTH)                                                                                       \
+    X(SCALE)                                                                                       \
+    X(DIAGONAL)                                                                                    \
+    X(MASK)                                                                                        \
     X(DIMS_AT)                                                                                     \
     X(PHASES_AT)                                                                                   \
     X(STEPS_AT)                                                                                    \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/attention.h"
 #include "plan/lower.h"
 
 #define NONE KILN__GENERIC_MEMORIES
@@ -50,9 +51,41 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
     }
 }
 
-static bool fits_int(const struct kiln__group *group)
+/* Inputs as they lie in memory, and nothing but its result. */
+static bool can_attend(const struct kiln__group *group)
 {
-    const double most = INT32_MAX / 2;
+    bool can = group->kind == KILN__GROUP_ATTENTION && group->stores.count == 1 &&
+               group->accesses.count >= KILN__MASK && group->accesses.count <= KILN__MASK + 1;
+    for (unsigned k = 0; can && k < group->accesses.count; k++) {
+        struct kiln__operand operand = kiln__group_operand(group, k);
+        const struct kiln__step *step = &group->steps.items[operand.first];
+        can = operand.first == operand.value && step->kind == KILN__STEP_LOAD && step->index == k &&
+              group->accesses.items[k].kind == KILN__ACCESS_MEMORY &&
+              (step->type == KILN_F32 || (k == KILN__MASK && step->type == KILN_U8));
+    }
+    return can;
+}
+
+static struct kiln__attention_size attention_of(const struct kiln__plan *plan,
+                                                const struct kiln__group *group)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    return kiln__attention_size(graph, &graph->nodes.items[group->nodes.items[0]]);
+}
+
+/* How far operands go along their own last dimensions, which are none of the group's. */
+static double depth_of(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    if (group->kind == KILN__GROUP_MATMUL)
+        return (double)group->reduced;
+    return group->kind == KILN__GROUP_ATTENTION
+               ? (double)attention_of(plan, group).n + (double)attention_of(plan, group).d
+               : 0;
+}
+
+static bool fits_int(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    const double most = INT32_MAX / 2, depth = depth_of(plan, group);
     if ((double)kiln__shape_count(&group->shape) > most || (double)group->reduced > most)
         return false;
     for (size_t i = 0; i < group->accesses.count; i++) {
@@ -61,9 +94,9 @@ static bool fits_int(const struct kiln__group *group)
             fabs((double)access->offset) + fabs((double)access->jump) * (double)access->extent;
         for (uint32_t d = 0; d < group->shape.rank; d++)
             reach += fabs((double)access->stride[d]) * (double)group->shape.dims[d];
-        if (group->kind == KILN__GROUP_MATMUL)
-            reach += (double)group->reduced * (fabs((double)access->stride[group->shape.rank - 1]) +
-                                               fabs((double)access->stride[group->shape.rank - 2]));
+        if (depth > 0)
+            reach += depth * (fabs((double)access->stride[group->shape.rank - 1]) +
+                              fabs((double)access->stride[group->shape.rank - 2]));
         if (reach > most)
             return false;
     }
@@ -103,9 +136,10 @@ static unsigned list_memories(const struct kiln__plan *plan, const struct kiln__
 static bool can_lower(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     uint32_t slots[KILN__GENERIC_MEMORIES];
-    bool can = kiln__group_is_of_steps(group) || group->kind == KILN__GROUP_MATMUL;
+    bool can =
+        kiln__group_is_of_steps(group) || group->kind == KILN__GROUP_MATMUL || can_attend(group);
     can = can && group->stores.count && group->steps.count <= KILN__GENERIC_MOST_STEPS &&
-          fits_int(group) && list_memories(plan, group, slots) <= KILN__GENERIC_MEMORIES;
+          fits_int(plan, group) && list_memories(plan, group, slots) <= KILN__GENERIC_MEMORIES;
     for (size_t i = 0; i < group->steps.count && can; i++)
         can = can_compute(group, &group->steps.items[i]);
     return can;
@@ -189,6 +223,10 @@ static void add_phase(struct table *table, int64_t reduced, size_t from, size_t 
 static size_t add_phases(struct table *table)
 {
     const struct kiln__group *group = table->group;
+    if (group->kind == KILN__GROUP_ATTENTION) { /* whose result is there already */
+        add_phase(table, -1, 0, 0, 1);
+        return 1;
+    }
     bool rows = group->kind == KILN__GROUP_ROWS, map = group->kind == KILN__GROUP_MAP;
     size_t phases = 1;
     for (size_t i = 0; i < group->steps.count; i++) {
@@ -305,6 +343,22 @@ static size_t count_items(const struct kiln__group *group)
     return items;
 }
 
+static void add_attention(struct table *table, size_t head)
+{
+    const struct kiln__graph *graph = &table->plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[table->group->nodes.items[0]];
+    const struct kiln__attention_size size = attention_of(table->plan, table->group);
+    int64_t m = (int64_t)size.m, n = (int64_t)size.n, diagonal = node->attention.diagonal;
+    diagonal = !node->attention.causal || diagonal > n ? n : diagonal < -m ? -m : diagonal;
+    put(table, head, KILN__GENERIC_ATTENDS, true);
+    put(table, head, KILN__GENERIC_KEYS, n);
+    put(table, head, KILN__GENERIC_DEPTH, (int64_t)size.d);
+    put(table, head, KILN__GENERIC_SCALE, bits_of(KILN_F32, node->attention.scale));
+    put(table, head, KILN__GENERIC_DIAGONAL, diagonal);
+    if (node->n_inputs > KILN__MASK)
+        put(table, head, KILN__GENERIC_MASK, graph->nodes.items[node->input[KILN__MASK]].type);
+}
+
 static void make_table(struct table *table, size_t items)
 {
     const struct kiln__group *group = table->group;
@@ -315,6 +369,8 @@ static void make_table(struct table *table, size_t items)
     put(table, head, KILN__GENERIC_KEPT, group->shape.rank ? group->kept : 1);
     put(table, head, KILN__GENERIC_STORES, (int64_t)group->stores.count);
     put(table, head, KILN__GENERIC_PLAIN, group->kind == KILN__GROUP_MATMUL && is_plain(group));
+    if (group->kind == KILN__GROUP_ATTENTION)
+        add_attention(table, head);
     put(table, head, KILN__GENERIC_DIMS_AT, (int64_t)table->launch->table.count);
     size_t dims = add_entry(table, rank);
     for (uint32_t d = 0; d < rank; d++)
@@ -393,6 +449,8 @@ uint64_t kiln__generic_work(const struct kiln__plan *plan, uint32_t index)
         else if (kind == KILN__STEP_REDUCED || kind == KILN__STEP_PRODUCT)
             steps += group->reduced * (i + 1);
     }
+    if (group->kind == KILN__GROUP_ATTENTION)
+        steps += attention_of(plan, group).n * (attention_of(plan, group).d / 4 + 4);
     steps += group->steps.count * (group->kind == KILN__GROUP_ROWS ? group->reduced : 1);
     lanes = lanes && lanes < items ? lanes : items;
     return (steps + 1) * kiln__divide_up(items, lanes ? lanes : 1) + 1;
