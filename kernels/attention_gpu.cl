@@ -67,6 +67,28 @@
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
 
+/* Results may be stored as f16 or bf16, rounded to nearest, of two as near to the even one. */
+#if defined RESULT_F16 || defined RESULT_BF16
+typedef ushort result_type;
+INLINE ushort TO_RESULT(float x)
+{
+    const uint bits = as_uint(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+#ifdef RESULT_BF16
+    return size > 0x7f800000 ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+#else
+    const uint kept = size - 0x38000000;               /* with the exponent of an f16 */
+    const uint small = as_uint(as_float(size) + 0.5f); /* sums up to units of 2^-24 */
+    return sign | (size > 0x7f800000    ? 0x7e00
+                   : size >= 0x477ff000 ? 0x7c00
+                   : size < 0x38800000  ? small - 0x3f000000
+                                        : (kept + 0xfff + (kept >> 13 & 1)) >> 13);
+#endif
+}
+#else
+typedef float result_type;
+#define TO_RESULT(x) (x)
+#endif
+
 /* Eight values of neighbouring rows. */
 INLINE float8 load_rows(__local const float *from)
 {
@@ -178,7 +200,7 @@ INLINE void add_values(__local const float *weights, __local const float *tile, 
 
 /* Each row's total of all lanes, then results; a row without a key is 0. */
 INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int first_row, int lane,
-                          int rows, int e, __local float *shared, __global float *out, long out_row)
+                          int rows, int e, __local float *shared, __global result_type *out, long out_row)
 {
     float8 whole = (float8)(0.0f);
     store_rows(total, shared + lane * ROWS + first_row);
@@ -192,7 +214,7 @@ INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int fir
         vstore8(sums[c] * whole, 0, result);
         for (int i = 0; i < min(rows - first_row, ITEM_ROWS); i++)
             if (c * LANES + lane < e)
-                out[(first_row + i) * out_row + c * LANES + lane] = result[i];
+                out[(first_row + i) * out_row + c * LANES + lane] = TO_RESULT(result[i]);
     }
 }
 
@@ -228,8 +250,8 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const OPERAND_D_TYPE *ma
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 attention_gpu(__global const OPERAND_A_TYPE *restrict q,
               __global const OPERAND_B_TYPE *restrict k,
-              __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m, long n,
-              long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
+              __global const OPERAND_C_TYPE *restrict v, __global result_type *restrict out, long m,
+              long n, long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
               long out_offset, long out_row
 #if MASK

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <kiln/attention.h>
+#include <kiln/operations.h>
 
 #include "codegen/codegen.h"
 #include "session/compile.h"
@@ -44,6 +45,7 @@ struct attention {
     size_t heads, m, n, d, e;
     double scale;
     bool masked;
+    kiln_type result; /* that it is cast to; 0: none */
 };
 
 static const char nothing[16];
@@ -71,7 +73,8 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     kiln_tensor v = operand(batch, a->v, a->heads, a->n, a->e);
     kiln_tensor mask =
         a->masked ? operand(batch, KILN_F32, a->heads, a->m, a->n) : (kiln_tensor){0};
-    ask(batch, kiln_attention(batch, q, k, v, mask, &how));
+    kiln_tensor y = kiln_attention(batch, q, k, v, mask, &how);
+    ask(batch, a->result ? kiln_cast(batch, y, a->result) : y);
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
     cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
                  kiln_last_error());
@@ -79,7 +82,7 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     cr_expect_eq(plan.launches.count, 1);
     const struct kiln__launch *launch = &plan.launches.items[0];
     snprintf(words, sizeof words, "%s", launch->kernel);
-    if (launch->edited)
+    if (launch->edited || strstr(launch->options, "RESULT"))
         snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
                  launch->global[0] / launch->local[0], launch->global[1]);
     kiln__plan_free(&plan);
@@ -103,39 +106,53 @@ static void expect_other(const struct attention *attention)
 
 Test(attention_wgmma, has_a_program_for_each_type_and_for_few_columns_and_many)
 {
-    expect_words(&(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false},
-                 "-DTYPE=f16 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 8 x 16");
-    expect_words(&(struct attention){NARROW(KILN_BF16), 3, 300, 70, 72, 16, 0.5, false},
-                 "-DTYPE=bf16 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 3 x 3");
-    expect_words(&(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, false},
-                 "-DTYPE=f16 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 1 x 1");
+    expect_words(
+        &(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false, 0},
+        "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 8 x 16");
+    expect_words(&(struct attention){NARROW(KILN_BF16), 3, 300, 70, 72, 16, 0.5, false, 0},
+                 "-DTYPE=bf16 -DRESULT=f32 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 "
+                 "-DRUNS=1 3 x 3");
+    expect_words(
+        &(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, false, 0},
+        "-DTYPE=f16 -DRESULT=f32 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 1 x 1");
+}
+
+Test(attention_wgmma, stores_narrow_results_at_once)
+{
+    expect_words(&(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false, KILN_F16},
+                 "-DTYPE=f16 -DRESULT=f16 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
+                 "8 x 16");
+    expect_words(&(struct attention){NARROW(KILN_BF16), 8, 512, 512, 64, 63, 0, true, KILN_BF16},
+                 "-DROWS=64 -DKEYS=32 -DLANES=16 -DDEPTH=64 -DWIDTH=64 -DMASK=2 -DRUNS=1 "
+                 "-DRESULT_BF16 8 x 8");
 }
 
 Test(attention_wgmma, leaves_others_to_others)
 {
-    expect_other(&(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, false});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, true});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, false});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, false});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, false});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, false});
+    expect_other(
+        &(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, true, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, false, 0});
 }
 
 Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
 {
-    expect_words(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false},
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false, 0},
                  "attention_copies");
-    expect_words(&(struct attention){NARROW(KILN_F32), 8, 100, 70, 260, 128, -1, true},
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 100, 70, 260, 128, -1, true, 0},
                  "attention_copies");
-    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, false});
-    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, false});
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, false, 0});
 }
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
     struct kiln__device device = hopper();
     struct kiln__prover prover = {doubts};
-    const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, false};
+    const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, false, 0};
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
     cr_expect_str_eq(planned_by(&device, NULL, &attention), "attention_gpu");
     prover.proves = believes;

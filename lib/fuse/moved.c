@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result that one map alone reads, and only to put it into another order, is stored in that order
- * at once, where the kernel takes strides for it: attention, whose heads go side by side. */
+ * at once, where the kernel takes strides for it: attention, whose heads go side by side. So is one
+ * that the map converts to the narrow type of all that it was computed from, where the device has
+ * kernels that take such operands as they are. */
 #include <stdlib.h>
 
 #include "fuse/fuse.h"
+#include "graph/attention.h"
 
 /* Per node, how many accesses and requests there are of it. */
 static uint32_t *count_readers(const struct kiln__fusion *fusion)
@@ -17,15 +20,31 @@ static uint32_t *count_readers(const struct kiln__fusion *fusion)
     return readers;
 }
 
+#define MOST_COLUMNS 128 /* of an attention: every kernel for so few stores narrow results, too */
+
+/* What the map makes of its one load: nothing, or the narrow type. */
+static bool only_copies(const struct kiln__fuser *fuser, const struct kiln__group *map,
+                        const struct kiln__node *source)
+{
+    const struct kiln__node *target = kiln__fuse_node(fuser, map->stores.items[0].node);
+    if (map->steps.items[0].kind != KILN__STEP_LOAD)
+        return false;
+    if (map->steps.count == 1)
+        return target->type == source->type;
+    const struct kiln__attention_size size = kiln__attention_size(&fuser->fusion->graph, source);
+    return map->steps.count == 2 && map->steps.items[1].kind == KILN__STEP_CONVERT &&
+           fuser->fusion->graph.narrow && source->op && target->type == source->op &&
+           size.d <= MOST_COLUMNS && size.e <= MOST_COLUMNS;
+}
+
 /* The map's one load of what an attention stores, if that is all that it does. */
 static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32_t number,
                                          const uint32_t *readers)
 {
     const struct kiln__fusion *fusion = fuser->fusion;
     const struct kiln__group *map = &fusion->groups.items[number];
-    if (map->kind != KILN__GROUP_MAP || map->steps.count != 1 || map->accesses.count != 1 ||
-        map->stores.count != 1 || map->base_group != KILN__NO_GROUP ||
-        map->stores.items[0].placed || map->steps.items[0].kind != KILN__STEP_LOAD)
+    if (map->kind != KILN__GROUP_MAP || map->steps.count == 0 || map->accesses.count != 1 ||
+        map->stores.count != 1 || map->base_group != KILN__NO_GROUP || map->stores.items[0].placed)
         return NULL;
     const struct kiln__access *access = &map->accesses.items[0];
     uint32_t maker = fusion->group_of[access->node], target = map->stores.items[0].node;
@@ -34,8 +53,7 @@ static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32
                    kiln__fuse_node(fuser, access->node)->kind == KILN__ATTENTION &&
                    fusion->groups.items[maker].stores.count == 1 &&
                    !fusion->groups.items[maker].stores.items[0].placed &&
-                   kiln__fuse_node(fuser, target)->type ==
-                       kiln__fuse_node(fuser, access->node)->type
+                   only_copies(fuser, map, kiln__fuse_node(fuser, access->node))
                ? access
                : NULL;
 }

@@ -337,7 +337,9 @@ static const char *check_whole_result(const struct kiln__group_verifier *verifie
         return node == began(verifier) ? NULL : "not of the node that began it";
     if (group->kind != KILN__GROUP_ATTENTION || store->offset)
         return "placed, not by an attention from its start";
-    if (node->type != began(verifier)->type ||
+    const struct kiln__node *root = began(verifier);
+    bool narrow = verifier->fusion->graph.narrow && root->op && node->type == root->op;
+    if ((node->type != root->type && !narrow) ||
         kiln__node_count(node) != kiln__shape_count(&group->shape))
         return "of another type or size";
     return is_reordered(&group->shape, store->stride) ? NULL : "not each of its elements once";

@@ -19,6 +19,7 @@ struct attention {
         int64_t offset, row, column, run[KILN_MAX_RANK];
         const int64_t *stride; /* per dimension of the group, until the runs are there */
     } input[KILN__MOST_INPUTS], out;
+    kiln_type result; /* as it is stored */
     uint32_t runs;
     int64_t run_size[KILN_MAX_RANK];
 };
@@ -83,6 +84,7 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
         attention.input[i] = place_of(plan, group, access->node, access->offset, access->stride);
     }
     kiln__shape_strides(&group->shape, dense);
+    attention.result = graph->nodes.items[store->node].type;
     attention.out = place_of(plan, group, store->node, 0, store->placed ? store->stride : dense);
     if (attention.inputs > KILN__MASK)
         attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
@@ -275,9 +277,12 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
     struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
     size_t items = shape_items(shape);
     snprintf(launch.options, sizeof launch.options,
-             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s",
+             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
              (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
              (int)shape->columns, mask_kind(attention), (int)attention->runs,
+             attention->result == KILN_F16    ? " -DRESULT_F16"
+             : attention->result == KILN_BF16 ? " -DRESULT_BF16"
+                                              : "",
              plan->options.device->traits->emulates_fma ? " -DNO_FMA" : "");
     launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
     launch.global[1] = attention->size.batches;
@@ -390,10 +395,10 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
     size_t tiles = kiln__divide_up(size->m, WGMMA_ROWS);
     uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * WGMMA_MAPS);
     snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d",
-             kiln_type_name((kiln_type)attention->node->op), columns, WGMMA_STAGES,
-             columns * (256 + WGMMA_STAGES * 512) + 1024, has_even_rows(attention),
-             (int)attention->runs);
+             "-DTYPE=%s -DRESULT=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d",
+             kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
+             columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
+             has_even_rows(attention), (int)attention->runs);
     launch.edited = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;
