@@ -234,7 +234,8 @@ static kiln_tensor sort_phases(const struct transposed *t, kiln_tensor y, size_t
     whole.dims[0] = shape.dims[0];
     for (uint32_t i = 0; i < n; i++) {
         add_to_order(&dims, 1 + i);
-        add_to_order(&dims, add_dim(&dims, t->phases[i]));
+        if (t->phases[i] > 1) /* else there is nothing to sort, nor to copy */
+            add_to_order(&dims, add_dim(&dims, t->phases[i]));
         whole.dims[1 + i] = shape.dims[1 + i] * t->phases[i];
     }
     if (call->groups > 1)
