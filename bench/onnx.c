@@ -2,7 +2,8 @@
 /* A model in a file, once and over and over: onnx MODEL SECONDS OUTPUT INPUT.npy...
  * Writes the first results to OUTPUT0.npy and so on, and one line of JSON: milliseconds until the
  * first result, from before the context was made, and of a run later on; kernels compiled and
- * found. bench/onnx.py runs it beside ONNX Runtime. */
+ * found; the memory of the pools in the end, beside the weights. bench/onnx.py runs it beside ONNX
+ * Runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,9 +97,10 @@ int main(int argc, char **argv)
     double steady = time_runs(model, inputs, n_outputs, strtod(argv[2], NULL));
     must(kiln_context_sync_cache(context));
     must(kiln_context_get_stats(context, &stats));
-    printf("{\"first\": %.3f, \"steady\": %.4f, \"compiled\": %llu, \"found\": %llu}\n",
+    printf("{\"first\": %.3f, \"steady\": %.4f, \"compiled\": %llu, \"found\": %llu, "
+           "\"pools_mb\": %.1f}\n",
            first * 1e3, steady * 1e3, (unsigned long long)stats.kernels_compiled,
-           (unsigned long long)stats.kernels_from_disk);
+           (unsigned long long)stats.kernels_from_disk, (double)stats.pool_bytes / 1e6);
     kiln_model_release(model);
     kiln_context_release(context);
     for (int i = 4; i < argc; i++)

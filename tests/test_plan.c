@@ -136,6 +136,20 @@ Test(plan_memory, never_overlaps_while_it_is_alive)
     cr_expect_lt(arena, unshared, "nothing shares memory");
 }
 
+/* Packed weights take as much memory as weights: beside many rows they are packed again. */
+Test(plan_products, keep_packed_weights_for_few_rows_only)
+{
+    for (size_t rows = 500; rows < 5000; rows += 4000) {
+        kiln_batch *batch = imagined_batch();
+        ask(batch,
+            kiln_matmul(batch, imagine_matrix(batch, rows, 384), imagine_weights(batch, 384, 384)));
+        struct kiln__plan plan = plan_of(batch, true);
+        cr_expect_eq(plan.launches.count, 2u);
+        cr_expect_eq(plan.kept_bytes > 0, rows == 500);
+        kiln__plan_free(&plan);
+    }
+}
+
 /* Windows of one dimension are rows that overlap: one product, not one for each. */
 Test(plan_products, are_one_for_windows_of_one_dimension)
 {

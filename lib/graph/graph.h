@@ -90,6 +90,10 @@ struct kiln__attention {
 
 #define KILN__MOST_INPUTS 4
 
+/* Of a product: beside so many, bringing weights into another form again in every run takes a
+ * hundredth of it; to keep that form takes as much memory as the weights. */
+#define KILN__MANY_ROWS 1024
+
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
 struct kiln__node {
     enum kiln__kind kind : 8;

@@ -161,7 +161,8 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     KILN__LAUNCH_INDICES(&launch, product->n, product->k);
     add_matrix(&launch, &product->b);
     kiln__plan_product(plan, &extras, &launch);
-    kiln__plan_keep(plan, packed->slot, product->b.operand);
+    if (product->m < KILN__MANY_ROWS || product->copies != KILN__NO_GROUP)
+        kiln__plan_keep(plan, packed->slot, product->b.operand);
 }
 
 /* Launch 1: packed b. Its options are those of launch 2, too. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one value with several weights, as queries, keys and values are, become one product
  * with the weights side by side, and each a slice of its result. Weights are what is made of
- * buffers alone that the batch does not replace: side by side they are kept (plan/keep.c). A bias
- * of each joins, too. Only where products and attention read the slices, as they lie: what else
- * follows a product runs in its kernel, and would not in that of another slice.
+ * buffers alone that the batch does not replace: side by side they are kept (plan/keep.c), unless
+ * rows are so many that a launch more is nothing beside them. A bias of each joins, too. Only where
+ * products and attention read the slices, as they lie: what else follows a product runs in its
+ * kernel, and would not in that of another slice.
  *
  * An element is the same sum in a wider product. */
 #include <stdlib.h>
@@ -162,9 +163,10 @@ static bool may_join(const struct kiln__rewrite *rewrite, uint32_t product, stru
 {
     const struct kiln__node *node = at(rewrite, product);
     *factor = (struct factor){product, matrix_of(rewrite, node->input[1]), KILN__NO_NODE, product};
+    size_t columns = node->shape.dims[node->shape.rank - 1];
     if (!rewrite->from_uses[product] || factor->weights == KILN__NO_NODE ||
-        !kiln__node_count(node) || node->shape.dims[node->shape.rank - 1] % ALIGNED ||
-        at(rewrite, factor->weights)->kind == KILN__CONSTANT ||
+        !kiln__node_count(node) || kiln__node_count(node) / columns >= KILN__MANY_ROWS ||
+        columns % ALIGNED || at(rewrite, factor->weights)->kind == KILN__CONSTANT ||
         !is_weight(rewrite, factor->weights, DEEPEST))
         return false;
     find_bias(rewrite, factor);
