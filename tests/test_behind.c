@@ -143,6 +143,33 @@ Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .tim
 }
 
 /* Only what was compiled decides: a second batch of the same structure begins with that. */
+/* A product that reads an image's windows where they lie has no launch for them; the generic kernel
+ * computes both. */
+Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 120)
+{
+    static float image[3 * 14 * 14], weights[4 * 27], found[4 * 12 * 12];
+    kiln_context *context = make_context();
+    struct work *work = begin_work(context);
+    for (size_t i = 0; i < sizeof image / sizeof *image; i++)
+        image[i] = (float)(i % 7);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        weights[i] = (float)(i % 5) - 2;
+    kiln_tensor x = kiln_upload(work->batch, KILN_F32, 4, (size_t[]){1, 14, 14, 3}, image);
+    kiln_tensor w = kiln_upload(work->batch, KILN_F32, 4, (size_t[]){3, 3, 3, 4}, weights);
+    cr_assert_eq(kiln_read(work->batch, kiln_conv2d(work->batch, x, w, NULL), found, sizeof found),
+                 KILN_OK, "%s", kiln_batch_error(work->batch));
+    run_work(work);
+    cr_expect_eq(stats_of(context).kernels_compiled, 1u);
+    for (size_t i = 0; i < 12; i++) { /* the first channel's diagonal; all sums are exact */
+        float wanted = 0;
+        for (size_t k = 0; k < 27; k++)
+            wanted += weights[4 * k] * image[((i + k / 9) * 14 + i + k / 3 % 3) * 3 + k % 3];
+        cr_expect_eq(found[i * 13 * 4], wanted);
+    }
+    end_work(work);
+    kiln_context_release(context);
+}
+
 Test(behind, what_was_compiled_is_not_run_without, .timeout = 120)
 {
     kiln_context *context = make_context();

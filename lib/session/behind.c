@@ -43,21 +43,41 @@ static bool is_missing(const struct search *search, const struct kiln__launch *l
     return missing;
 }
 
+/* Whether the generic kernel is soon done with it. */
+static bool suits_generic(const struct search *search, uint32_t group)
+{
+    const bool chunked = search->plan->options.device->traits->chunked;
+    uint64_t work = kiln__generic_work(search->plan, group);
+    return work && work <= (chunked ? MOST_STEPS_CPU : MOST_STEPS_GPU);
+}
+
+/* Groups without a launch: another one's kernel does their work, which the generic one does not. */
+static void choose_parts(struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    size_t groups = plan->fusion.groups.count;
+    bool *launched = calloc(groups + 1, sizeof *launched);
+    for (size_t i = 0; launched && i < plan->launches.count; i++)
+        launched[plan->launches.items[i].group] = true;
+    for (uint32_t g = 0; launched && g < groups; g++)
+        search->generic[g] = search->generic[g] || (!launched[g] && suits_generic(search, g));
+    free(launched);
+}
+
 /* Which groups lack a kernel and are better computed by the generic one. */
 static size_t choose_groups(struct search *search)
 {
     const struct kiln__plan *plan = search->plan;
-    const uint64_t most = plan->options.device->traits->chunked ? MOST_STEPS_CPU : MOST_STEPS_GPU;
     size_t chosen = 0;
     for (size_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         bool *generic = &search->generic[launch->group];
         if (*generic || launch->source == KILN__SOURCE_CLBLAST || !is_missing(search, launch))
             continue;
-        uint64_t work = kiln__generic_work(plan, launch->group);
-        *generic = work && work <= most;
+        *generic = suits_generic(search, launch->group);
         chosen += *generic;
     }
+    choose_parts(search);
     return chosen;
 }
 
