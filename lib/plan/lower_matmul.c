@@ -233,7 +233,7 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
         plan->launches.items[i].covers = row->fetches ? product.copies + 1 : 0;
-        if (row->fetches)
+        if (plan->launches.items[i].covers)
             count_original(plan, product.copies, &plan->launches.items[i]);
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
