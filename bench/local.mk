@@ -145,8 +145,13 @@ bench-peers:
 	PYTHON='$(BENCH_INTERPRETER)' sh $(srcdir)/bench/get-peers bench-peers
 
 bench-plot:
-	bench-peers/bin/python $(srcdir)/bench/table.py --plot bench.svg bench-json/*.json
+	$(BENCH_INTERPRETER) $(srcdir)/bench/table.py --plot bench.svg bench-json/*.json
 	@echo bench.svg
+
+# README's picture is of README's table: after a change there.
+picture:
+	$(BENCH_INTERPRETER) $(srcdir)/bench/table.py --plot $(srcdir)/doc/ratios.svg \
+	    --title 'times as fast as PyTorch' $(srcdir)/README.md
 
 # Models that packages of PyPI carry, beside ONNX Runtime; BENCH_ONNX_ARGUMENTS such as "--only OCR".
 bench-onnx: all

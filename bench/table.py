@@ -3,16 +3,18 @@
 """One table of what the benchmark programs wrote with --json.
 
     table.py FILE...            row, kiln, best peer, ratio, share of the limit
-    table.py --plot SVG FILE... the ratios and shares as a picture (needs matplotlib)
+    table.py --plot SVG FILE... the ratios as a picture; of a Markdown file, its first such table
 
 A ratio is how many times as fast as the best peer kiln is. A row with a `!` does not count: a peer
 ran otherwise beside the others than alone, or a result was wrong.
 """
 
 import argparse
+import html
 import json
+import math
 import pathlib
-import sys
+import re
 
 
 class Row:
@@ -55,31 +57,81 @@ def print_table(reports, rows):
     print(text % (len(rows), marked, busy))
 
 
-def plot(rows, path, title):
-    import matplotlib
+# ---- tables of Markdown ----
 
-    matplotlib.use("svg")
-    import matplotlib.pyplot as pyplot
 
-    rows = [row for row in rows if row.ratio is not None and row.counts][::-1]
-    figure, (left, right) = pyplot.subplots(
-        1, 2, figsize=(11, 1 + 0.24 * len(rows)), sharey=True, width_ratios=(2, 1)
+class TableRow:
+    """A row of a table whose column "ratio", or else its last one without a heading, has ratios."""
+
+    def __init__(self, name, ratio):
+        self.program, self.name, self.ratio = "", name, ratio
+        self.seconds, self.counts, self.share, self.peer = 1, "(!)" not in name, None, ""
+
+
+def table_rows(text):
+    rows, column = [], None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            if rows:
+                break  # the first table that has some
+            column = None
+        elif column is None:
+            headings = [cell.lower() for cell in cells]
+            last = len(cells) - 1
+            column = headings.index("ratio") if "ratio" in headings else last if not cells[-1] else -1
+        elif column >= 0 and column < len(cells) and re.fullmatch(r"\d+([.]\d+)?", cells[column]):
+            rows.append(TableRow(cells[0].replace("`", ""), float(cells[column])))
+    return rows
+
+
+# ---- the picture ----
+
+LABEL, MIDDLE, OCTAVE, LINE = 330, 520, 95, 22  # of the picture, in pixels; a bar is 16 high
+MOST = 2.0  # octaves to either side
+
+
+def bar(row, y):
+    octaves = max(-MOST, min(MOST, math.log2(row.ratio)))
+    width, colour = abs(octaves) * OCTAVE, "#2f8f6b" if row.ratio >= 1 else "#c4622d"
+    left = MIDDLE - (width if octaves < 0 else 0)
+    label = html.escape(("%s: " % row.program if row.program else "") + row.name)
+    number = "%.2f" % row.ratio if row.ratio < 1 else "%.3g" % row.ratio
+    end = MIDDLE + (width if octaves > 0 else 0) + 6
+    return (
+        '<text x="%d" y="%d" text-anchor="end">%s</text><rect x="%.1f" y="%d" width="%.1f" '
+        'height="16" fill="%s"/><text x="%.1f" y="%d">%s</text>\n'
+        % (LABEL - 8, y + 13, label, left, y, width, colour, end, y + 13, number)
     )
-    places = range(len(rows))
-    colours = ["#2a7" if row.ratio >= 1 else "#c63" for row in rows]
-    left.barh(places, [row.ratio for row in rows], color=colours)
-    left.set_yticks(places, ["%s: %s" % (row.program, row.name) for row in rows], fontsize=7)
-    left.set_xscale("log")
-    left.axvline(1, color="black", linewidth=0.8)
-    left.set_xlabel("times as fast as the best peer")
-    for place, row in zip(places, rows):
-        left.annotate(row.peer, (max(row.ratio, 1), place), fontsize=6, va="center")
-    right.barh(places, [min(row.share or 0, 1) for row in rows], color="#68a")
-    right.set_xlim(0, 1)
-    right.set_xlabel("share of the limit")
-    figure.suptitle(title, fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path)
+
+
+def plot(rows, path, title):
+    """Ratios as bars to both sides of 1, an octave to each further line."""
+    rows = [row for row in rows if row.ratio and row.counts]
+    top, bottom = 54, 54 + LINE * len(rows)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            '<svg xmlns="http://www.w3.org/2000/svg" width="760" height="%d" '
+            'font-family="sans-serif" font-size="13" fill="#222">\n'
+            '<rect width="100%%" height="100%%" fill="#fff"/>\n'
+            '<text x="8" y="20" font-size="14">%s</text>\n' % (bottom + 10, html.escape(title))
+        )
+        for octave in (-2, -1, 0, 1, 2):
+            x = MIDDLE + octave * OCTAVE
+            file.write(
+                '<path d="M%d %dV%d" stroke="%s"/><text x="%d" y="%d" text-anchor="middle" '
+                'fill="#666">%g</text>\n'
+                % (x, top - 6, bottom, "#222" if octave == 0 else "#ddd", x, top - 12, 2.0**octave)
+            )
+        for place, row in enumerate(rows):
+            file.write(bar(row, top + LINE * place))
+        file.write("</svg>\n")
+
+
+def read_reports(files):
+    reports = [json.loads(path.read_text()) for path in files]
+    rows = [Row(report["program"], row) for report in reports for row in report["rows"]]
+    return reports, [row for row in rows if row.seconds]
 
 
 def main():
@@ -87,19 +139,18 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plot", type=pathlib.Path, metavar="SVG")
+    parser.add_argument("--title")
     parser.add_argument("files", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
-    reports = [json.loads(path.read_text()) for path in options.files]
-    rows = [Row(report["program"], row) for report in reports for row in report["rows"]]
-    rows = [row for row in rows if row.seconds]
-    if options.plot:
+    if options.plot and options.files[0].suffix == ".md":
+        rows = [row for path in options.files for row in table_rows(path.read_text("utf-8"))]
+        plot(rows, options.plot, options.title or "times as fast as the other")
+    elif options.plot:
+        reports, rows = read_reports(options.files)
         title = "%(device)s, %(driver_version)s, %(date)s" % reports[0]
-        try:
-            plot(rows, options.plot, title)
-        except ImportError:
-            sys.exit("matplotlib is not here: make bench-peers")
+        plot(rows, options.plot, options.title or title + ": times as fast as the best peer")
     else:
-        print_table(reports, rows)
+        print_table(*read_reports(options.files))
 
 
 if __name__ == "__main__":

@@ -333,6 +333,7 @@ script_tests = \
 	tests/check-headers.sh \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
+	tests/check-picture.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
 	tests/test_cplusplus.sh \
