@@ -28,6 +28,28 @@ static_assert(std::is_nothrow_move_assignable<kiln::batch>::value, "handles are 
 static_assert(std::is_trivially_copyable<kiln::tensor>::value, "tensors are numbers");
 static_assert(!std::is_convertible<kiln::tensor, bool>::value, "nor truths");
 
+// What records without a kernel of its own: names, sizes and types, and that errors name operands.
+static void describe(const kiln::context &context)
+{
+    EXPECT(context.device().memory > 0);
+    kiln::batch b(context);
+    kiln::tensor x = kiln::name(b.fill({2, 6, 4}, 1), "input"), positions, scale, last;
+    EXPECT((kiln::split(x, 1, {2, 4}).size() == 2));
+    EXPECT((kiln::topk(x, 2, -1, false, &positions).shape() == kiln::shape{2, 6, 2}));
+    EXPECT(positions.type() == KILN_I32);
+    EXPECT((kiln::einsum("ijk,ilk->ijl", {x, x}).shape() == kiln::shape{2, 6, 6}));
+    EXPECT(kiln::quantize(x, {-1}, scale).type() == KILN_I8);
+    EXPECT((kiln::group_norm(x, {}, {}, 3).shape() == x.shape()));
+    EXPECT((kiln::resize(x, {2, 12, 4}).shape() == kiln::shape{2, 12, 4}));
+    EXPECT(kiln::clip_by_norm({x, x}, 1).size() == 2);
+    EXPECT(b.window(KILN_TAPER_HANN, 8).shape().count() == 8);
+    EXPECT(!b.name_calls("layer") && !b.sum_alike() && !b.status());
+#ifndef KILN_EXCEPTIONS
+    EXPECT(!(x + b.fill({5}, 1)));
+    EXPECT(std::strstr(b.error(), "(a is \"input\", b is \"layer\")"));
+#endif
+}
+
 // One batch, so that a few kernels are compiled: operators, functions of the tables and others.
 static void compute(const kiln::context &context)
 {
@@ -205,6 +227,7 @@ int main()
         std::puts(kiln_last_error());
         return 77;
     }
+    describe(context);
     compute(context);
     keep(context);
     serve(context);

@@ -328,6 +328,7 @@ tests_campaigns_opencl_failures_SOURCES = \
 
 # The kiln program, the shared library, the source tree.
 script_tests = \
+	tests/check-bindings.sh \
 	tests/check-exports.sh \
 	tests/check-fuzz-calls.sh \
 	tests/check-headers.sh \

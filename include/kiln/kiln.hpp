@@ -162,6 +162,8 @@ using cross_entropy_options =
 using executor_options = detail::options<kiln_executor_options, kiln_executor_options_init>;
 using pool_options = detail::options<kiln_pool_options, kiln_pool_options_init>;
 using request_options = detail::options<kiln_request_options, kiln_request_options_init>;
+using recurrent = detail::options<kiln_recurrent, kiln_recurrent_init>;
+using resize_options = detail::options<kiln_resize_options, kiln_resize_options_init>;
 
 /** Options of an optimiser: its method's defaults. */
 struct optimizer_options : kiln_optimizer_options {
@@ -308,6 +310,34 @@ class context : public detail::handle<kiln_context, kiln_context_release>
     KILN_NODISCARD kiln_status finish() const
     {
         return detail::told(kiln_context_finish(object_));
+    }
+    /** Zeros after an error, and so are the counters. */
+    kiln_device_info device() const
+    {
+        kiln_device_info found = {};
+        detail::told(kiln_context_device(object_, &found));
+        return found;
+    }
+    kiln_context_stats stats() const
+    {
+        kiln_context_stats found = {};
+        detail::told(kiln_context_get_stats(object_, &found));
+        return found;
+    }
+    KILN_NODISCARD kiln_status trim() const
+    {
+        return detail::told(kiln_context_trim(object_));
+    }
+    KILN_NODISCARD kiln_status sync_cache() const
+    {
+        return detail::told(kiln_context_sync_cache(object_));
+    }
+    /** KILN_F32 after an error. */
+    kiln_type best_precision() const
+    {
+        kiln_type found = KILN_F32;
+        detail::told(kiln_context_best_precision(object_, &found));
+        return found;
     }
 };
 
@@ -755,6 +785,239 @@ inline tensor binary_cross_entropy(const tensor &logits, const tensor &target)
                         kiln_binary_cross_entropy(logits.batch(), logits.id(), target.id()));
 }
 
+inline tensor pad_by(const tensor &x, const shape &low, const shape &high, kiln_padding padding)
+{
+    return detail::made(x, kiln_pad_by(x.batch(), x.id(), low.dims(), high.dims(), padding));
+}
+
+inline tensor triangle(const tensor &x, bool upper, std::int64_t diagonal = 0)
+{
+    return detail::made(x, kiln_triangle(x.batch(), x.id(), upper, diagonal));
+}
+
+inline tensor scatter(const tensor &x, const tensor &indices, const tensor &values, int axis,
+                      kiln_scatter_mode mode)
+{
+    return detail::made(x, kiln_scatter(x.batch(), x.id(), indices.id(), values.id(), axis, mode));
+}
+
+inline tensor gather_elements(const tensor &x, const tensor &indices, int axis)
+{
+    return detail::made(x, kiln_gather_elements(x.batch(), x.id(), indices.id(), axis));
+}
+
+inline tensor scatter_elements(const tensor &x, const tensor &indices, const tensor &values,
+                               int axis, kiln_scatter_mode mode)
+{
+    return detail::made(
+        x, kiln_scatter_elements(x.batch(), x.id(), indices.id(), values.id(), axis, mode));
+}
+
+inline tensor gather_nd(const tensor &x, const tensor &indices, std::size_t batch_dims = 0)
+{
+    return detail::made(x, kiln_gather_nd(x.batch(), x.id(), indices.id(), batch_dims));
+}
+
+inline tensor scatter_nd(const tensor &x, const tensor &indices, const tensor &values,
+                         kiln_scatter_mode mode)
+{
+    return detail::made(x, kiln_scatter_nd(x.batch(), x.id(), indices.id(), values.id(), mode));
+}
+
+inline tensor sort(const tensor &x, int axis = -1, bool descending = false)
+{
+    return detail::made(x, kiln_sort(x.batch(), x.id(), axis, descending));
+}
+
+inline tensor argsort(const tensor &x, int axis = -1, bool descending = false)
+{
+    return detail::made(x, kiln_argsort(x.batch(), x.id(), axis, descending));
+}
+
+/** The k largest along an axis, or the smallest, in order; `positions` receives where they were. */
+inline tensor topk(const tensor &x, std::size_t k, int axis = -1, bool smallest = false,
+                   tensor *positions = nullptr)
+{
+    kiln_tensor found = {0};
+    tensor values = detail::made(
+        x, kiln_topk(x.batch(), x.id(), k, axis, smallest, positions ? &found : nullptr));
+    if (positions)
+        *positions = tensor(x.batch(), found);
+    return values;
+}
+
+/** Cut into parts of these sizes along an axis; empty after an error. */
+inline std::vector<tensor> split(const tensor &x, int axis, const std::vector<std::size_t> &sizes)
+{
+    std::vector<kiln_tensor> parts(sizes.size());
+    std::vector<tensor> found;
+    if (!detail::told(x.batch(), kiln_split(x.batch(), x.id(), axis, sizes.size(), sizes.data(),
+                                            parts.data())))
+        for (kiln_tensor part : parts)
+            found.push_back(tensor(x.batch(), part));
+    return found;
+}
+
+inline tensor cumsum_exclusive(const tensor &x, int axis, bool reverse = false)
+{
+    return detail::made(x, kiln_cumsum_exclusive(x.batch(), x.id(), axis, reverse));
+}
+
+inline tensor batch_norm(const tensor &x, const tensor &scale, const tensor &shift,
+                         const tensor &mean, const tensor &variance, int axis = 1,
+                         double epsilon = 1e-5)
+{
+    return detail::made(x, kiln_batch_norm(x.batch(), x.id(), scale.id(), shift.id(), mean.id(),
+                                           variance.id(), axis, epsilon));
+}
+
+/** With the batch's own statistics, which `mean` and `variance` receive. */
+inline tensor batch_norm_train(const tensor &x, const tensor &scale, const tensor &shift, int axis,
+                               double epsilon, tensor *mean = nullptr, tensor *variance = nullptr)
+{
+    kiln_tensor means = {0}, variances = {0};
+    tensor y = detail::made(x, kiln_batch_norm_train(x.batch(), x.id(), scale.id(), shift.id(),
+                                                     axis, epsilon, &means, &variances));
+    if (mean)
+        *mean = tensor(x.batch(), means);
+    if (variance)
+        *variance = tensor(x.batch(), variances);
+    return y;
+}
+
+inline tensor group_norm(const tensor &x, const tensor &scale, const tensor &shift,
+                         std::size_t groups, int axis = 1, double epsilon = 1e-5)
+{
+    return detail::made(
+        x, kiln_group_norm(x.batch(), x.id(), scale.id(), shift.id(), groups, axis, epsilon));
+}
+
+inline tensor instance_norm(const tensor &x, const tensor &scale, const tensor &shift, int axis = 1,
+                            double epsilon = 1e-5)
+{
+    return detail::made(
+        x, kiln_instance_norm(x.batch(), x.id(), scale.id(), shift.id(), axis, epsilon));
+}
+
+inline tensor local_response_norm(const tensor &x, int axis, std::size_t size, double alpha = 1e-4,
+                                  double beta = 0.75, double bias = 1)
+{
+    return detail::made(x,
+                        kiln_local_response_norm(x.batch(), x.id(), axis, size, alpha, beta, bias));
+}
+
+inline tensor rotary(const tensor &x, const tensor &cosine, const tensor &sine,
+                     bool interleaved = false)
+{
+    return detail::made(x, kiln_rotary(x.batch(), x.id(), cosine.id(), sine.id(), interleaved));
+}
+
+inline tensor conv_transposed(const tensor &x, const tensor &w,
+                              const kiln_conv_options &options = conv_options())
+{
+    return detail::made(x, kiln_conv_transposed(x.batch(), x.id(), w.id(), &options));
+}
+
+inline tensor lp_pool(const tensor &x, const shape &window, double p,
+                      const kiln_pool_options &options = pool_options())
+{
+    return detail::made(x, kiln_lp_pool(x.batch(), x.id(), window.dims(), p, &options));
+}
+
+/** Einstein's sum: `einsum("ij,jk->ik", {a, b})`. */
+inline tensor einsum(const char *equation, const std::vector<tensor> &operands)
+{
+    kiln_batch *batch = detail::batch_of(operands);
+    return detail::made(
+        batch, kiln_einsum(batch, equation, operands.size(), detail::ids(operands).data()));
+}
+
+/** i8 values, and the scale of each slice over these axes in `scale`. */
+inline tensor quantize(const tensor &x, const axes &over, tensor &scale)
+{
+    kiln_tensor found = {0};
+    tensor y = detail::made(x, kiln_quantize(x.batch(), x.id(), over.count(), over.get(), &found));
+    scale = tensor(x.batch(), found);
+    return y;
+}
+
+/** Of i8 operands, or of an f32 one, whose scale is none, by an i8 one. */
+inline tensor matmul_quantized(const tensor &a, const tensor &a_scale, const tensor &b,
+                               bool transpose_b, const tensor &b_scale)
+{
+    return detail::made(a, kiln_matmul_quantized(a.batch(), a.id(), a_scale.id(), b.id(),
+                                                 transpose_b, b_scale.id()));
+}
+
+inline tensor random_split(const tensor &key, std::uint32_t number)
+{
+    return detail::made(key, kiln_random_split(key.batch(), key.id(), number));
+}
+
+/** To these sizes. */
+inline tensor resize(const tensor &x, const shape &to,
+                     const kiln_resize_options &options = resize_options())
+{
+    return detail::made(x, kiln_resize(x.batch(), x.id(), to.dims(), &options));
+}
+
+inline tensor depth_to_space(const tensor &x, std::size_t block, kiln_block_order order,
+                             kiln_layout layout)
+{
+    return detail::made(x, kiln_depth_to_space(x.batch(), x.id(), block, order, layout));
+}
+
+inline tensor space_to_depth(const tensor &x, std::size_t block, kiln_block_order order,
+                             kiln_layout layout)
+{
+    return detail::made(x, kiln_space_to_depth(x.batch(), x.id(), block, order, layout));
+}
+
+inline tensor dft(const tensor &x, int axis, std::size_t length, kiln_dft_kind kind)
+{
+    return detail::made(x, kiln_dft(x.batch(), x.id(), axis, length, kind));
+}
+
+inline tensor stft(const tensor &x, const tensor &window, std::size_t length, std::size_t step,
+                   kiln_dft_kind kind)
+{
+    return detail::made(x, kiln_stft(x.batch(), x.id(), window.id(), length, step, kind));
+}
+
+inline tensor lerp(const tensor &a, const tensor &b, const tensor &weight)
+{
+    return detail::made(a, kiln_lerp(a.batch(), a.id(), b.id(), weight.id()));
+}
+
+inline tensor slerp(const tensor &a, const tensor &b, const tensor &weight)
+{
+    return detail::made(a, kiln_slerp(a.batch(), a.id(), b.id(), weight.id()));
+}
+
+/** Gradients scaled down where their common norm is larger; empty after an error. `length` receives
+ *  that norm. */
+inline std::vector<tensor> clip_by_norm(const std::vector<tensor> &gradients, double max_norm,
+                                        tensor *length = nullptr)
+{
+    kiln_batch *batch = detail::batch_of(gradients);
+    std::vector<kiln_tensor> clipped(gradients.size());
+    tensor found = detail::made(batch, kiln_clip_by_norm(batch, gradients.size(),
+                                                         detail::ids(gradients).data(), max_norm,
+                                                         clipped.data()));
+    std::vector<tensor> all;
+    for (std::size_t i = 0; found && i < clipped.size(); i++)
+        all.push_back(tensor(batch, clipped[i]));
+    if (length)
+        *length = found;
+    return all;
+}
+
+/** `x`, which errors, explanations and traces call by this name from now on. */
+inline tensor name(const tensor &x, const std::string &by)
+{
+    return detail::made(x, kiln_name(x.batch(), x.id(), by.c_str()));
+}
+
 inline tensor detach(const tensor &x)
 {
     return detail::made(x, kiln_detach(x.batch(), x.id()));
@@ -837,6 +1100,11 @@ class recorder
     {
         return detail::made(batch_, kiln_random_key(batch_, seed));
     }
+    /** A key that no earlier run has had; the buffer counts. */
+    tensor random_next(const buffer &state) const
+    {
+        return detail::made(batch_, kiln_random_next(batch_, state.get()));
+    }
     tensor random_uniform(const shape &of, const tensor &key) const
     {
         return detail::made(batch_, kiln_random_uniform(batch_, of.rank(), of.dims(), key.id()));
@@ -844,6 +1112,50 @@ class recorder
     tensor random_normal(const shape &of, const tensor &key) const
     {
         return detail::made(batch_, kiln_random_normal(batch_, of.rank(), of.dims(), key.id()));
+    }
+    tensor window(kiln_taper taper, std::size_t n, bool periodic = true) const
+    {
+        return detail::made(batch_, kiln_window(batch_, taper, n, periodic));
+    }
+    tensor mel_weights(std::size_t bins, std::size_t length, double rate, double low,
+                       double high) const
+    {
+        return detail::made(batch_, kiln_mel_weights(batch_, bins, length, rate, low, high));
+    }
+
+    /** Layers of ONNX' and PyTorch's kinds. `last`, `last_c` receive the state behind them. */
+    tensor rnn(const kiln_recurrent &layer, tensor *last = nullptr) const
+    {
+        kiln_tensor state = {0};
+        return with_state(kiln_rnn(batch_, &layer, &state), state, last);
+    }
+    tensor gru(const kiln_recurrent &layer, tensor *last = nullptr) const
+    {
+        kiln_tensor state = {0};
+        return with_state(kiln_gru(batch_, &layer, &state), state, last);
+    }
+    tensor lstm(const kiln_recurrent &layer, tensor *last = nullptr, tensor *last_c = nullptr) const
+    {
+        kiln_tensor state = {0}, cell = {0};
+        tensor y = with_state(kiln_lstm(batch_, &layer, &state, &cell), state, last);
+        if (last_c)
+            *last_c = tensor(batch_, cell);
+        return y;
+    }
+
+    /** What is recorded from now on is called so, where kiln::name() says nothing else; "" ends
+     *  that. */
+    kiln_status name_calls(const std::string &by) const
+    {
+        return detail::told(batch_, kiln_name_calls(batch_, by.c_str()));
+    }
+
+  private:
+    tensor with_state(kiln_tensor y, kiln_tensor state, tensor *last) const
+    {
+        if (last)
+            *last = tensor(batch_, state);
+        return detail::made(batch_, y);
     }
 
   protected:
@@ -915,6 +1227,35 @@ class batch : public recorder
     KILN_NODISCARD kiln_status reset() const
     {
         return detail::told(kiln_batch_reset(batch_));
+    }
+    /** Take an upload, or leave a result, elsewhere in later runs. */
+    kiln_status rebind_upload(const tensor &x, const void *data) const
+    {
+        return detail::told(batch_, kiln_rebind_upload(batch_, x.id(), data));
+    }
+    kiln_status rebind_read(const tensor &x, void *data) const
+    {
+        return detail::told(batch_, kiln_rebind_read(batch_, x.id(), data));
+    }
+    /** The same bits of a row in batches of any number of rows. */
+    KILN_NODISCARD kiln_status sum_alike() const
+    {
+        return detail::told(kiln_batch_sum_alike(batch_));
+    }
+    KILN_NODISCARD kiln_status run_apart() const
+    {
+        return detail::told(kiln_batch_run_apart(batch_));
+    }
+    KILN_NODISCARD kiln_status set_precision(kiln_precision precision) const
+    {
+        return detail::told(kiln_batch_set_precision(batch_, precision));
+    }
+    /** Launches, transfers and memory, known before it runs; zeros after an error. */
+    kiln_batch_cost cost() const
+    {
+        kiln_batch_cost found = {};
+        detail::told(batch_, kiln_batch_get_cost(batch_, &found));
+        return found;
     }
     /** What becomes of it, in text; empty after an error. */
     std::string explain() const
@@ -1094,6 +1435,22 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
             return KILN_INVALID_ARGUMENT;
         return detail::told(
             kiln_executor_run(object_, inputs.begin(), outputs.begin(), rows, &options));
+    }
+    /** Zeros after an error. */
+    kiln_executor_stats stats() const
+    {
+        kiln_executor_stats found = {};
+        detail::told(kiln_executor_get_stats(object_, &found));
+        return found;
+    }
+    /** Its metrics as text; empty after an error. */
+    std::string metrics(kiln_metrics_format format = KILN_METRICS_JSON) const
+    {
+        char *text = nullptr;
+        detail::told(kiln_executor_metrics(object_, format, &text));
+        std::string found = text ? text : "";
+        kiln_free(text);
+        return found;
     }
     KILN_NODISCARD kiln_status shutdown(kiln_shutdown how = KILN_SHUTDOWN_DRAIN) const
     {
