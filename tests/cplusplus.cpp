@@ -33,7 +33,7 @@ static void describe(const kiln::context &context)
 {
     EXPECT(context.device().memory > 0);
     kiln::batch b(context);
-    kiln::tensor x = kiln::name(b.fill({2, 6, 4}, 1), "input"), positions, scale, last;
+    kiln::tensor x = kiln::name(b.fill({2, 6, 4}, 1), "input"), positions, scale;
     EXPECT((kiln::split(x, 1, {2, 4}).size() == 2));
     EXPECT((kiln::topk(x, 2, -1, false, &positions).shape() == kiln::shape{2, 6, 2}));
     EXPECT(positions.type() == KILN_I32);
@@ -173,9 +173,9 @@ static void fail(const kiln::context &context)
     kiln::batch b(context);
     kiln::tensor x = b.upload({3}, data), y = b.iota({2}, 0);
     EXPECT(caught([&] { x + kiln::cast(y, KILN_F32); }) ==
-           "kiln_add: shapes [3] and [2] do not broadcast");
+           "kiln_add, call 4: shapes [3] and [2] do not broadcast");
     EXPECT(code == KILN_SHAPE_MISMATCH);
-    EXPECT(caught([&] { b.execute(); }) == "kiln_add: shapes [3] and [2] do not broadcast");
+    EXPECT(caught([&] { b.execute(); }) == "kiln_add, call 4: shapes [3] and [2] do not broadcast");
     EXPECT(caught([&] { kiln::load(context, "/nowhere", {"x"}); }).find("/nowhere") !=
            std::string::npos);
     EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) != "");
@@ -194,7 +194,7 @@ static void fail(const kiln::context &context)
     EXPECT(!(x + kiln::cast(y, KILN_F32)));
     EXPECT(!kiln::exp(x)); // nothing is recorded any more
     EXPECT(b.status() == KILN_SHAPE_MISMATCH && b.execute() == KILN_SHAPE_MISMATCH);
-    EXPECT(!std::strcmp(b.error(), "kiln_add: shapes [3] and [2] do not broadcast"));
+    EXPECT(!std::strcmp(b.error(), "kiln_add, call 4: shapes [3] and [2] do not broadcast"));
     EXPECT(!b.reset() && !b.status());
     EXPECT(!b.upload({4}, data));
     EXPECT(!b.reset());
