@@ -39,9 +39,9 @@ struct tiles {
 
 /* For each width the usual ones first, then others that may be chosen by number. */
 static const struct tiles tile_table[] = {{16, 6, 4, 8, 2, 12, 1.00},   {16, 8, 3, 8, 3, 8, 1.02},
-                                          {16, 12, 2, 12, 2, 14, 1.12}, {16, 4, 4, 4, 4, 4, 1.20},
+                                          {16, 12, 2, 12, 2, 14, 1.30}, {16, 4, 4, 4, 4, 4, 1.30},
                                           {8, 6, 2, 6, 2, 8, 1.00},     {8, 4, 3, 4, 3, 6, 1.02},
-                                          {8, 4, 2, 4, 2, 4, 1.20},     {4, 4, 2, 4, 2, 8, 1.00}};
+                                          {8, 4, 2, 4, 2, 4, 1.30},     {4, 4, 2, 4, 2, 8, 1.00}};
 #define TILES_END (tile_table + sizeof tile_table / sizeof *tile_table)
 
 static const struct tiles *tiles_of(const struct kiln__plan *plan)
