@@ -127,6 +127,28 @@ Test(attention_wgmma, stores_narrow_results_at_once)
                  "-DRESULT_BF16 8 x 8");
 }
 
+/* Operands that are rounded on the way lie as floats: the kernel that takes such ones stores
+ * floats. */
+Test(attention_wgmma, has_no_narrow_result_stored_as_floats)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {believes};
+    struct kiln__plan_options options = {.device = &device, .prover = &prover};
+    struct kiln__plan plan;
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor x = operand(batch, KILN_F32, 8, 512, 64);
+    kiln_tensor half = kiln_cast(batch, kiln_add(batch, x, x), KILN_F16);
+    kiln_tensor y = kiln_attention(batch, half, half, half, (kiln_tensor){0}, NULL);
+    ask(batch, kiln_cast(batch, y, KILN_F16));
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
+    const struct kiln__launch *last = &plan.launches.items[plan.launches.count - 1];
+    cr_expect(strstr(last->options, "RESULT") || !strstr(last->kernel, "attention"), "%s %s",
+              last->kernel, last->options);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
 Test(attention_wgmma, leaves_others_to_others)
 {
     expect_other(

@@ -316,11 +316,12 @@ static bool is_of_whole_rows(const struct kiln__plan *plan, const struct attenti
     return whole;
 }
 
-/* Not where tuning has found another kernel's tile to be better. */
+/* Not for narrow results (of operands that lie as floats), nor where tuning has found another
+ * kernel's tile to be better. */
 static bool copies_suits(const struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__device *device = plan->options.device;
-    if (device->traits->tile && !plan->fusion.graph.alike)
+    if (attention->result != KILN_F32 || (device->traits->tile && !plan->fusion.graph.alike))
         return false;
     bool suits = device->info.has_inline_ptx && device->ptx_level >= COPIES_LEVEL &&
                  device->info.max_work_group >= COPIES_ITEMS &&
