@@ -105,7 +105,7 @@ def enums(text):
     text = without_comments(text)
     for body, name in re.findall(r'typedef enum \w+ \{(.*?)\} (\w+);', text, re.S):
         values, following = {}, 0
-        for constant, value in re.findall(r'(KILN_\w+)(?: = (-?\d+))?\s*(?:,|$)', body.strip()):
+        for constant, value in re.findall(r'(KILN_\w+)(?:\s*=\s*(-?\d+))?\s*(?:,|$)', body.strip()):
             values[constant] = following = int(value) if value else following
             following += 1
         yield name, values

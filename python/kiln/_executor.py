@@ -38,6 +38,19 @@ class Row(NamedTuple):
     below: int = 0
     sequence: bool = False
 
+_called: dict[int, Future] = {}  # futures whose callbacks are to come, by id()
+
+
+def _notified(status: int, user: int) -> None:
+    future = _called.pop(user)
+    with future._calling:
+        functions, future._callbacks = future._callbacks or [], None
+    for function in functions:
+        function(future)
+
+
+_NOTIFIED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(_notified)
+
 
 class Future:
     """The end of one request. `result()` waits for it; `await future` does so in asyncio."""
@@ -48,6 +61,24 @@ class Future:
         self._executor = executor
         self._borrowed = borrowed
         self._outputs = outputs
+        self._calling = threading.Lock()
+        self._callbacks: Optional[list[Callable[[Future], None]]] = []  # None: they were called
+
+    def add_done_callback(self, function: Callable[[Future], None]) -> None:
+        """Have `function(future)` called when it has completed: in a thread of the executor, or here
+        at once if it has; while it runs, other requests wait. One that raises there is told by
+        sys.unraisablehook, and those behind it are not called."""
+        with self._calling:
+            if self._callbacks is None:
+                later = False
+            else:
+                later, first = True, not self._callbacks
+                self._callbacks.append(function)
+        if not later:
+            function(self)
+        elif first:
+            _called[id(self)] = self  # until then, whoever else forgets it
+            check(lib.kiln_future_notify(self._owned.pointer, _NOTIFIED, id(self)))
 
     def done(self) -> bool:
         """Whether it has completed."""

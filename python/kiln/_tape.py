@@ -101,6 +101,8 @@ class Tape:
             expression, value = top._expression, top._value
             if value is not None:
                 handles[top] = self._enter_value(top, value)
+                if top._name is not None:
+                    self.call(top)
                 continue
             if expression is None:
                 raise Error('INVALID_HANDLE', 'the tensor is an argument of a kiln.function that '
@@ -110,7 +112,17 @@ class Tape:
                 stack.extend(o for o in expression.operands if is_tensor(o) and o not in handles)
                 continue
             self._enter_expression(top, expression)
+            if top._name is not None:
+                self.call(top)
         return handles[tensor]
+
+    def call(self, tensor: Tensor) -> None:
+        """Give the batch the tensor's name, if it has the tensor."""
+        handle, name = self.handles.get(tensor), tensor._name
+        if handle is not None:
+            given = None if name is None else name.encode(errors='replace')
+            if not lib.kiln_name(self.batch, handle, given).id:
+                self.fail()
 
     def _enter_value(self, tensor: Tensor, value: Any) -> Any:
         if isinstance(value, np.ndarray):

@@ -28,8 +28,8 @@ class Tensor(Operators):
     kiln.Buffer. Tensors may be made and asked for in any thread.
     """
 
-    __slots__ = ('_context', '_expression', '_output', '_value', '_version', 'dtype', 'shape',
-                 '__weakref__')
+    __slots__ = ('_context', '_expression', '_name', '_output', '_value', '_version', 'dtype',
+                 'shape', '__weakref__')
     dtype: DType
     shape: tuple[int, ...]
 
@@ -40,6 +40,14 @@ class Tensor(Operators):
         self._output = output
         self._value = value
         self._version = 0
+        self._name: Optional[str] = None
+
+    def named(self, name: Optional[str]) -> Tensor:
+        """Have errors, explanations, traces and profiles call it by this name, and what its function
+        records beside; None takes the name away. Returns the tensor: `q = (x @ w).named('q')`."""
+        self._name = name
+        _tape.current_tape(self._context).call(self)
+        return self
 
     def _tensor(self) -> Tensor:
         return self

@@ -51,6 +51,18 @@ class Executors(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, 'closed'):
             executor.submit(np.ones((1, 3)), [1])
 
+    def test_callbacks(self):
+        """what is to be called when a request has completed is, also too late and several times"""
+        called, done = [], threading.Event()
+        with kiln.Executor(lambda inputs: inputs[0] * 2, [((4,), 'f32')]) as executor:
+            future = executor.submit(np.ones((3, 4), np.float32))
+            future.add_done_callback(called.append)
+            future.add_done_callback(lambda _: done.set())
+            self.assertTrue(done.wait(60))
+            future.add_done_callback(called.append)
+            self.assertEqual(called, [future, future])
+            np.testing.assert_array_equal(future.result(), np.full((3, 4), 2, np.float32))
+
     def test_sequences(self):
         """rows of several lengths, and outputs that are as long"""
         def model(inputs):

@@ -27,6 +27,15 @@ class Running(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "'on'"):
             kiln.Context(cache='sometimes')
 
+    def test_names(self):
+        """names stand in errors and in explanations, wherever a tensor is recorded again"""
+        a = (kiln.tensor(A) + 1).named('layer3.q')
+        with self.assertRaisesRegex(kiln.Error, r'\(a is "layer3.q"\)'):
+            a + np.zeros(5, np.float32)
+        with kiln.batch() as b:
+            b.read((a * 2).named('twice'))
+            self.assertIn(', for layer3.q, twice', b.explain())
+
     def test_again(self):
         """what was recorded in a batch that ran without it is recorded again"""
         a = kiln.tensor(A)
