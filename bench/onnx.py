@@ -150,18 +150,20 @@ def measure(name, model, inputs, options):
     median = lambda of, what: float(np.median([one[what] for one in of]))
     return {'name': name, 'cold': cold['first'], 'kernels': cold['compiled'],
             'shipped': median(ours, 'first'), 'compiled': max(one['compiled'] for one in ours),
-            'kiln': median(ours, 'steady'), 'ort_first': median(theirs, 'first'),
+            'kiln': median(ours, 'steady'), 'pools': max(one['pools_mb'] for one in ours),
+            'ort_first': median(theirs, 'first'),
             'ort': median(theirs, 'steady'), 'error': worst, 'relative': relative,
             'version': theirs[0]['version']}
 
 
 def print_table(rows):
     print('| model | kiln ms | ONNX Runtime ms | times as fast | first result cold, ms | '
-          'with shipped kernels, ms | ONNX Runtime\'s, ms | kernels | largest error | relative |')
-    print('|---|---|---|---|---|---|---|---|---|---|')
+          'with shipped kernels, ms | ONNX Runtime\'s, ms | kernels | MB beside weights | '
+          'largest error | relative |')
+    print('|---|---|---|---|---|---|---|---|---|---|---|')
     for row in rows:
         print('| {name} | {kiln:.2f} | {ort:.2f} | {ratio:.2f} | {cold:.0f} | {shipped:.0f} | '
-              '{ort_first:.0f} | {kernels} | {error:.2g} | {relative:.2g} |'.format(
+              '{ort_first:.0f} | {kernels} | {pools:.1f} | {error:.2g} | {relative:.2g} |'.format(
                   ratio=row['ort'] / row['kiln'], **row))
 
 

@@ -226,7 +226,9 @@ static double product_error(const struct kiln__bounding *walk, const struct kiln
         return INFINITY; /* what an infinity lacks in 11 bits is 0: times another one it is NaN */
     if (node->op == KILN__PRODUCT_WHOLE && !total.broken)
         return kiln__type_ulp(KILN_F32, total.magnitude) / 2;
-    double error = summed_error(walk, &total) + lost[node->op] * (total.magnitude + total.error);
+    double error = summed_error(walk, &total);
+    if (lost[node->op] > 0) /* of nothing, however much there is, nothing is lost */
+        error += lost[node->op] * (total.magnitude + total.error);
     return total.broken ? error + (double)k * KILN__DENORMAL : error;
 }
 
