@@ -250,9 +250,14 @@ static kiln_status weigh(struct tune_search *search, struct verdict *verdict)
     *verdict = (struct verdict){.share = 1};
     tune_interrupted = 0; /* what was found is told in any case */
     kiln_status status = KILN_OK;
-    if (is_another(search))
+    if (is_another(search)) {
+        struct verdict again = {.share = 1};
         status = compare(search, search->usual, search->best, INFINITY, verdict);
-    else
+        if (!status)
+            status = compare(search, search->usual, search->best, INFINITY, &again);
+        if (!status && again.share > verdict->share) /* the lesser gain of the two */
+            *verdict = again;
+    } else
         for (size_t i = 0; i < search->count && !status; i++) {
             double share;
             status = tune_compare(&search->benches[i], &search->best[i], &search->best[i], INFINITY,
