@@ -51,10 +51,11 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
     }
 }
 
-/* Inputs as they lie in memory, and nothing but its result. */
-static bool can_attend(const struct kiln__group *group)
+/* Inputs as they lie in memory, and nothing but its result, as floats. */
+static bool can_attend(const struct kiln__node *nodes, const struct kiln__group *group)
 {
     bool can = group->kind == KILN__GROUP_ATTENTION && group->stores.count == 1 &&
+               nodes[group->stores.items[0].node].type == KILN_F32 &&
                group->accesses.count >= KILN__MASK && group->accesses.count <= KILN__MASK + 1;
     for (unsigned k = 0; can && k < group->accesses.count; k++) {
         struct kiln__operand operand = kiln__group_operand(group, k);
@@ -136,8 +137,8 @@ static unsigned list_memories(const struct kiln__plan *plan, const struct kiln__
 static bool can_lower(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     uint32_t slots[KILN__GENERIC_MEMORIES];
-    bool can =
-        kiln__group_is_of_steps(group) || group->kind == KILN__GROUP_MATMUL || can_attend(group);
+    bool can = kiln__group_is_of_steps(group) || group->kind == KILN__GROUP_MATMUL ||
+               can_attend(plan->fusion.graph.nodes.items, group);
     can = can && group->stores.count && group->steps.count <= KILN__GENERIC_MOST_STEPS &&
           fits_int(plan, group) && list_memories(plan, group, slots) <= KILN__GENERIC_MEMORIES;
     for (size_t i = 0; i < group->steps.count && can; i++)
