@@ -132,6 +132,7 @@ Test(status, every_one_has_its_number_name_and_text)
         {-16, "CANCELLED", "cancelled"},
         {-17, "TIMED_OUT", "time"},
         {-18, "BUSY", "full"},
+        {-19, "BAD_VALUE", "NaN"},
     };
     size_t count = 0;
 #define COUNT(name, value, text) count++;
