@@ -242,9 +242,11 @@ static size_t repeats(const struct axis *a)
     size_t times = a->in && a->out % a->in == 0 ? a->out / a->in : 0;
     bool plain = times > 1 && a->options->method == KILN_RESIZE_NEAREST &&
                  a->options->coordinates != KILN_CROP_AND_RESIZE;
-    for (size_t i = 0; plain && i < times; i++) /* the others are as the first ones */
+    /* Where an element comes from only grows: both ends of the first and of the last run tell of
+     * all, however long they are. */
+    for (size_t i = 0; plain && i < 2; i++)
         for (size_t j = 0; plain && j < 2; j++) {
-            double at = (double)(i + j * (a->out - times));
+            double at = (double)(i * (times - 1) + j * (a->out - times));
             double x = coordinate[a->options->coordinates](a, at);
             plain = within(a, nearest_to(a->options->nearest, x)) == (j ? (int32_t)(a->in - 1) : 0);
         }
