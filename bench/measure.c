@@ -13,6 +13,7 @@
 
 /* A sample is at least this long, so that neither clock nor first touch counts. */
 #define SAMPLE_SECONDS 1e-3
+#define WARM_SECONDS 5e-3   /* what comes before one */
 #define LONG_SECONDS 0.05   /* longer ones go without a run before them that warms up */
 #define QUEUED_SECONDS 5e-3 /* where waiting for the last run takes its time, too */
 
@@ -120,10 +121,12 @@ static double sample(const struct bench_way *way, size_t runs)
         way->run(way->user);
         return way->seconds(way->user);
     }
-    if (runs > 1)
-        way->run(way->user); /* what the way before has evicted comes back */
-    finish(way);
     double start = bench_now();
+    while (runs > 1 && bench_now() - start < WARM_SECONDS) {
+        way->run(way->user); /* what the way before has evicted comes back, and the cores' speed */
+        finish(way);
+    }
+    start = bench_now();
     for (size_t i = 0; i < runs; i++)
         way->run(way->user);
     finish(way);
