@@ -230,6 +230,18 @@ Test(passes, merge_products_of_one_operand)
     check_passes("passes_merge", batch);
 }
 
+Test(passes, products_of_unlike_precision_stay_apart)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 3, (size_t[]){2, 4, 8});
+    for (int i = 0; i < 2; i++) {
+        expect_ok(kiln_batch_set_precision(batch, i ? KILN_PRECISION_EXACT : KILN_PRECISION_TF32));
+        kiln_tensor y = kiln_matmul(batch, x, imagine_weights(batch, 8, 16));
+        ask(batch, kiln_matmul(batch, y, imagine_matrix(batch, 16, 4)));
+    }
+    check_passes("passes_precision", batch);
+}
+
 /* As a batch norm has them: an operand may be computed, if from parameters alone. */
 Test(passes, lift_beside_factors_that_are_computed)
 {

@@ -303,7 +303,9 @@ static void gather(struct kiln__rewrite *rewrite, uint32_t operand, struct joine
     const struct kiln__node *own = at(rewrite, rewrite->current);
     for (uint32_t i = merge->last[operand]; i; i = merge->previous[i - 1]) {
         const struct kiln__node *node = at(rewrite, i - 1);
-        if (node->input[0] != operand || node->shape.rank != own->shape.rank ||
+        if (node->input[0] != operand || node->op != own->op ||
+            node->shape.rank != own->shape.rank ||
+            at(rewrite, node->input[1])->type != at(rewrite, own->input[1])->type ||
             !may_join(rewrite, i - 1, &factor) ||
             (factor.bias == KILN__NO_NODE) != (first.bias == KILN__NO_NODE))
             continue;
