@@ -287,6 +287,79 @@ Test(kept, a_write_of_any_of_the_buffers_is_seen)
     end(&scene);
 }
 
+/* ---- whose place is whose ---- */
+
+static kiln_buffer *make_matrix(const struct scene *scene, size_t rows, unsigned seed)
+{
+    static float content[2 * K * N];
+    kiln_buffer *buffer;
+    fill(content, rows * N, seed);
+    expect_ok(kiln_buffer_create(scene->context, KILN_F32, 2, (size_t[]){rows, N}, &buffer));
+    expect_ok(kiln_buffer_write(buffer, 0, content, rows * N * sizeof *content));
+    return buffer;
+}
+
+static kiln_batch *record_difference(const struct scene *scene, kiln_buffer *small,
+                                     kiln_buffer *large, bool reversed, float *y)
+{
+    kiln_batch *batch = kiln_batch_create(scene->context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
+    kiln_tensor left = kiln_import(batch, small);
+    kiln_tensor right =
+        kiln_slice(batch, kiln_import(batch, large), (int64_t[]){0, 0}, (int64_t[]){K, N}, NULL);
+    kiln_tensor w = reversed ? kiln_sub(batch, right, left) : kiln_sub(batch, left, right);
+    expect_ok(kiln_read(batch, kiln_matmul(batch, x, w), y, M * N * sizeof *y));
+    return batch;
+}
+
+/* The larger buffer is where both are found, whichever comes first. */
+Test(kept, operands_that_change_places_are_others)
+{
+    struct scene scene = begin();
+    static float there[M * N], back[M * N];
+    kiln_buffer *small = make_matrix(&scene, K, 11), *large = make_matrix(&scene, 2 * K, 12);
+    kiln_batch *forth = record_difference(&scene, small, large, false, there);
+    kiln_batch *reversed = record_difference(&scene, small, large, true, back);
+    for (int i = 0; i < 3; i++)
+        run_batch(forth);
+    for (int i = 0; i < 3; i++)
+        run_batch(reversed);
+    for (size_t i = 0; i < M * N; i++)
+        cr_assert_float_eq(back[i], -there[i], 1e-5, "%zu: %g, %g", i, there[i], back[i]);
+    kiln_batch_release(forth);
+    kiln_batch_release(reversed);
+    kiln_buffer_release(small);
+    kiln_buffer_release(large);
+    end(&scene);
+}
+
+/* What is put over a value takes its memory, after a product has read that. */
+Test(kept, a_value_and_what_is_put_over_it_are_two)
+{
+    struct scene scene = begin();
+    static float first[2][M * N], last[2][M * N];
+    kiln_buffer *weights = make_matrix(&scene, K, 13), *part = make_matrix(&scene, 3, 14);
+    kiln_batch *batch = kiln_batch_create(scene.context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
+    kiln_tensor w = kiln_exp(batch, kiln_import(batch, weights));
+    kiln_tensor before = kiln_matmul(batch, x, w);
+    kiln_tensor over = kiln_place(batch, w, kiln_import(batch, part), (int64_t[]){2, 0}, NULL);
+    kiln_tensor after = kiln_matmul(batch, x, over);
+    expect_ok(kiln_read(batch, before, last[0], sizeof last[0]));
+    expect_ok(kiln_read(batch, after, last[1], sizeof last[1]));
+    for (int i = 0; i < 5; i++) {
+        run_batch(batch);
+        if (i == 0)
+            memcpy(first, last, sizeof first);
+        cr_assert_arr_eq(first[0], last[0], sizeof first[0], "run %d", i);
+        cr_assert_arr_eq(first[1], last[1], sizeof first[1], "run %d", i);
+    }
+    kiln_batch_release(batch);
+    kiln_buffer_release(weights);
+    kiln_buffer_release(part);
+    end(&scene);
+}
+
 /* ---- products of one operand ---- */
 
 #define TOKENS 9

@@ -52,6 +52,23 @@ static bool begins_changing(const struct kiln__plan *plan, const struct kiln__sl
             plan->first_request[slot->node] != KILN__NO_REQUEST);
 }
 
+/* A value that another one takes the memory of, and that more than the group which does so reads:
+ * in memory that stays they would find the later one. */
+static void change_what_is_taken_over(struct kiln__plan *plan)
+{
+    const struct kiln__fusion *fusion = &plan->fusion;
+    for (size_t g = 0; g < fusion->groups.count; g++) {
+        const struct kiln__group *group = &fusion->groups.items[g];
+        for (size_t i = 0; i < group->accesses.count && group->stores.count; i++) {
+            const struct kiln__access *access = &group->accesses.items[i];
+            if (access->kind != KILN__ACCESS_NUMBER &&
+                fusion->heir[access->node] != KILN__NO_HEIR &&
+                fusion->group_of[fusion->heir[access->node]] != g)
+                plan->changes[plan->slot_of[access->node]] = true;
+        }
+    }
+}
+
 static bool is_weight(const struct kiln__group *group, size_t access)
 {
     if (group->kind != KILN__GROUP_MATMUL)
@@ -105,6 +122,7 @@ bool kiln__plan_find_lasting(struct kiln__plan *plan)
         plan->changes[i] = begins_changing(plan, &plan->slots.items[i]);
         some = some || (plan->slots.items[i].place == KILN__PLACE_INPUT && !plan->changes[i]);
     }
+    change_what_is_taken_over(plan);
     for (int walks = 0; some && again && walks < MOST_WALKS; walks++) {
         again = false;
         for (size_t i = groups; i-- > 0;)

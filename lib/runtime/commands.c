@@ -92,7 +92,8 @@ static kiln_status place_binding(struct commands *commands, struct kiln__binding
 }
 
 /* The buffers that a kept slot is made of, the largest first: all that is made of some has one of
- * them for a place where it is found. False: one is not a buffer as a whole. */
+ * them for a place where it is found. Which of them was which still counts, in the key. False: one
+ * is not a buffer as a whole. */
 static bool find_sources(const struct commands *commands, const struct kiln__slot *slot,
                          struct kiln__kept_use *use)
 {
@@ -104,6 +105,7 @@ static bool find_sources(const struct commands *commands, const struct kiln__slo
         if (binding->buffer->bytes > use->buffers[0]->bytes) {
             use->buffers[i] = use->buffers[0];
             use->buffers[0] = binding->buffer;
+            use->key.low ^= UINT64_C(1) << i;
         }
     }
     use->n_buffers = slot->n_sources;
