@@ -60,7 +60,8 @@ static bool is_padded(const struct kiln__gradient *walk, uint32_t index, uint32_
 {
     const struct kiln__node *node = node_at(walk, index);
     if (node->kind != KILN__PLACE || node->n_inputs < 2 || kiln__gradient_asked(walk, index) ||
-        kiln__gradient_wants(walk, node->input[1]))
+        kiln__gradient_wants(walk, node->input[1]) ||
+        kiln__node_count(node_at(walk, node->input[0])) == 0)
         return false;
     const struct kiln__shape *part = &node_at(walk, node->input[0])->shape;
     if (part->rank != n + 2)
@@ -140,7 +141,7 @@ bool kiln__gradient_convolution(struct kiln__gradient *walk, uint32_t operand, k
 {
     struct recorded conv;
     const struct kiln__shape w = kiln__gradient_shape(walk, weights);
-    if (w.rank != 2 || !find_convolution(walk, operand, &conv))
+    if (w.rank != 2 || w.dims[1] == 0 || !find_convolution(walk, operand, &conv))
         return false;
     conv.window_dims.dims[conv.n + 1] = w.dims[1];
     weights = kiln_reshape(walk->batch, weights, conv.window_dims.rank, conv.window_dims.dims);

@@ -110,6 +110,12 @@ static enum need need_of(const struct work *work, const struct kiln__node *node,
     }
 }
 
+/* What a part's numbers begin with is one as well. */
+static bool has_numbers(const struct kiln__node *node)
+{
+    return kiln__node_count(node) <= INT32_MAX;
+}
+
 /* From users to operands. False: `wrong` cannot be had. */
 static bool find_needs(struct work *work)
 {
@@ -117,7 +123,9 @@ static bool find_needs(struct work *work)
         work->needs[work->graph->requests.items[i].node] |= ROWS;
     for (uint32_t i = (uint32_t)work->graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &work->graph->nodes.items[i];
-        bool possible = !(work->needs[i] & ROWS) || has_rows(&node->shape, work->rows);
+        bool possible =
+            !(work->needs[i] & ROWS) ||
+            (has_rows(&node->shape, work->rows) && (node->kind != KILN__IOTA || has_numbers(node)));
         for (unsigned k = 0; k < node->n_inputs; k++) {
             uint8_t *operand = &work->needs[node->input[k]];
             if (work->needs[i] & WHOLE)

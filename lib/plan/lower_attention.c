@@ -301,14 +301,17 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
 #define COPIES_MOST 128 /* columns of a result */
 
 /* Rows of neighbours of this type that start at multiples of so many. Of a single row no stride is
- * known, and none is used. */
+ * known, and none is used. The count tells what the stride of a batch of one would be, so that it
+ * has the kernel of larger ones. */
 static bool is_of_whole_rows(const struct kiln__plan *plan, const struct attention *attention,
                              unsigned input, kiln_type type, int64_t elements)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
     const struct place *place = &attention->input[input];
     size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
-    bool whole = plan->fusion.graph.nodes.items[group->accesses.items[input].node].type == type &&
+    const struct kiln__node *node =
+        &plan->fusion.graph.nodes.items[group->accesses.items[input].node];
+    bool whole = node->type == type && kiln__node_count(node) % (size_t)elements == 0 &&
                  place->column == 1 && (place->row > 0 || rows == 1) &&
                  place->row % elements == 0 && place->offset % elements == 0;
     for (uint32_t run = 0; run < attention->runs; run++)
@@ -425,6 +428,8 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
         lower_copies(plan, &attention);
     else if (shape)
         lower_gpu(plan, &attention, shape);
-    else
+    else {
+        assert(attention.result == KILN_F32); /* else only_copies() of fuse/moved.c says too much */
         lower_cpu(plan, &attention);
+    }
 }

@@ -189,6 +189,7 @@ kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t byt
     struct command *command = kiln__vector_push(&run->commands);
     cl_event *place = command ? kiln__vector_push(&run->events) : NULL;
     if (!place) {
+        run->commands.count -= command != NULL;
         clReleaseEvent(event);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
@@ -235,6 +236,8 @@ kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln
     cl_int code = CL_SUCCESS;
     if (!close_run(run, &found))
         code = clWaitForEvents((cl_uint)run->events.count, run->events.items);
+    if (!found.status)
+        found = run->failed; /* of a command that made place for the end's event */
     if (code || found.status) {
         kiln__stream_finish(run->stream);
         kiln_status status = look(run, &found);

@@ -52,10 +52,11 @@ kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, v
     struct notice *notice = malloc(sizeof *notice);
     if (!notice)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_event_notify: no memory");
+    cl_event end = kiln__run_end(event->run); /* may be one more */
     *notice = (struct notice){callback, user, kiln__run_has_one(event->run) ? NULL : event->run};
     if (notice->run)
         kiln__run_retain(notice->run);
-    cl_int code = clSetEventCallback(kiln__run_end(event->run), CL_COMPLETE, deliver, notice);
+    cl_int code = clSetEventCallback(end, CL_COMPLETE, deliver, notice);
     if (!code)
         return KILN_OK;
     kiln__run_release(notice->run);

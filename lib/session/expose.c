@@ -67,7 +67,7 @@ bool kiln__exposure_fits(const kiln_batch *batch, const char *undone)
         fits = fits && own <= device->max_allocation;
         bytes += (double)own;
     }
-    if (fits && bytes <= 0.5 * (double)device->memory)
+    if (fits && bytes <= 0.5 * (double)batch->context->runtime.memory.limit)
         return true;
     KILN__LOG(KILN__LOG_INFO, "%s: %.0f bytes of values", undone, bytes);
     return false;

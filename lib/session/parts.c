@@ -268,7 +268,12 @@ static kiln_status check_overlaps(kiln_batch *batch, struct kiln__parts *parts,
                           error);
         any = any || overlaps;
     }
-    return any ? make_equal(batch, parts, error) : KILN_OK;
+    kiln_status status = any ? make_equal(batch, parts, error) : KILN_OK;
+    if (!status && !parts->lease.executable) /* the run before could not have it */
+        status = try(batch, parts, parts->part, error);
+    return status || parts->lease.executable
+               ? status
+               : refuse(batch, "a part needs too much as well", NULL, error);
 }
 
 kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,

@@ -63,7 +63,8 @@ class Context:
     `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
     $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
     `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
-    "alone" or "never", `precision` (of products of f32) "exact", "tf32" or "f32x3".
+    "alone", "never" or "behind", `precision` (of products of f32) "exact", "tf32" or "f32x3",
+    `validate` and `check_values` shares of the runs that are looked at.
 
     Any thread may use it. In a child of fork() that was started after it was made, every call says
     FORKED: make contexts in the child, or start processes by "spawn" (multiprocessing).

@@ -78,7 +78,12 @@ class Future:
             function(self)
         elif first:
             _called[id(self)] = self  # until then, whoever else forgets it
-            check(lib.kiln_future_notify(self._owned.pointer, _NOTIFIED, id(self)))
+            status = lib.kiln_future_notify(self._owned.pointer, _NOTIFIED, id(self))
+            if status:
+                _called.pop(id(self), None)
+                with self._calling:
+                    self._callbacks = []
+            check(status)
 
     def done(self) -> bool:
         """Whether it has completed."""
