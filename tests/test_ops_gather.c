@@ -131,6 +131,22 @@ Test(ops_gather, of_computed_tables)
     check_close();
 }
 
+/* A gradient of what does not matter is a constant that has a shape, here the only operand with
+ * those rows. */
+Test(ops_gather, of_tables_of_a_constant_and_a_row)
+{
+    const int32_t at[] = {7, 31};
+    kiln_batch *b = check_begin();
+    kiln_tensor i = numbers(b, DIMS(2), at), zeros;
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(5, 33), CHECK_PLAIN);
+    kiln_tensor row = check_input(b, KILN_F32, DIMS(1, 33), CHECK_PLAIN);
+    kiln_grad(b, kiln_sum(b, row, 2, (int[]){0, 1}, 0), &x, 1, &zeros);
+    check_read(b, kiln_gather(b, kiln_sub(b, zeros, row), i, 1));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
 /* ---- against the reference ---- */
 
 Test(ops_gather, every_axis_and_type)

@@ -139,11 +139,6 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
     const struct kiln__node operand = rewrite->to->nodes.items[index];
     const uint32_t indices = rewrite->to->nodes.items[node->input[1]].shape.rank;
     const int axis = axis_in(computed, &operand, node->axis);
-    if (operand.kind == KILN__CONSTANT) {
-        struct kiln__node constant = operand;
-        constant.shape = (struct kiln__shape){0};
-        return kiln__rewrite_add(rewrite, &constant);
-    }
     if (axis < 0)
         return index;
     const bool all = operand.shape.dims[axis] == 1 && computed->shape.dims[node->axis] != 1;
@@ -158,6 +153,11 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
         moved.shape.dims[d] = inside               ? all ? 1 : of_indices->dims[d - (uint32_t)axis]
                                             : d < (uint32_t)axis ? operand.shape.dims[d]
                                                    : operand.shape.dims[d + 1 - indices];
+    }
+    if (operand.kind == KILN__CONSTANT) {
+        struct kiln__node constant = operand;
+        constant.shape = moved.shape;
+        return kiln__rewrite_add(rewrite, &constant);
     }
     if (all) {
         moved.kind = KILN__RESHAPE;
