@@ -102,7 +102,10 @@ static json_t *names_json(json_t *names)
 {
     json_t *list = json_array(), *nothing;
     const char *name;
-    json_object_foreach(names, name, nothing) json_array_append_new(list, json_string(name));
+    json_object_foreach(names, name, nothing)
+    {
+        json_array_append_new(list, json_string(name));
+    }
     return list;
 }
 

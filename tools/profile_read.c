@@ -55,7 +55,9 @@ static json_t *names_of(const json_t *arguments)
     size_t index;
     const json_t *name;
     json_array_foreach(json_object_get(arguments, "names"), index, name)
+    {
         json_object_set_new(names, json_string_value(name), json_null());
+    }
     return names;
 }
 

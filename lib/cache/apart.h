@@ -40,7 +40,7 @@ void kiln__errands_free(struct kiln__errands *errands);
 
 /* Start as many processes, which share the errands. */
 void kiln__apart_start(struct kiln__programs *programs, struct kiln__errands *errands,
-                       unsigned parties, struct kiln__apart *apart);
+                       unsigned count, struct kiln__apart *apart);
 
 /* Whether all have ended; it does not wait. */
 bool kiln__apart_is_over(struct kiln__apart *apart);

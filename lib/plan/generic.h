@@ -66,7 +66,7 @@ bool kiln__generic_has(unsigned op);
 
 /* Steps that the generic kernel would take for the group, one after another; 0: it cannot compute
  * it. */
-uint64_t kiln__generic_work(const struct kiln__plan *plan, uint32_t group);
+uint64_t kiln__generic_work(const struct kiln__plan *plan, uint32_t index);
 
 /* Whether the plan has the group computed so. */
 bool kiln__plan_is_generic(const struct kiln__plan *plan, uint32_t group);

@@ -75,10 +75,10 @@ static size_t choose_chunk(const struct lowering *lowering)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
-    size_t units = lowering->plan->options.device->info.compute_units;
-    size_t least = lowering->group->kind == KILN__GROUP_ROWS      ? LEAST_COLUMNS
-                   : work >= LONG_COLUMNS * ITEMS_OF_UNIT * units ? LONG_COLUMNS
-                                                                  : 0;
+    size_t items = ITEMS_OF_UNIT * (size_t)lowering->plan->options.device->info.compute_units;
+    size_t least = lowering->group->kind == KILN__GROUP_ROWS ? LEAST_COLUMNS
+                   : work >= LONG_COLUMNS * items            ? LONG_COLUMNS
+                                                             : 0;
     if (chunk < least)
         chunk = least;
     return kiln__divide_up(chunk, traits->vector) * traits->vector;

@@ -139,7 +139,8 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
                 (traits->splits && !alike && traits->splits != s) ||
                 (s > 1 && divide_up(product->k, way.depth) != s))
                 continue;
-            for (int together = 0; together <= can_be_together(plan, product, &way); together++) {
+            const int most = can_be_together(plan, product, &way) ? 1 : 0;
+            for (int together = 0; together <= most; together++) {
                 way.together = together;
                 double found = cost(plan, product, &way);
                 if (found >= least_cost)

@@ -19,10 +19,10 @@
  * "windows" (a product's first operand is a copy that it makes), "tf32", "f32x3" or "whole" (how a
  * product adds up, if not as exactly as f32), "causal", and what operands are stored as, if not
  * f32. */
-void kiln__plan_work(const struct kiln__plan *plan, uint32_t group, struct kiln__text *text);
+void kiln__plan_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text);
 
 /* A product's (lower_matmul.c). */
-void kiln__matmul_work(const struct kiln__plan *plan, uint32_t group, struct kiln__text *text);
+void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text);
 
 /* A device with the values of one work. */
 struct kiln__tuned_device {

@@ -110,7 +110,8 @@ static float value(const struct kiln__proof *proof, size_t i)
     if (proof->parts == 1)
         return (float)whole / 8;
     float rest = i % 2 == 0 ? ((float)(mixed >> 20 & 3) - 1) * 0x1p-13f : 0;
-    return (float)(whole / 4) / 2 + rest;
+    const int quarter = whole / 4;
+    return (float)quarter / 2 + rest;
 }
 
 static double multiplier(size_t column)
@@ -322,6 +323,7 @@ static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
     if (!status)
         status = run(&test);
     if (status == KILN_NOT_READY) {
+        *(struct test *)user = test;
         snprintf(why, KILN__TRIAL_WHY, "it does not come to an end");
         return KILN__TRIAL_WRONG;
     }

@@ -28,7 +28,7 @@ struct kiln__speaker {
 
 /* Errors of this thread are this one's from now on, until NULL: "kiln_add, call 57: ...", also
  * where another call on its behalf refuses. */
-void kiln__error_speaker(const struct kiln__speaker *speaker);
+void kiln__error_speaker(const struct kiln__speaker *who);
 
 /* Put the name of the call that the caller made before the sentence of one that it is made of. */
 void kiln__error_within(struct kiln__error *error, const char *call);
