@@ -152,7 +152,8 @@ struct kiln__behind *kiln__behind_begin(struct kiln__runtime *runtime,
 {
     struct search search = {.runtime = runtime, .plan = plan};
     struct kiln__behind *behind = NULL; /* what is to add up alike in all batches does so at once */
-    if (kiln__apart_is_possible(runtime->programs) && !graph->alike)
+    if (kiln__apart_is_possible(runtime->programs) && !graph->alike &&
+        !runtime->device.traits->no_generic_kernel)
         behind = begin(&search, graph);
     kiln__errands_free(&search.errands);
     kiln__wishes_free(&search.wishes);
