@@ -151,7 +151,6 @@ Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .tim
     kiln_context_release(context);
 }
 
-/* Only what was compiled decides: a second batch of the same structure begins with that. */
 /* A product that reads an image's windows where they lie has no launch for them; the generic kernel
  * computes both. */
 Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 120)
@@ -179,6 +178,7 @@ Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 120)
     kiln_context_release(context);
 }
 
+/* Only what was compiled decides: a second batch of the same structure begins with that. */
 Test(behind, what_was_compiled_is_not_run_without, .timeout = 120)
 {
     kiln_context *context = make_context();
