@@ -2,12 +2,14 @@
 /* What the benchmark programs share.
  *
  *     program = start* row* end          a row: check each way, rounds of all ways, report
- *     round   = (idle run+)*             the ways of a row in turn: A B C A B C ...
+ *     round   = (idle run+ alone)*       the ways of a row in turn: A A' B B' C C' A A' ...
  *
  * A round times every way once, in a sample long enough for the clock; figures are medians over
  * the rounds, and ratios are medians of the rounds' own ratios, so that a machine that slows down
  * for a while slows both sides. A round during which other processes ran does not count, if enough
- * others are left. */
+ * others are left. After each sample comes another of the same way, alone: behind itself, all else
+ * being frozen. What the others take from a way shows between the two, and the machine's phases,
+ * which are longer than a pair, do not. */
 #ifndef KILN_BENCH_H
 #define KILN_BENCH_H
 
@@ -38,9 +40,8 @@ struct bench_way {
     void *user;
     double (*seconds)(void *user); /* instead of the clock: how long the last run took itself */
     void (*finish)(void *user);    /* runs only begin: wait for all of them; NULL: they are done */
-    /* Seconds of a run with nothing else alive, 0 if not known, and that timed again; NULL: several
-     * samples in a row stand for it. */
-    double (*alone)(void *user), (*again)(void *user);
+    /* Freeze what else this program has started, or let it go on; NULL: nothing has been. */
+    void (*isolate)(void *user, bool frozen);
     bool peer; /* not kiln's */
 };
 
@@ -99,10 +100,6 @@ void bench_compare(struct bench_row *row, const char *way, const char *peer);
  * status will be 3. */
 void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_mark(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Whether a way's quickest time beside the others is not the one that it has alone: more than 10%
- * off. */
-bool bench_is_off(double beside, double alone);
 
 /* Check every way, time them, report. A wrong result ends the process with status 1. */
 void bench_measure(const struct bench_row *row);

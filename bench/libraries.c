@@ -3,9 +3,9 @@
  * (bench/process.h) that does a row's work when asked, and is stopped when not; those that are not
  * installed are left out. Operands stay where each library has its own.
  *
- *     every peer: start it, nothing else being alive, time all rows, end it
  *     kiln's context; all peers started and stopped
- *     every row: kiln and the peers in turn; who was much slower or faster alone is marked */
+ *     every row: kiln and the peers in turn, each beside the others and, all else being frozen,
+ * alone; who was much slower or faster beside the others is marked */
 #include "work.h"
 
 #include <errno.h>
@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #include "report.h"
-
-#define MOST_WORKS 128
 
 /* ---- options ---- */
 
@@ -36,7 +34,7 @@ static const struct argp_option options[] = {
     {"part", 'I', "I/N", 0, "of the rows every Nth from the Ith on", 0},
     {"prepare", 'P', 0, 0, "compile the rows' kernels, no more", 0},
     {"show-rows", 'R', 0, 0, "the rows' operations and inputs, for peers.py --compile", 0},
-    {"trust", 'T', 0, 0, "do not time peers alone first: a quick look", 0},
+    {"trust", 'T', 0, 0, "do not time ways alone, too: a quick look", 0},
     {"spinning-peer", 'X', 0, 0, "with a peer that does not rest: the rows have to be marked", 0},
     {0}};
 
@@ -70,8 +68,7 @@ static struct peer {
         struct peer *peer;
         size_t mode;
         char name[64];
-        double alone[MOST_WORKS]; /* 0: not timed */
-        double seconds;           /* of the last run */
+        double seconds; /* of the last run */
     } modes[PROCESS_MODES];
 } peers[] = {
     {"numpy", {PYTHON, "numpy"}, WORK_CPU, NULL, {{0}}},
@@ -93,6 +90,8 @@ static void start_peer(struct peer *peer)
             peer->arguments[3] = "cuda";
     }
     peer->process = process_start(peer->arguments);
+    if (!peer->process)
+        printf("  %s is not here\n", peer->name);
 }
 
 static void end_peer(struct peer *peer)
@@ -105,7 +104,7 @@ static void end_peer(struct peer *peer)
 
 static struct now {
     const struct work *work; /* its shapes made smaller where that was asked for */
-    size_t index, inputs, results;
+    size_t inputs, results;
     struct recording recording;
     kiln_buffer *outputs[WORK_RESULTS];
 } now;
@@ -122,7 +121,7 @@ static void choose(size_t index)
 {
     static struct work work;
     work = works[index];
-    now = (struct now){.work = &work, .index = index};
+    now = (struct now){.work = &work};
     for (size_t i = 0; i < work.input_count; i++) {
         shrink(&work.inputs[i].shape);
         now.inputs += process_count(&work.inputs[i].shape);
@@ -167,37 +166,6 @@ static bool take(struct peer *peer)
                         list_shapes(shapes), now.results);
 }
 
-/* ---- peers alone ---- */
-
-/* The quickest run of a peer whose row is taken. */
-static double time_mode(const struct timed *timed)
-{
-    double seconds[200], start = bench_now();
-    size_t count = 0;
-    while (count < 200 && (count < 5 || bench_now() - start < bench_budget() / 2))
-        seconds[count++] = process_run(timed->peer->process, timed->mode);
-    return bench_least(seconds, count);
-}
-
-static void name_mode(struct timed *timed, struct peer *peer, size_t mode)
-{
-    const char *name = process_mode(peer->process, mode);
-    bool only = *name == '-';
-    timed->peer = peer;
-    timed->mode = mode;
-    snprintf(timed->name, sizeof timed->name, "%s%s%s", peer->name, only ? "" : " ",
-             only ? "" : name);
-}
-
-static void time_modes(struct peer *peer, size_t index)
-{
-    for (size_t m = 0; process_mode(peer->process, m); m++) {
-        struct timed *timed = &peer->modes[m];
-        name_mode(timed, peer, m);
-        timed->alone[index] = time_mode(timed);
-    }
-}
-
 static bool is_wanted(const struct work *work, unsigned set, size_t index)
 {
     return (work->sets & set) && bench_wants(work->name) &&
@@ -205,53 +173,24 @@ static bool is_wanted(const struct work *work, unsigned set, size_t index)
            (!settings.shares || index % settings.shares == settings.share);
 }
 
-/* The last one need not end: nothing else is alive until all are timed. */
-static void time_alone(struct peer *peer, unsigned set, bool last)
+/* ---- alone ---- */
+
+static void isolate_kiln(void *user, bool frozen)
 {
-    start_peer(peer);
-    if (!peer->process)
-        printf("  %s is not here\n", peer->name);
-    for (size_t i = 0; works[i].name && peer->process; i++) {
-        if (!is_wanted(&works[i], set, i))
-            continue;
-        choose(i);
-        share_inputs();
-        if (take(peer))
-            time_modes(peer, i);
-        bench_progress("%s alone, %s", peer->name, works[i].name);
-    }
-    bench_progress(" ");
-    if (!last)
-        end_peer(peer);
+    (void)user;
+    if (frozen)
+        process_freeze_others(NULL);
+    else
+        process_thaw_others();
 }
 
-static void time_all_alone(unsigned set)
+static void isolate_peer(void *user, bool frozen)
 {
-    size_t last = 0;
-    for (size_t p = 0; p < PEERS; p++)
-        last = peers[p].sets & set ? p : last;
-    for (size_t p = 0; p < PEERS; p++)
-        if (peers[p].sets & set)
-            time_alone(&peers[p], set, p == last);
-}
-
-/* A second opinion: the other peers are ended for it, and started again. */
-static double again_alone(void *user)
-{
-    struct timed *timed = user;
-    bool alive[PEERS];
-    for (size_t p = 0; p < PEERS; p++)
-        if ((alive[p] = peers[p].process && &peers[p] != timed->peer))
-            end_peer(&peers[p]);
-    double seconds = time_mode(timed);
-    for (size_t p = 0; p < PEERS; p++)
-        if (alive[p]) {
-            start_peer(&peers[p]);
-            if (!peers[p].process)
-                bench_fail("%s does not start again", peers[p].name);
-            take(&peers[p]);
-        }
-    return timed->alone[now.index] = seconds;
+    const struct timed *timed = user;
+    if (frozen)
+        process_freeze_others(timed->peer->process);
+    else
+        process_thaw_others();
 }
 
 /* ---- kiln's side ---- */
@@ -428,9 +367,14 @@ static double seconds_of_peer(void *user)
     return ((struct timed *)user)->seconds;
 }
 
-static double recall_alone(void *user)
+static void name_mode(struct timed *timed, struct peer *peer, size_t mode)
 {
-    return ((struct timed *)user)->alone[now.index];
+    const char *name = process_mode(peer->process, mode);
+    bool only = *name == '-';
+    timed->peer = peer;
+    timed->mode = mode;
+    snprintf(timed->name, sizeof timed->name, "%s%s%s", peer->name, only ? "" : " ",
+             only ? "" : name);
 }
 
 static void add_peers(struct bench_row *row)
@@ -443,8 +387,7 @@ static void add_peers(struct bench_row *row)
             name_mode(timed, peer, m);
             struct bench_way *way = bench_peer(row, timed->name, run_peer, check_peer, timed);
             way->seconds = seconds_of_peer;
-            way->alone = recall_alone;
-            way->again = again_alone;
+            way->isolate = isolate_peer;
             bench_compare(row, "kiln", timed->name);
         }
     }
@@ -452,7 +395,6 @@ static void add_peers(struct bench_row *row)
 
 static void measure(kiln_context *context, size_t index)
 {
-
     choose(index);
     struct bench_row row = {.name = now.work->name, .unit = BENCH_MS, .trusted = settings.trusting};
     share_inputs();
@@ -461,6 +403,7 @@ static void measure(kiln_context *context, size_t index)
     write_inputs();
     struct bench_way *way = bench_way(&row, "kiln", run_kiln, NULL, NULL);
     way->finish = settings.on_gpu ? finish_kiln : NULL;
+    way->isolate = isolate_kiln;
     add_peers(&row);
     check_kiln();
     if (now.work->unit == WORK_PLAIN) {
@@ -532,15 +475,13 @@ int main(int argc, char **argv)
         show_all(set);
         return EXIT_SUCCESS;
     }
-    if (!bench_is_alone() && !settings.prepare && !settings.trusting)
-        time_all_alone(set);
     kiln_context *context = bench_start(&program, argc, argv);
     if (settings.prepare) {
         prepare_all(context, set);
         return bench_end(context);
     }
     for (size_t p = 0; p < PEERS && !bench_is_alone(); p++)
-        if (!peers[p].process && (peers[p].sets ? peers[p].sets & set : settings.broken))
+        if (peers[p].sets ? peers[p].sets & set : settings.broken)
             start_peer(&peers[p]);
     for (size_t i = 0; works[i].name; i++)
         if (is_wanted(&works[i], set, i))

@@ -47,6 +47,8 @@ libpeers_la_SOURCES = \
 # Peers that are programs of their own: their headers are C++, and may be missing.
 bench_peers = bench/peer_onednn bench/peer_viennacl
 bench_libraries_SOURCES = \
+	bench/family.c \
+	bench/family.h \
 	bench/libraries.c \
 	bench/process.c \
 	bench/process.h \

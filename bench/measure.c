@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +21,10 @@
 /* Worker threads that spin after a run get this time to give up. */
 #define REST_SECONDS 0.5
 
-/* A way's time beside the others may be so much off the one alone. */
+/* A way's times beside the others may be so much off those alone. */
 #define MOST_OFF 0.1
 #define TRIES 3
 #define RETRY_SECONDS 60 /* of a program: on a machine that is never quiet they would not end */
-#define SAMPLES_ALONE 7
 
 /* How long a sample waits for other processes to leave the cores, if they do. */
 #define QUIET_SECONDS 0.05
@@ -32,7 +32,7 @@
 /* Rounds during which nothing else ran come first. */
 struct rounds {
     size_t count, quiet;
-    double seconds[BENCH_WAYS][MOST_ROUNDS];
+    double seconds[BENCH_WAYS][MOST_ROUNDS], alone[BENCH_WAYS][MOST_ROUNDS];
 };
 
 double bench_now(void)
@@ -149,8 +149,23 @@ static size_t choose_runs(const struct bench_way *way)
     return runs > 1 || is_long ? runs : 2;
 }
 
-/* Times every way once; whether nothing else ran meanwhile. */
-static bool run_round(const struct bench_row *row, const size_t *runs, double *seconds)
+/* The way's second sample: behind itself, with all else frozen. 0 for parts of a run and the like.
+ */
+static double sample_alone(const struct bench_row *row, const struct bench_way *way, size_t runs)
+{
+    if (row->trusted || bench_takes_turns() || (way->seconds && !way->isolate))
+        return 0;
+    if (way->isolate)
+        way->isolate(way->user, true);
+    double seconds = sample(way, runs);
+    if (way->isolate)
+        way->isolate(way->user, false);
+    return seconds;
+}
+
+/* Times every way once, and alone; whether nothing else ran meanwhile. */
+static bool run_round(const struct bench_row *row, const size_t *runs, double *seconds,
+                      double *alone)
 {
     bool quiet = true;
     for (size_t w = 0; w < row->way_count; w++) {
@@ -158,18 +173,21 @@ static bool run_round(const struct bench_row *row, const size_t *runs, double *s
         wait_for_quiet();
         seconds[w] = sample(&row->ways[w], runs[w]);
         quiet = quiet && is_quiet();
+        alone[w] = sample_alone(row, &row->ways[w], runs[w]);
     }
     return quiet;
 }
 
 /* A quiet round goes before those that are not. */
 static void keep_round(const struct bench_row *row, struct rounds *rounds, const double *seconds,
-                       bool quiet)
+                       const double *alone, bool quiet)
 {
     size_t place = quiet ? rounds->quiet : rounds->count;
     for (size_t w = 0; w < row->way_count; w++) {
         rounds->seconds[w][rounds->count] = rounds->seconds[w][place];
         rounds->seconds[w][place] = seconds[w];
+        rounds->alone[w][rounds->count] = rounds->alone[w][place];
+        rounds->alone[w][place] = alone[w];
     }
     rounds->count++;
     rounds->quiet += quiet;
@@ -184,11 +202,11 @@ static void choose_all_runs(const struct bench_row *row, size_t *runs)
 static void take_turns(const struct bench_row *row)
 {
     size_t runs[BENCH_WAYS];
-    double seconds[BENCH_WAYS];
+    double seconds[BENCH_WAYS], alone[BENCH_WAYS];
     choose_all_runs(row, runs);
     bench_turns_row(row);
     while (bench_turns_wanted()) {
-        bool quiet = run_round(row, runs, seconds);
+        bool quiet = run_round(row, runs, seconds, alone);
         bench_turns_round(row, seconds, quiet);
     }
 }
@@ -197,13 +215,13 @@ static void take_turns(const struct bench_row *row)
 static void run_rounds(const struct bench_row *row, struct rounds *rounds)
 {
     size_t runs[BENCH_WAYS], fewest = bench_is_quick() ? 5 : 15;
-    double budget = bench_budget(), seconds[BENCH_WAYS], spent = 0;
+    double budget = bench_budget(), seconds[BENCH_WAYS], alone[BENCH_WAYS], spent = 0;
     choose_all_runs(row, runs);
     double start = bench_now();
     while (rounds->count < MOST_ROUNDS && (rounds->count < 3 || spent < budget ||
                                            (rounds->quiet < fewest && spent < 4 * budget))) {
-        bool quiet = run_round(row, runs, seconds);
-        keep_round(row, rounds, seconds, quiet);
+        bool quiet = run_round(row, runs, seconds, alone);
+        keep_round(row, rounds, seconds, alone, quiet);
         spent = bench_now() - start;
     }
     /* Where there were enough of them, only these count. */
@@ -223,7 +241,8 @@ static struct bench_result middle(double *values, size_t count)
     qsort(values, count, sizeof *values, ascending);
     double median = (values[(count - 1) / 2] + values[count / 2]) / 2;
     double quartiles = values[3 * (count - 1) / 4] - values[(count - 1) / 4];
-    return (struct bench_result){median, quartiles / 2 / median, values[0], 0};
+    return (struct bench_result){
+        .seconds = median, .spread = quartiles / 2 / median, .best = values[0]};
 }
 
 /* The rounds stay in their order: ratios are of one round. */
@@ -242,36 +261,6 @@ double bench_median(double *values, size_t count)
 double bench_least(double *values, size_t count)
 {
     return middle(values, count).best;
-}
-
-/* ---- alone ---- */
-
-bool bench_is_off(double beside, double alone)
-{
-    return alone > 0 && (beside > (1 + MOST_OFF) * alone || alone > (1 + MOST_OFF) * beside);
-}
-
-/* The quickest of samples in a row: no other way runs before any of them. What the others take from
- * a way they take from each of its rounds, so the quickest of both tell; a machine that has phases
- * (a guest beside others) changes their medians without anybody's doing. */
-static double time_in_a_row(const struct bench_way *way)
-{
-    double seconds[SAMPLES_ALONE], start = bench_now();
-    size_t count = 0, runs = choose_runs(way);
-    wait_for_own_threads();
-    wait_for_quiet();
-    while (count < SAMPLES_ALONE && (count < 3 || bench_now() - start < bench_budget()))
-        seconds[count++] = sample(way, runs);
-    return bench_least(seconds, count);
-}
-
-static double time_alone(const struct bench_way *way, bool again)
-{
-    if (way->seconds && !way->alone)
-        return 0; /* parts of a run, and the like */
-    if (!way->alone)
-        return time_in_a_row(way);
-    return again ? way->again(way->user) : way->alone(way->user);
 }
 
 static size_t find_way(const struct bench_row *row, const char *name)
@@ -296,42 +285,52 @@ static struct bench_outcome compare(const struct bench_row *row, const struct ro
                                   middle(differences, rounds->count).seconds};
 }
 
-/* Ways that are slower or faster beside the others than alone are timed again, both times; whether
- * none was. */
-static bool compare_alone(const struct bench_row *row, struct bench_result *results, bool last)
+/* ---- alone ---- */
+
+static bool is_apart(double ratio)
 {
-    bool agree = true;
-    for (size_t w = 0; w < row->way_count; w++) {
-        if (!bench_is_off(results[w].best, results[w].alone))
-            continue;
-        agree = false;
-        if (!last)
-            results[w].alone = time_alone(&row->ways[w], true);
-    }
-    return agree;
+    return ratio > 1 + MOST_OFF || ratio * (1 + MOST_OFF) < 1;
 }
 
+bool bench_is_off(const struct bench_result *result)
+{
+    return result->alone > 0 && is_apart(result->best / result->alone) &&
+           is_apart(result->beside - result->doubt) && is_apart(result->beside + result->doubt);
+}
+
+static void judge_pairs(const struct rounds *rounds, size_t way, struct bench_result *result)
+{
+    double alone[MOST_ROUNDS], ratios[MOST_ROUNDS];
+    if (rounds->alone[way][0] <= 0)
+        return;
+    for (size_t i = 0; i < rounds->count; i++) {
+        alone[i] = rounds->alone[way][i];
+        ratios[i] = rounds->seconds[way][i] / alone[i];
+    }
+    result->alone = bench_least(alone, rounds->count);
+    struct bench_result pairs = middle(ratios, rounds->count);
+    result->beside = pairs.seconds;
+    result->doubt = 3.14 * pairs.spread * pairs.seconds / sqrt((double)rounds->count);
+}
+
+/* A row of which a way runs otherwise beside the others than alone is timed again; what is the
+ * others' doing is so each time. */
 static void run_until_agreed(const struct bench_row *row, struct rounds *rounds,
                              struct bench_result *results)
 {
     static double retried; /* seconds, of all rows */
-    double alone[BENCH_WAYS];
-    for (size_t w = 0; w < row->way_count; w++)
-        alone[w] = row->trusted ? 0 : time_alone(&row->ways[w], false);
-    for (int try = 1; try <= TRIES; try++) {
+    bool agree = false;
+    for (int try = 1; try <= TRIES && !agree && retried < RETRY_SECONDS; try++) {
         double start = bench_now();
-        bool last = try == TRIES || retried > RETRY_SECONDS;
         rounds->count = rounds->quiet = 0;
         run_rounds(row, rounds);
+        agree = true;
         for (size_t w = 0; w < row->way_count; w++) {
             results[w] = middle_of(rounds, w);
-            results[w].alone = alone[w];
+            judge_pairs(rounds, w, &results[w]);
+            agree = agree && !bench_is_off(&results[w]);
         }
-        if (compare_alone(row, results, last) || last)
-            break;
-        for (size_t w = 0; w < row->way_count; w++)
-            alone[w] = results[w].alone;
-        retried += bench_now() - start;
+        retried += try > 1 ? bench_now() - start : 0;
     }
 }
 

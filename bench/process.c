@@ -14,6 +14,7 @@
 #include <kiln/kiln.h>
 
 #include "bench.h"
+#include "family.h"
 
 #define LINE 256
 
@@ -97,6 +98,18 @@ static void wake(const struct process *process)
     kill(-process->child, SIGCONT);
 }
 
+/* ---- all others ---- */
+
+void process_freeze_others(const struct process *process)
+{
+    family_freeze(process ? process->child : 0);
+}
+
+void process_thaw_others(void)
+{
+    family_thaw();
+}
+
 /* ---- lines ---- */
 
 static bool read_answer(struct process *process, char text[LINE])
@@ -144,6 +157,7 @@ struct process *process_start(const char *const *arguments)
     if (!process || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
         bench_fail("%s: no pipe or no memory", arguments[0]);
     signal(SIGPIPE, SIG_IGN);
+    family_adopt();
     process->name = arguments[1] ? arguments[2] : arguments[0];
     fflush(NULL);
     process->child = fork();

@@ -67,6 +67,12 @@ void process_result(struct process *process, size_t mode);
  * text lasts until the next call. */
 const char *process_check(struct process *process, double tolerance, bool *known);
 
+/* Freeze every process that came from this one, in whatever group it is now, but for those of
+ * `process` (NULL: none), and let go on what was frozen. That is another way than the one by which
+ * peers are stopped, so that the one can be held to the other. */
+void process_freeze_others(const struct process *process);
+void process_thaw_others(void);
+
 void process_end(struct process *process);
 
 #endif

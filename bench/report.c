@@ -117,9 +117,10 @@ static json_t *print_remarks(void)
 
 static void judge_alone(const struct bench_way *way, const struct bench_result *result)
 {
-    if (bench_is_off(result->best, result->alone))
-        bench_mark("%s takes %.3g ms at best here and %.3g ms alone: the row does not count",
-                   way->name, 1e3 * result->best, 1e3 * result->alone);
+    if (bench_is_off(result))
+        bench_mark("%s takes %.3g ms at best here and %.3g ms alone (the pairs' middle: %.2f): "
+                   "the row does not count",
+                   way->name, 1e3 * result->best, 1e3 * result->alone, result->beside);
 }
 
 /* ---- rows ---- */
@@ -132,10 +133,10 @@ static void report_way(const struct bench_row *row, const struct limit *limit,
     if (limit->seconds > 0 && !way->peer)
         printf("  %3.0f%% of what %s allows", 100 * limit->seconds / result->seconds, limit->of);
     putchar('\n');
-    json_array_append_new(list, json_pack("{s:s s:f s:f s:f s:f s:f s:b}", "way", way->name,
-                                          "figure", figure, "seconds", result->seconds, "spread",
-                                          result->spread, "best", result->best, "alone",
-                                          result->alone, "peer", way->peer));
+    json_array_append_new(
+        list, json_pack("{s:s s:f s:f s:f s:f s:f s:f s:b}", "way", way->name, "figure", figure,
+                        "seconds", result->seconds, "spread", result->spread, "best", result->best,
+                        "alone", result->alone, "beside", result->beside, "peer", way->peer));
     judge_alone(way, result);
 }
 

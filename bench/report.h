@@ -11,8 +11,15 @@ struct bench_result {
     double seconds; /* median */
     double spread;  /* half the distance of the quartiles, as a part of the median */
     double best;    /* the quickest round */
-    double alone;   /* the quickest with nothing else going on */
+    double alone;   /* the quickest alone; 0: not timed alone */
+    double beside;  /* the middle of what a pair took beside the others by what it took alone, */
+    double doubt;   /* give or take 1.57 times the distance of the quartiles by the root of n */
 };
+
+/* Whether the way runs otherwise beside the others than alone: the quickest of both, and the pairs
+ * beyond doubt, are more than 10% apart. One of the two without the other is the machine's doing.
+ */
+bool bench_is_off(const struct bench_result *result);
 
 /* The exit status where a row was marked. */
 #define BENCH_MARKED 3
