@@ -85,10 +85,13 @@ static void parse_all(int argc, char **argv)
 }
 
 /* Libraries read these before main: start again with them. Pinned workers are what PoCL needs to
- * use all cores. Peers keep the thread policy that they have by themselves. */
+ * use all cores. Peers keep the thread policy that they have by themselves. What stores kernels is
+ * this build's program: the installed one may be older, or none. */
 static void settle_environment(char **argv)
 {
     bool changed = !getenv("POCL_AFFINITY");
+    if (!access(BENCH_STORE, X_OK))
+        setenv("KILN_STORE_PROGRAM", BENCH_STORE, 0);
     setenv("POCL_AFFINITY", "1", 0);
     if (getenv("OPENBLAS_CORETYPE")) {
         unsetenv("OPENBLAS_CORETYPE"); /* set to an old core it halves OpenBLAS */
@@ -185,17 +188,17 @@ struct bench_way *bench_peer(struct bench_row *row, const char *name, void (*run
     return way;
 }
 
-static bool has_way(const struct bench_row *row, const char *name)
+static struct bench_way *find_way(struct bench_row *row, const char *name)
 {
     for (size_t w = 0; w < row->way_count; w++)
         if (!strcmp(row->ways[w].name, name))
-            return true;
-    return false;
+            return &row->ways[w];
+    return NULL;
 }
 
 static void add_target(struct bench_row *row, struct bench_target target)
 {
-    if (options.alone && !(has_way(row, target.way) && has_way(row, target.peer)))
+    if (options.alone && !(find_way(row, target.way) && find_way(row, target.peer)))
         return;
     if (row->target_count == BENCH_TARGETS)
         bench_fail("%s: too many targets", row->name);
@@ -216,6 +219,13 @@ void bench_at_most(struct bench_row *row, const char *way, const char *peer, dou
 void bench_compare(struct bench_row *row, const char *way, const char *peer)
 {
     add_target(row, (struct bench_target){.way = way, .peer = peer});
+}
+
+void bench_limit(struct bench_row *row, const char *way, const char *limit)
+{
+    struct bench_way *found = find_way(row, way);
+    if (found && find_way(row, limit))
+        found->limit = limit;
 }
 
 void *bench_memory(size_t bytes)

@@ -19,7 +19,7 @@
 
 #include <kiln/kiln.h>
 
-#define BENCH_WAYS 16
+#define BENCH_WAYS 24
 #define BENCH_TARGETS 8
 
 /* How a row's figures are shown. */
@@ -42,7 +42,8 @@ struct bench_way {
     void (*finish)(void *user);    /* runs only begin: wait for all of them; NULL: they are done */
     /* Freeze what else this program has started, or let it go on; NULL: nothing has been. */
     void (*isolate)(void *user, bool frozen);
-    bool peer; /* not kiln's */
+    const char *limit; /* the way that it cannot beat, if the row's figures do not say it */
+    bool peer;         /* not kiln's */
 };
 
 /* A figure that a row has to show; without `at_least` and `at_most` it is only reported. */
@@ -95,6 +96,7 @@ struct bench_way *bench_peer(struct bench_row *row, const char *name, void (*run
 void bench_at_least(struct bench_row *row, const char *way, const char *peer, double ratio);
 void bench_at_most(struct bench_row *row, const char *way, const char *peer, double seconds);
 void bench_compare(struct bench_row *row, const char *way, const char *peer);
+void bench_limit(struct bench_row *row, const char *way, const char *limit);
 
 /* Something to say about the row that comes next; marked, it is an error of the benchmark: its exit
  * status will be 3. */

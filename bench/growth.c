@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long recording, planning and running take as batches grow: in all, and for each launch, which
- * has to stay the same from a few launches on. Planning includes the kernels, which are compiled
- * for the smallest batch of each structure and found again for the others. */
+/* How long planning, recording and running take for each operation as batches grow, which has to
+ * stay the same from a hundred on. Planning includes the kernels, which were compiled before and
+ * are found again. */
 #include "report.h"
 
 #include <stdio.h>
@@ -10,12 +10,19 @@
 
 #include "../tests/support/grown.h"
 
-#define FEWEST 10
-#define MOST 100000
-#define MOST_QUICK 10000
+#define NAME 48
 
-enum phase { RECORD, PLAN, FIRST_RUN, RERUN, PHASES };
-static const char *const phase_names[PHASES] = {"record", "plan", "first run", "run again"};
+static const size_t sizes[] = {10, 100, 1000, 10000, 100000};
+enum { MIDDLE = 2, LARGE, SIZES = sizeof sizes / sizeof *sizes };
+#define FIRST_SIZE 30 /* of a batch that compiles what the others find */
+
+/* What is linear takes as long for each operation of LARGE batches as of MIDDLE, but for caches
+ * that are too small for the former. What grows with the square would take ten times as long. */
+#define LEAST_LINEAR 0.5
+
+/* Those from LINEAR on are the device's, and its driver's. */
+enum phase { PLAN, RECORD, LINEAR, FIRST_RUN = LINEAR, RERUN, PHASES };
+static const char *const phase_names[PHASES] = {"plan", "record", "first run", "run again"};
 
 /* Seconds since `*last`, which becomes now. */
 static double lap(double *last)
@@ -32,9 +39,8 @@ static void make_buffers(kiln_context *context, size_t count, kiln_buffer **buff
         bench_ok(kiln_buffer_create(context, KILN_F32, 2, dims, &buffers[i]), "a buffer");
 }
 
-/* Launches of one run. */
-static size_t time_phases(kiln_context *context, const struct grown *structure, size_t n,
-                          struct grown_memory *memory, double seconds[PHASES])
+static void time_phases(kiln_context *context, const struct grown *structure, size_t n,
+                        struct grown_memory *memory, double seconds[PHASES])
 {
     kiln_batch_cost cost;
     kiln_batch *batch = kiln_batch_create(context);
@@ -50,17 +56,6 @@ static size_t time_phases(kiln_context *context, const struct grown *structure, 
     bench_ok(kiln_batch_execute(batch), "the second run");
     seconds[RERUN] = lap(&last);
     kiln_batch_release(batch);
-    return cost.launches;
-}
-
-static void show(size_t n, size_t launches, const double seconds[PHASES])
-{
-    printf("%10zu %9zu", n, launches);
-    for (int phase = 0; phase < PHASES; phase++)
-        printf(" %9.2f (%6.2f)", 1e3 * seconds[phase],
-               1e6 * seconds[phase] / (double)(launches ? launches : 1));
-    printf("\n");
-    fflush(stdout);
 }
 
 static void make_memory(size_t most, struct grown_memory *memory)
@@ -76,27 +71,39 @@ static void release_buffers(size_t most, struct grown_memory *memory)
         kiln_buffer_release(memory->buffers[i]);
 }
 
-/* ---- in turns with another process ---- */
+/* ---- a row: a structure, each phase at each size ---- */
 
 static struct work {
     const struct grown *structure;
     struct grown_memory memory;
-    size_t n;
-    double seconds[PHASES];
+    size_t most;
+    double seconds[PHASES][SIZES]; /* for each operation */
 } work;
 
-/* In a context of its own: what was planned once is not planned again. */
-static void run_phases(void *user)
+static void run_size(kiln_context *context, size_t place)
+{
+    double seconds[PHASES];
+    size_t n = sizes[place];
+    time_phases(context, work.structure, n, &work.memory, seconds);
+    for (int phase = 0; phase < PHASES; phase++)
+        work.seconds[phase][place] = seconds[phase] / (double)n;
+}
+
+/* All sizes, in a context of their own: what was planned once is not planned again. */
+static void run_sizes(void *user)
 {
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     kiln_context *context;
+    double seconds[PHASES];
     (void)user;
     options.device = bench_device();
     bench_ok(kiln_context_create(&options, &context), "making a context");
-    make_buffers(context, GROWN_BUFFERS(work.n), work.memory.buffers);
-    time_phases(context, work.structure, FEWEST, &work.memory, work.seconds); /* compiles */
-    time_phases(context, work.structure, work.n, &work.memory, work.seconds);
-    release_buffers(work.n, &work.memory);
+    make_buffers(context, GROWN_BUFFERS(work.most), work.memory.buffers);
+    time_phases(context, work.structure, FIRST_SIZE, &work.memory, seconds);
+    for (size_t place = 0; place < SIZES && sizes[place] <= work.most; place++)
+        run_size(context, place);
+    release_buffers(work.most, &work.memory);
+    bench_ok(kiln_context_sync_cache(context), "storing kernels");
     kiln_context_release(context);
 }
 
@@ -110,35 +117,34 @@ static double read_seconds(void *user)
     return *(double *)user;
 }
 
-static void take_turns(const struct grown *structure, size_t n)
+/* The largest size first: it is what stands in the table. */
+static void add_phase(struct bench_row *row, int phase, char names[SIZES][NAME])
 {
-    char name[96];
-    struct bench_row row = {.name = name, .unit = BENCH_MS};
-    snprintf(name, sizeof name, "%s, %zu operations", structure->name, n);
-    work.structure = structure;
-    work.n = n;
-    for (int phase = 0; phase < PHASES; phase++)
-        bench_way(&row, phase_names[phase], phase ? run_nothing : run_phases, NULL,
-                  &work.seconds[phase])
+    for (size_t place = SIZES; place--;) {
+        if (sizes[place] > work.most)
+            continue;
+        snprintf(names[place], NAME, "%s, %zu operations", phase_names[phase], sizes[place]);
+        bench_way(row, names[place], row->way_count ? run_nothing : run_sizes, NULL,
+                  &work.seconds[phase][place])
             ->seconds = read_seconds;
-    bench_measure(&row);
+    }
+    bench_limit(row, names[LARGE], names[MIDDLE]);
+    if (phase < LINEAR)
+        bench_at_least(row, names[LARGE], names[MIDDLE], LEAST_LINEAR);
+    else
+        bench_compare(row, names[LARGE], names[MIDDLE]);
 }
 
-/* ---- a table ---- */
-
-static void grow(kiln_context *context, const struct grown *structure, size_t most)
+static void measure(const struct grown *structure)
 {
-    double seconds[PHASES];
-    struct grown_memory memory;
-    make_memory(most, &memory);
-    printf("\n%s: %s; ms, and us for each launch\n", structure->name, structure->what);
-    printf("%10s %9s %18s %18s %18s %18s\n", "operations", "launches", phase_names[RECORD],
-           phase_names[PLAN], phase_names[FIRST_RUN], phase_names[RERUN]);
-    make_buffers(context, GROWN_BUFFERS(most), memory.buffers);
-    time_phases(context, structure, FEWEST, &memory, seconds); /* compiles */
-    for (size_t n = FEWEST; n <= most; n *= 10)
-        show(n, time_phases(context, structure, n, &memory, seconds), seconds);
-    release_buffers(most, &memory);
+    char names[PHASES][SIZES][NAME], name[120];
+    struct bench_row row = {.name = name, .unit = BENCH_US};
+    snprintf(name, sizeof name, "%s: %s, an operation of", structure->name, structure->what);
+    work.structure = structure;
+    for (int phase = 0; phase < PHASES; phase++)
+        add_phase(&row, phase, names[phase]);
+    run_sizes(NULL); /* compiles */
+    bench_measure(&row);
 }
 
 int main(int argc, char **argv)
@@ -146,15 +152,10 @@ int main(int argc, char **argv)
     static const struct bench_program program = {
         .name = "growth", .purpose = "Recording, planning and running as batches grow"};
     kiln_context *context = bench_start(&program, argc, argv);
-    if (bench_takes_turns())
-        make_memory(MOST_QUICK, &work.memory);
-    for (const struct grown *structure = grown; structure->name; structure++) {
-        if (!bench_wants(structure->name))
-            continue;
-        if (!bench_takes_turns())
-            grow(context, structure, bench_is_quick() ? MOST_QUICK : MOST);
-        for (size_t n = 10 * FEWEST; n <= MOST_QUICK && bench_takes_turns(); n *= 10)
-            take_turns(structure, n);
-    }
+    work.most = sizes[bench_is_quick() || bench_takes_turns() ? LARGE : SIZES - 1];
+    make_memory(work.most, &work.memory);
+    for (const struct grown *structure = grown; structure->name; structure++)
+        if (bench_wants(structure->name))
+            measure(structure);
     return bench_end(context);
 }

@@ -123,7 +123,7 @@ bench_libs = libbench.la libpeers.la libkiln.la $(CLBLAST_LIBS) $(OPENCL_LIBS) $
 	$(JANSSON_LIBS) -lm
 BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
-libbench_la_CFLAGS = $(bench_cflags)
+libbench_la_CFLAGS = $(bench_cflags) -DBENCH_STORE='"$(abs_builddir)/kiln-store"'
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
 EXTRA_PROGRAMS = $(bench_programs) bench/devices $(bench_onnx_program) $(onnx_programs)
 

@@ -100,11 +100,14 @@ static void finish(const struct bench_way *way)
         way->finish(way->user);
 }
 
-/* Two runs before the look at the result: the second one is what will be timed. */
+/* Two runs before the look at the result: the second one is what will be timed. What times itself
+ * and has nothing to look at may take long, and is not run for nothing. */
 static void check_ways(const struct bench_row *row)
 {
     for (size_t w = 0; w < row->way_count; w++) {
         const struct bench_way *way = &row->ways[w];
+        if (way->seconds && !way->check)
+            continue;
         way->run(way->user);
         if (!way->seconds)
             way->run(way->user);
@@ -211,15 +214,17 @@ static void take_turns(const struct bench_row *row)
     }
 }
 
-/* Within the budget; beyond it, at most four times, for a few rounds that are quiet. */
+/* Within the budget; beyond it, at most four times, for a few rounds that are quiet. Three at
+ * least, if they do not take ten times the budget. */
 static void run_rounds(const struct bench_row *row, struct rounds *rounds)
 {
     size_t runs[BENCH_WAYS], fewest = bench_is_quick() ? 5 : 15;
     double budget = bench_budget(), seconds[BENCH_WAYS], alone[BENCH_WAYS], spent = 0;
     choose_all_runs(row, runs);
     double start = bench_now();
-    while (rounds->count < MOST_ROUNDS && (rounds->count < 3 || spent < budget ||
-                                           (rounds->quiet < fewest && spent < 4 * budget))) {
+    while (rounds->count < MOST_ROUNDS &&
+           ((rounds->count < 3 && spent < 10 * budget) || spent < budget ||
+            (rounds->quiet < fewest && spent < 4 * budget))) {
         bool quiet = run_round(row, runs, seconds, alone);
         keep_round(row, rounds, seconds, alone, quiet);
         spent = bench_now() - start;
@@ -358,6 +363,5 @@ void bench_measure(const struct bench_row *row)
     run_until_agreed(row, &rounds, results);
     for (size_t t = 0; t < row->target_count; t++)
         outcomes[t] = compare(row, &rounds, &row->targets[t]);
-    struct limit limit = find_limit(row);
-    bench_report_row(row, &limit, results, outcomes, rounds.count, rounds.quiet);
+    bench_report_row(row, find_limit(row), results, outcomes, rounds.count, rounds.quiet);
 }

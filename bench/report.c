@@ -125,13 +125,25 @@ static void judge_alone(const struct bench_way *way, const struct bench_result *
 
 /* ---- rows ---- */
 
+/* Peers have none. */
+static struct limit limit_of_way(const struct bench_row *row, const struct bench_result *results,
+                                 size_t way, struct limit common)
+{
+    if (row->ways[way].peer)
+        return (struct limit){0, ""};
+    for (size_t w = 0; w < row->way_count && row->ways[way].limit; w++)
+        if (!strcmp(row->ways[w].name, row->ways[way].limit))
+            return (struct limit){results[w].seconds, row->ways[w].name};
+    return common;
+}
+
 static void report_way(const struct bench_row *row, const struct limit *limit,
                        const struct bench_way *way, const struct bench_result *result, json_t *list)
 {
     double figure = figure_of(row, result->seconds);
     printf("  %-52s %10.4g  +-%2.0f%%", way->name, figure, 100 * result->spread);
-    if (limit->seconds > 0 && !way->peer)
-        printf("  %3.0f%% of what %s allows", 100 * limit->seconds / result->seconds, limit->of);
+    if (limit->seconds > 0)
+        printf("  %3.0f%% of its limit: %s", 100 * limit->seconds / result->seconds, limit->of);
     putchar('\n');
     json_array_append_new(
         list, json_pack("{s:s s:f s:f s:f s:f s:f s:f s:b}", "way", way->name, "figure", figure,
@@ -180,15 +192,18 @@ static void report_target(const struct bench_target *target, const struct bench_
     met += is;
 }
 
-void bench_report_row(const struct bench_row *row, const struct limit *limit,
+void bench_report_row(const struct bench_row *row, struct limit rows_limit,
                       const struct bench_result *results, const struct bench_outcome *outcomes,
                       size_t rounds, size_t quiet)
 {
     json_t *ways = json_array(), *list = json_array();
     bench_progress(" ");
     printf("\n%-54s %10s\n", row->name, units[row->unit].name);
-    for (size_t w = 0; w < row->way_count; w++)
-        report_way(row, limit, &row->ways[w], &results[w], ways);
+    struct limit first = limit_of_way(row, results, 0, rows_limit);
+    for (size_t w = 0; w < row->way_count; w++) {
+        struct limit limit = limit_of_way(row, results, w, rows_limit);
+        report_way(row, &limit, &row->ways[w], &results[w], ways);
+    }
     if (quiet < rounds)
         printf("    (something else ran during %zu of %zu rounds)\n", rounds - quiet, rounds);
     for (size_t t = 0; t < row->target_count; t++)
@@ -196,7 +211,7 @@ void bench_report_row(const struct bench_row *row, const struct limit *limit,
     json_array_append_new(
         rows, json_pack("{s:s s:s s:f s:i s:i s:f s:s s:o s:o s:o}", "row", row->name, "unit",
                         units[row->unit].name, "amount", row->amount, "rounds", (int)rounds,
-                        "quiet_rounds", (int)quiet, "limit", limit->seconds, "limit_of", limit->of,
+                        "quiet_rounds", (int)quiet, "limit", first.seconds, "limit_of", first.of,
                         "ways", ways, "targets", list, "remarks", print_remarks()));
     fflush(stdout);
 }

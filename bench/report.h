@@ -33,7 +33,7 @@ struct bench_outcome {
 void bench_report_header(const char *program, const char *purpose, kiln_context *context, int argc,
                          char **argv);
 /* `quiet` of the `rounds` had the machine for themselves. */
-void bench_report_row(const struct bench_row *row, const struct limit *limit,
+void bench_report_row(const struct bench_row *row, struct limit rows_limit,
                       const struct bench_result *results, const struct bench_outcome *outcomes,
                       size_t rounds, size_t quiet);
 

@@ -5,18 +5,26 @@
  * this program.
  *
  *     parent: for each way in turn: folders, child, its report
- *     child:  context | record, plan, build, enqueue | wait | check | report */
-#define _XOPEN_SOURCE 700 /* nftw */
+ *     child:  context | record, plan, build, enqueue | wait | check | report
+ *
+ * This program's own clBuildProgram stands before the loader's: what it takes in a child that
+ * compiles alone is what no cold start can do without, and the process and its context are what
+ * none can. */
+#define _GNU_SOURCE /* nftw, RTLD_NEXT */
 #include "start.h"
 
+#include <dlfcn.h>
 #include <ftw.h>
 #include <math.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <kiln/opencl.h>
 
 #define COUNT 65536
 
@@ -25,6 +33,7 @@ extern char **environ;
 /* What a child reports, in seconds. `start` is from the parent's call to the child's main. */
 struct times {
     double start, context, submit, wait;
+    double driver; /* in its compiler, of this process alone */
 };
 
 enum cache {
@@ -33,21 +42,27 @@ enum cache {
     FILLED
 };
 
+/* What a first result cannot do without, of a child that has compiled one after the other. */
+static const char opening[] = "process and context",
+                  compiler[] = "process, context, clBuildProgram",
+                  spread[] = "process, context, clBuildProgram on every core";
+
 static const struct situation {
     const char *name;
     enum cache kiln, driver;
     const char *compile; /* $KILN_COMPILE */
     bool in_parts;       /* of a row that shows them */
     bool of_many;        /* shows something only where there are many kernels */
+    const char *limit;
 } situations[] = {
     /* clang-format off */
-    {"cold",                         EMPTY,  EMPTY,  "together", true,  false},
-    {"cold, one after the other",    EMPTY,  EMPTY,  "alone",    false, true},
-    {"cold, compiled behind",        EMPTY,  EMPTY,  "behind",   false, true},
-    {"compiled behind",              GENERIC, EMPTY, "behind",   false, true},
-    {"kiln's cache",                 FILLED, EMPTY,  "together", true,  false},
-    {"the driver's cache",           EMPTY,  FILLED, "together", false, false},
-    {"both caches",                  FILLED, FILLED, "together", false, false},
+    {"cold",                      EMPTY,   EMPTY,  "together", true,  false, spread},
+    {"cold, one after the other", EMPTY,   EMPTY,  "alone",    false, true,  compiler},
+    {"cold, compiled behind",     EMPTY,   EMPTY,  "behind",   false, true,  opening},
+    {"compiled behind",           GENERIC, EMPTY,  "behind",   false, true,  opening},
+    {"kiln's cache",              FILLED,  EMPTY,  "together", true,  false, opening},
+    {"the driver's cache",        EMPTY,   FILLED, "together", false, false, opening},
+    {"both caches",               FILLED,  FILLED, "together", false, false, opening},
     /* clang-format on */
 };
 
@@ -56,6 +71,22 @@ enum { SITUATIONS = sizeof situations / sizeof *situations };
 static char folder[256];
 
 /* ---- child ---- */
+
+static atomic_ullong driver_nanoseconds; /* other threads compile, too */
+
+CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count,
+                                               const cl_device_id *devices, const char *options,
+                                               void(CL_CALLBACK *notify)(cl_program, void *),
+                                               void *user)
+{
+    static __typeof__(clBuildProgram) *loaders;
+    double start = bench_now();
+    if (!loaders)
+        loaders = (__typeof__(loaders))dlsym(RTLD_NEXT, "clBuildProgram");
+    cl_int code = loaders(program, count, devices, options, notify, user);
+    atomic_fetch_add(&driver_nanoseconds, (unsigned long long)(1e9 * (bench_now() - start)));
+    return code;
+}
 
 static float *x, *y, loss;
 
@@ -144,6 +175,7 @@ static int run_child(const struct work *work, double called, int output)
     start = bench_now();
     bench_ok(kiln_event_wait(event), "waiting");
     times.wait = bench_now() - start;
+    times.driver = 1e-9 * (double)atomic_load(&driver_nanoseconds);
     work->check();
     kiln_event_release(event);
     bench_ok(kiln_batch_prepare(batch, 0), "waiting for what is compiled behind");
@@ -266,6 +298,9 @@ static void run_nothing(void *user)
     }
 
 PART(total_of, last->start + last->context + last->submit + last->wait)
+PART(opening_of, last->start + last->context)
+PART(compiler_of, opening_of(user) + last->driver)
+PART(spread_of, opening_of(user) + last->driver / (double)sysconf(_SC_NPROCESSORS_ONLN))
 PART(start_of, last->start)
 PART(context_of, last->context)
 PART(submit_of, last->submit)
@@ -309,6 +344,20 @@ static void add_situation(struct bench_row *row, struct way *way, char names[5][
     }
 }
 
+/* Of a single kernel each compiler is one. */
+static void add_limits(struct bench_row *row, struct way *alone)
+{
+    bool many = alone->work->many;
+    bench_way(row, opening, run_nothing, NULL, alone)->seconds = opening_of;
+    bench_way(row, compiler, run_nothing, NULL, alone)->seconds = compiler_of;
+    if (many)
+        bench_way(row, spread, run_nothing, NULL, alone)->seconds = spread_of;
+    for (size_t i = 0; i < SITUATIONS; i++) {
+        const char *limit = situations[i].limit;
+        bench_limit(row, situations[i].name, limit == spread && !many ? compiler : limit);
+    }
+}
+
 static void measure(const struct work *work)
 {
     static char names[WORKS][SITUATIONS][5][64];
@@ -319,10 +368,11 @@ static void measure(const struct work *work)
         return;
     fill(work);
     for (size_t i = 0; i < SITUATIONS; i++) {
-        ways[number][i] = (struct way){&situations[i], work, {0, 0, 0, 0}};
+        ways[number][i] = (struct way){.situation = &situations[i], .work = work};
         if (work->many || !situations[i].of_many)
             add_situation(&row, &ways[number][i], names[number][i]);
     }
+    add_limits(&row, &ways[number][work->many]);
     bench_at_least(&row, "both caches", "cold", 5);
     bench_compare(&row, "kiln's cache", "cold");
     bench_compare(&row, "kiln's cache", "the driver's cache");
