@@ -200,8 +200,18 @@ Test(kernels, streams_vectors_to_multiples_of_their_size)
 
 /* ---- reductions ---- */
 
+/* Each channel with a window of its own. */
+static kiln_tensor convolve_each(kiln_batch *batch)
+{
+    kiln_window_options options = KILN_WINDOW_OPTIONS_INIT;
+    options.groups = 24;
+    return kiln_conv2d(batch, imagine(batch, 4, (size_t[]){2, 9, 11, 24}),
+                       imagine(batch, 4, (size_t[]){3, 3, 1, 24}), &options);
+}
+
 KERNELS(reduce_rows, kiln_sum(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}, 0));
-KERNELS(reduce_columns, kiln_sum(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}, 0));
+KERNELS(reduce_columns, kiln_sum(batch, imagine_matrix(batch, 80, 96), 1, (int[]){0}, 0));
+KERNELS(reduce_windows, convolve_each(batch));
 KERNELS(reduce_segments, kiln_max(batch, imagine_vector(batch, 1 << 20), 0, NULL, 0));
 KERNELS(reduce_positions, kiln_argmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}, 0));
 KERNELS(reduce_positions_segments,

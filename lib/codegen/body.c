@@ -48,7 +48,7 @@ void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
     /* Lanes that carry sums have other elements in other phases. */
     bool keeps = !emit->form->native_math && !emit->form->carried;
     kiln__nest_of(emit->group, keeps, &body->nest);
-    if (emit->form->reduced_walk == KILN__WALK_BLOCKS)
+    if (emit->form->kept_walk == KILN__WALK_VECTORS)
         for (unsigned i = 0; i < emit->group->reduced_step; i++)
             body->nest.full[i] = true;
     kiln__body_turn(body, 0);
@@ -139,9 +139,8 @@ static bool uses_store(const struct kiln__body *body, size_t k)
     return uses;
 }
 
-void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
+void kiln__body_reduced_places(const struct kiln__body *body, const char *r)
 {
-    kiln__emit_coordinates(body->emit, r, body->form->kept, body->form->rank);
     for (size_t k = 0; k < body->group->accesses.count; k++)
         if (loads(body, k))
             kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
@@ -152,6 +151,12 @@ void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
                            dot_placed(body->form->kept, body->form->rank).text);
         else if (uses_store(body, k))
             kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
+}
+
+void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
+{
+    kiln__emit_coordinates(body->emit, r, body->form->kept, body->form->rank);
+    kiln__body_reduced_places(body, r);
 }
 
 /* The first step that loads elements of access k, if several phases do; else the number of steps.

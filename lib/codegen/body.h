@@ -68,6 +68,9 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end);
 /* Declare b<k> and g<k> of what the phase loads and stores, at reduced element `r`. */
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r);
 
+/* The same where its coordinates are declared. */
+void kiln__body_reduced_places(const struct kiln__body *body, const char *r);
+
 /* Hold what several phases load, at the places at<u> of the row, and one function that several
  * need; declare m<k>_<u> and k<i>_<u>. */
 void kiln__body_hold(struct kiln__body *body);

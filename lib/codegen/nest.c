@@ -414,6 +414,8 @@ static void keep_vectors(struct kiln__body *body)
     kiln__body_bases(body, body->form->kept);
     if (body->form->reduced_walk == KILN__WALK_BLOCKS)
         kiln__emit_strips(body);
+    else if (body->form->reduced_walk == KILN__WALK_EACH)
+        kiln__emit_columns(body);
     else
         emit_run(body);
     kiln__text_add(body->text, "p += count;\n}\n");

@@ -4,7 +4,10 @@
  *   for strips of a run { for each phase { for each few reduced ones { for vectors of the strip
  *   { body } } ends } values }
  *
- * What a phase leaves for those behind it is kept beside the totals: strip_r<i>. */
+ * What a phase leaves for those behind it is kept beside the totals: strip_r<i>. Few reduced ones,
+ * as the elements of a window, are all visited for each vector:
+ *
+ *   for vectors of a run { for each reduced one { body } ends } */
 #include "codegen/tiles.h"
 
 /* As many totals as the nearest cache keeps, beside the rows that are read, where there is one for
@@ -245,6 +248,42 @@ static void emit_once(struct kiln__body *body)
     kiln__text_add(body->text, "int i = 0;\n");
     emit_ends(body, body->form->vector);
     emit_ends(body, 1);
+}
+
+/* ---- few reduced ones ---- */
+
+/* All of them one after the other, a loop for each dimension: "for (idx c_3 = 0; ...". */
+static void open_reduced(const struct kiln__body *body)
+{
+    uint32_t first = body->form->kept, end = body->form->rank;
+    kiln__text_add(body->text, "idx r = from;\nfor (idx c_%u = 0; r < to; c_%u++)%s\n", first,
+                   first, end - first == 1 ? " {" : "");
+    for (uint32_t d = first + 1; d < end; d++)
+        kiln__text_add(body->text, "for (idx c_%u = 0; c_%u < d%u; c_%u++)%s\n", d, d, d, d,
+                       d + 1 == end ? " {" : "");
+}
+
+/* Totals stay in registers. */
+static void emit_column(struct kiln__body *body, unsigned width)
+{
+    kiln__text_add(body->text, "for (; i + %u <= count; i += %u) {\n", width, width);
+    kiln__body_turn(body, 0);
+    kiln__body_totals(body, width, KILN__START);
+    open_reduced(body);
+    kiln__body_reduced_places(body, "r");
+    kiln__body_element(body, width, "i", "r", KILN__TOTALS);
+    kiln__text_add(body->text, "r++;\n}\n");
+    kiln__body_values(body, width, "i");
+    kiln__body_finish(body, width);
+    kiln__body_store(body, width, "p + i", "i");
+    kiln__text_add(body->text, "}\n");
+}
+
+void kiln__emit_columns(struct kiln__body *body)
+{
+    kiln__text_add(body->text, "idx i = 0;\n");
+    emit_column(body, body->form->vector);
+    emit_column(body, 1);
 }
 
 void kiln__emit_strips(struct kiln__body *body)

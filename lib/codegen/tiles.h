@@ -12,6 +12,7 @@
  * of the strip (strips.c). */
 void kiln__emit_strip_totals(struct kiln__body *body);
 void kiln__emit_strips(struct kiln__body *body);
+void kiln__emit_columns(struct kiln__body *body);
 
 /* A map over square tiles of two dimensions, and the functions that turn their blocks
  * (tiles.c). */

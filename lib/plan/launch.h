@@ -60,7 +60,8 @@ enum kiln__along {
 /* What becomes of an axis of a group's nest (nest.h) on the device. */
 enum kiln__walk {
     KILN__WALK_NONE,    /* there is no such axis */
-    KILN__WALK_EACH,    /* one after the other; kept: of a chunk */
+    KILN__WALK_EACH,    /* one after the other; kept: of a chunk; reduced, inside kept VECTORS: all
+                           of them for each vector */
     KILN__WALK_VECTORS, /* runs of neighbours in vectors, and single ones after them */
     KILN__WALK_BLOCKS,  /* reduced, inside kept VECTORS: a few rows at once for each vector */
     KILN__WALK_TILES, /* kept: squares of two dimensions, turned block by block in registers, or by

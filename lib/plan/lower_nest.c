@@ -71,7 +71,7 @@ static size_t choose_chunk(const struct lowering *lowering)
         return kiln__divide_up(work, chunks);
     if (lowering->launch.form.reduced_walk == KILN__WALK_NONE)
         return kiln__chunk_size(traits, work, 1);
-    if (lowering->launch.form.reduced_walk != KILN__WALK_BLOCKS)
+    if (lowering->launch.form.kept_walk != KILN__WALK_VECTORS)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
