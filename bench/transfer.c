@@ -15,6 +15,7 @@ static const struct size {
     bool quick;
 } sizes[] = {
     {"write 256 MiB", "read 256 MiB", "up and down, 256 MiB", (size_t)256 << 20, false},
+    {"write 64 MiB", "read 64 MiB", "up and down, 64 MiB", (size_t)64 << 20, false},
     {"write 16 MiB", "read 16 MiB", "up and down, 16 MiB", (size_t)16 << 20, true},
     {"write 2 MiB", "read 2 MiB", "up and down, 2 MiB", (size_t)2 << 20, false},
     {"write 64 KiB", "read 64 KiB", "up and down, 64 KiB", (size_t)64 << 10, true},

@@ -318,3 +318,58 @@ Test(parts, have_twice_what_is_needed_both_ways)
     kiln__cut_free(&cut);
     kiln__graph_free(&graph);
 }
+
+/* ---- what is told of parts ---- */
+
+static float bad[ROWS * IN];
+
+/* One row has a number whose exponential has no end: where it is, and what it is called. */
+Test(parts, name_who_made_the_first_infinity)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.memory_limit = run_whole() / 4;
+    options.check_values = 1;
+    kiln_context *context = open_context_with(&options);
+    kiln_buffer *to;
+    fill(bad, ROWS * IN, 1);
+    bad[400 * IN + 3] = 200;
+    expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){ROWS, OUT}, &to));
+    expect_ok(kiln_buffer_write(to, 0, results[0], sizeof *results));
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor y = kiln_exp(batch, upload(batch, ROWS, IN, bad)), sum;
+    kiln_tensor result = record_network(batch, kiln_name(batch, y, "layer3.q"), &sum);
+    expect_ok(kiln_export(batch, result, to));
+    expect_error_part(kiln_batch_execute(batch), KILN_BAD_VALUE, "kiln_batch_execute, rows ");
+    cr_expect(strstr(kiln_last_error(), " of 501: %1 exp \"layer3.q\" (kiln_exp, call 2), f32["),
+              "%s", kiln_last_error());
+    cr_expect(strstr(kiln_last_error(), ",3] is infinite"), "%s", kiln_last_error());
+    expect_ok(kiln_buffer_read(to, 0, results[1], sizeof *results));
+    cr_expect(!memcmp(results[0], results[1], sizeof *results), "some rows have run");
+    bad[400 * IN + 3] = 1;
+    run_batch(batch);
+    kiln_batch_release(batch);
+    kiln_buffer_release(to);
+    close_context(context);
+}
+
+/* Each part's nodes have the names of what they stand for. */
+Test(parts, know_what_their_nodes_stand_for)
+{
+    struct kiln__graph graph = {0};
+    struct kiln__cut cut;
+    uint32_t input, square;
+    struct kiln__node upload = node_of(KILN__UPLOAD, 8, 8), matmul = node_of(KILN__MATMUL, 8, 8);
+    cr_assert(kiln__graph_add(&graph, &upload, &input));
+    matmul.n_inputs = 2;
+    matmul.input[0] = matmul.input[1] = input;
+    cr_assert(kiln__graph_add(&graph, &matmul, &square));
+    struct kiln__request *request = kiln__vector_push(&graph.requests);
+    request->node = square;
+    cr_assert_eq(kiln__cut_make(&graph, 8, 2, &cut), KILN__CUT_DONE);
+    cr_assert_eq(cut.of.count, 3u);
+    cr_expect_eq(cut.of.items[0], input);
+    cr_expect_eq(cut.of.items[1], input);
+    cr_expect_eq(cut.of.items[2], square);
+    kiln__cut_free(&cut);
+    kiln__graph_free(&graph);
+}

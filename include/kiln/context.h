@@ -138,7 +138,9 @@ KILN_API void kiln_context_options_init(kiln_context_options *options);
  *  for a mask, is better a constant. A label that is no class is told by the loss' call.
  *  A run that is looked at takes as long as one with every value kept and read, device memory for
  *  all values at once (where they do not fit into half of it, nothing is looked at, which the log
- *  tells), and host memory for as much. Nor is a batch that runs in parts. */
+ *  tells), and host memory for as much. Of a batch that runs in parts so many rows are looked at
+ *  together as fit, all of them before the first part runs; the sentence tells which rows, and
+ *  counts elements from the first of these. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {

@@ -143,6 +143,16 @@ static bool find_needs(struct work *work)
 
 /* ---- the new graph ---- */
 
+/* A node that stands for node `of` of the whole. */
+static bool add_node(struct work *work, const struct kiln__node *node, uint32_t of, uint32_t *index)
+{
+    uint32_t *place = kiln__vector_push(&work->cut->of);
+    if (!place)
+        return false;
+    *place = of;
+    return kiln__graph_add(&work->cut->graph, node, index);
+}
+
 static bool add(struct work *work, uint32_t index, bool rows)
 {
     const struct kiln__node *from = &work->graph->nodes.items[index];
@@ -159,15 +169,13 @@ static bool add(struct work *work, uint32_t index, bool rows)
         *input = (struct kiln__cut_input){from->binding, rows, 0};
         node.binding = work->cut->inputs.count - 1;
     }
-    return kiln__graph_add(&work->cut->graph, &node,
-                           rows ? &work->by_rows[index] : &work->as_whole[index]);
+    return add_node(work, &node, index, rows ? &work->by_rows[index] : &work->as_whole[index]);
 }
 
 /* Elements count from the part's first one, and what is before it comes as an input. */
 static bool add_numbers(struct work *work, uint32_t index)
 {
     const struct kiln__node *from = &work->graph->nodes.items[index];
-    struct kiln__graph *graph = &work->cut->graph;
     struct kiln__node numbers = *from, first = {.kind = KILN__UPLOAD, .type = KILN_I32};
     struct kiln__node sum = {
         .kind = KILN__ELEMENTWISE, .op = KILN__OP_add, .type = KILN_I32, .n_inputs = 2};
@@ -178,9 +186,9 @@ static bool add_numbers(struct work *work, uint32_t index)
     first.binding = work->cut->inputs.count - 1;
     numbers.shape.dims[0] = from->shape.dims[0] / work->rows * work->part;
     sum.shape = numbers.shape;
-    return kiln__graph_add(graph, &numbers, &sum.input[0]) &&
-           kiln__graph_add(graph, &first, &sum.input[1]) &&
-           kiln__graph_add(graph, &sum, &work->by_rows[index]);
+    return add_node(work, &numbers, index, &sum.input[0]) &&
+           add_node(work, &first, index, &sum.input[1]) &&
+           add_node(work, &sum, index, &work->by_rows[index]);
 }
 
 static bool add_rows(struct work *work, uint32_t index)
@@ -232,4 +240,5 @@ void kiln__cut_free(struct kiln__cut *cut)
 {
     kiln__graph_free(&cut->graph);
     kiln__vector_free(&cut->inputs);
+    kiln__vector_free(&cut->of);
 }

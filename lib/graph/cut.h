@@ -17,7 +17,8 @@ struct kiln__cut_input {
 struct kiln__cut {
     struct kiln__graph graph;
     KILN__VECTOR(struct kiln__cut_input) inputs;
-    uint32_t wrong; /* the node that cannot be had by rows, if it is IMPOSSIBLE */
+    KILN__VECTOR(uint32_t) of; /* per node of `graph`: the node of the whole that it stands for */
+    uint32_t wrong;            /* the node that cannot be had by rows, if it is IMPOSSIBLE */
 };
 
 enum kiln__cut_answer { KILN__CUT_DONE, KILN__CUT_IMPOSSIBLE, KILN__CUT_NO_MEMORY };

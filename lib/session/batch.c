@@ -194,10 +194,12 @@ static struct kiln__stream *choose_stream(const kiln_batch *batch)
     return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
 }
 
-static kiln_status run_in_parts(kiln_batch *batch, struct kiln__run **made,
+static kiln_status run_in_parts(kiln_batch *batch, const char *call, struct kiln__run **made,
                                 struct kiln__error *error)
 {
     kiln_status status = batch->parts ? KILN_OK : kiln__parts_make(batch, &batch->parts, error);
+    if (!status && kiln__values_wanted(batch))
+        status = kiln__parts_check_values(batch, batch->parts, call, error);
     return status ? status
                   : kiln__parts_run(batch, batch->parts, choose_stream(batch), made, error);
 }
@@ -222,15 +224,15 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = borrow_plan(batch, &error);
     bool whole = !status && batch->lease.executable;
-    if (whole)
-        status = kiln__values_check(batch, call, &error);
+    if (whole && kiln__values_wanted(batch))
+        status = kiln__values_check(batch, NULL, call, &error);
     if (whole && !status)
         status = kiln__validate_begin(&inputs, batch, call, &error);
     if (whole && !status)
         status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
                                     &made, &error);
     else if (!status)
-        status = run_in_parts(batch, &made, &error);
+        status = run_in_parts(batch, call, &made, &error);
     if (status) {
         kiln__inputs_free(&inputs);
         return status;

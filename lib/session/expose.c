@@ -24,8 +24,8 @@ kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding
         memcpy(*copy, binding->host, binding->bytes);
     if (!binding->bytes || binding->host)
         return KILN_OK;
-    cl_int code = clEnqueueReadBuffer(context->runtime.compute->queue, binding->memory, CL_TRUE, 0,
-                                      binding->bytes, *copy, 0, NULL, NULL);
+    cl_int code = clEnqueueReadBuffer(context->runtime.compute->queue, binding->memory, CL_TRUE,
+                                      binding->offset, binding->bytes, *copy, 0, NULL, NULL);
     return code ? kiln__cl_fail(error, "clEnqueueReadBuffer", code) : KILN_OK;
 }
 
@@ -69,7 +69,8 @@ bool kiln__exposure_fits(const kiln_batch *batch, const char *undone)
     }
     if (fits && bytes <= 0.5 * (double)batch->context->runtime.memory.limit)
         return true;
-    KILN__LOG(KILN__LOG_INFO, "%s: %.0f bytes of values", undone, bytes);
+    if (undone)
+        KILN__LOG(KILN__LOG_INFO, "%s: %.0f bytes of values", undone, bytes);
     return false;
 }
 

@@ -23,7 +23,7 @@ kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding
                                void **copy, struct kiln__error *error);
 
 /* Whether the device can hold every value at once, and something beside; else that is logged, with
- * what is not done. */
+ * what is not done (NULL: nothing is logged). */
 bool kiln__exposure_fits(const kiln_batch *batch, const char *undone);
 
 /* Run a graph, if `checked` with kernels that look at every index. `lost`: the end could not be

@@ -2,12 +2,15 @@
 #include "session/parts.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "graph/cut.h"
 #include "runtime/commands.h"
 #include "runtime/pool.h"
 #include "session/context.h"
+#include "session/expose.h"
+#include "session/values.h"
 
 /* With one row alone sums may take another order (kiln_batch_sum_alike()). */
 #define FEWEST_ROWS 2
@@ -16,7 +19,8 @@ struct kiln__parts {
     size_t rows,
         part; /* of the batch; of one part. The last one begins so that it ends with them */
     struct kiln__cut cut;
-    int32_t *numbers; /* per part, each input of the cut that is none of the batch's */
+    struct kiln__labels labels; /* of the cut's nodes: the batch's, of which only `nodes` is ours */
+    int32_t *numbers;           /* per part, each input of the cut that is none of the batch's */
     struct kiln__lease lease;
     struct kiln__bindings bindings; /* of the part that is being run */
 };
@@ -74,12 +78,29 @@ static kiln_status list_numbers(struct kiln__parts *parts, struct kiln__error *e
     return KILN_OK;
 }
 
-/* The plan for `part` rows. */
-static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part,
+/* Names may have come or gone since. */
+static kiln_status label(const kiln_batch *batch, struct kiln__parts *parts,
+                         struct kiln__error *error)
+{
+    struct kiln__labels labels = batch->labels;
+    size_t count = parts->cut.of.count;
+    struct kiln__label *own = calloc(count + 1, sizeof *own);
+    if (!own)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    for (size_t i = 0; i < count; i++)
+        own[i] = labels.nodes.items[parts->cut.of.items[i]];
+    free(parts->labels.nodes.items);
+    parts->labels = labels;
+    parts->labels.nodes.items = own;
+    parts->labels.nodes.count = parts->labels.nodes.capacity = count;
+    parts->cut.graph.labels = &parts->labels;
+    return KILN_OK;
+}
+
+/* The graph for `part` rows. */
+static kiln_status cut(const kiln_batch *batch, struct kiln__parts *parts, size_t part,
                        struct kiln__error *error)
 {
-    struct kiln__plan_cache *cache = batch->context->plan_cache;
-    kiln__plan_cache_return(cache, &parts->lease);
     kiln__cut_free(&parts->cut);
     parts->part = part;
     switch (kiln__cut_make(&batch->graph, parts->rows, part, &parts->cut)) {
@@ -89,6 +110,16 @@ static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part
     case KILN__CUT_DONE: break;
     }
     kiln_status status = list_numbers(parts, error);
+    return status ? status : label(batch, parts, error);
+}
+
+/* The plan for `part` rows. */
+static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part,
+                       struct kiln__error *error)
+{
+    struct kiln__plan_cache *cache = batch->context->plan_cache;
+    kiln__plan_cache_return(cache, &parts->lease);
+    kiln_status status = cut(batch, parts, part, error);
     return status ? status
                   : kiln__plan_cache_lease(cache, &parts->cut.graph, false, &parts->lease, error);
 }
@@ -186,18 +217,25 @@ static bool bind(const kiln_batch *batch, struct kiln__parts *parts, size_t numb
             cut_binding(parts, &parts->bindings.inputs.items[i], first);
     for (size_t i = 0; i < parts->bindings.results.count; i++)
         cut_binding(parts, &parts->bindings.results.items[i], first);
+    parts->bindings.labels = &parts->labels;
     return true;
 }
 
 /* ---- the whole ---- */
+
+static void free_contents(struct kiln__parts *parts)
+{
+    kiln__cut_free(&parts->cut);
+    free(parts->labels.nodes.items);
+    free(parts->numbers);
+}
 
 void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts)
 {
     if (!parts)
         return;
     kiln__plan_cache_return(cache, &parts->lease);
-    kiln__cut_free(&parts->cut);
-    free(parts->numbers);
+    free_contents(parts);
     free(parts);
 }
 
@@ -276,6 +314,60 @@ static kiln_status check_overlaps(kiln_batch *batch, struct kiln__parts *parts,
                : refuse(batch, "a part needs too much as well", NULL, error);
 }
 
+/* ---- looking at values ---- */
+
+/* What looks like a batch of these rows. */
+static kiln_batch batch_of(const kiln_batch *batch, const struct kiln__parts *parts)
+{
+    return (kiln_batch){.context = batch->context,
+                        .graph = parts->cut.graph,
+                        .bindings = parts->bindings,
+                        .unvalidated = batch->unvalidated};
+}
+
+/* Fewer rows at a time than of a run: every value is held at once. */
+static kiln_status find_fewer(const kiln_batch *batch, struct kiln__parts *parts, size_t part,
+                              struct kiln__error *error)
+{
+    kiln_status status = cut(batch, parts, part, error);
+    kiln_batch rows = batch_of(batch, parts);
+    while (!status && parts->part > 1 && !kiln__exposure_fits(&rows, NULL)) {
+        status = cut(batch, parts, parts->part / 2, error);
+        rows = batch_of(batch, parts);
+    }
+    return status;
+}
+
+static kiln_status check_part(const kiln_batch *batch, struct kiln__parts *parts, size_t number,
+                              const char *call, struct kiln__error *error)
+{
+    char said[96];
+    size_t first = first_of(parts, number);
+    snprintf(said, sizeof said, "%s, rows %zu to %zu of %zu", call, first, first + parts->part - 1,
+             parts->rows);
+    kiln_status status = KILN_OK;
+    if (!bind(batch, parts, number))
+        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    kiln_batch rows = batch_of(batch, parts);
+    if (!status)
+        status = kiln__values_check(&rows, parts->cut.of.items, said, error);
+    kiln__bindings_free(&parts->bindings);
+    return status;
+}
+
+kiln_status kiln__parts_check_values(const kiln_batch *batch, const struct kiln__parts *parts,
+                                     const char *call, struct kiln__error *error)
+{
+    struct kiln__parts fewer = {.rows = parts->rows};
+    kiln_status status = find_fewer(batch, &fewer, parts->part, error);
+    for (size_t number = 0; !status && number < count_parts(&fewer); number++)
+        status = check_part(batch, &fewer, number, call, error);
+    free_contents(&fewer);
+    return status;
+}
+
+/* ---- running ---- */
+
 kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
                             struct kiln__stream *stream, struct kiln__run **run,
                             struct kiln__error *error)
@@ -283,6 +375,8 @@ kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
     kiln_status status = check_overlaps(batch, parts, error);
     struct kiln__run *made = NULL;
     *run = NULL;
+    if (!status)
+        status = label(batch, parts, error);
     for (size_t number = 0; !status && number < count_parts(parts); number++) {
         if (!bind(batch, parts, number))
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");

@@ -14,6 +14,12 @@ kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
                              struct kiln__error *error);
 void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts);
 
+/* Look at the values of every part before the first one runs (session/values.h), in parts so small
+ * that the device can hold every value of one. Errors: as kiln__values_check(); the sentence says
+ * which rows these are, and counts elements from the first of them. */
+kiln_status kiln__parts_check_values(const kiln_batch *batch, const struct kiln__parts *parts,
+                                     const char *call, struct kiln__error *error);
+
 /* Run one part after the other on `stream`; *run is the last one's, the others' failures are told
  * like those of runs that nobody waits for. Errors: as kiln__commands_run(). */
 kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,

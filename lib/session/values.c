@@ -16,6 +16,7 @@ struct found {
 struct search {
     const struct kiln__graph *graph;
     const struct kiln__labels *labels;
+    const uint32_t *of;  /* per node: the number that it is told by; or NULL */
     struct found *found; /* per node */
     const void **values; /* per node; NULL: neither an input nor asked for */
     bool *leaves;        /* per node: another call uses it, or a request */
@@ -114,8 +115,9 @@ static kiln_status blame(const struct search *search, uint32_t index, const char
     struct kiln__text label = {0};
     kiln__labels_say(search->labels, index, &label);
     kiln_status status =
-        kiln__fail(error, KILN_BAD_VALUE, "%s: %%%u %s%s, %s%s: %s", call, index,
-                   kiln__node_name(node), label.data ? label.data : "", kiln_type_name(node->type),
+        kiln__fail(error, KILN_BAD_VALUE, "%s: %%%u %s%s, %s%s: %s", call,
+                   search->of ? search->of[index] : index, kiln__node_name(node),
+                   label.data ? label.data : "", kiln_type_name(node->type),
                    kiln__shape_text(&node->shape).text, what->data ? what->data : "");
     kiln__text_free(&label);
     kiln__text_free(what);
@@ -192,11 +194,12 @@ static kiln_status judge(const struct search *search, const char *call, struct k
 
 /* ---- the whole ---- */
 
-static kiln_status search_values(const kiln_batch *batch, const struct kiln__exposure *exposure,
-                                 const char *call, struct kiln__error *error)
+static kiln_status search_values(const kiln_batch *batch, const uint32_t *of,
+                                 const struct kiln__exposure *exposure, const char *call,
+                                 struct kiln__error *error)
 {
     size_t count = exposure->graph.nodes.count + 1;
-    struct search search = {.graph = &exposure->graph, .labels = &batch->labels};
+    struct search search = {.graph = &exposure->graph, .labels = batch->graph.labels, .of = of};
     search.found = calloc(count, sizeof *search.found);
     search.values = calloc(count, sizeof *search.values);
     search.leaves = calloc(count, sizeof *search.leaves);
@@ -215,12 +218,17 @@ static kiln_status search_values(const kiln_batch *batch, const struct kiln__exp
     return status;
 }
 
-kiln_status kiln__values_check(const kiln_batch *batch, const char *call, struct kiln__error *error)
+bool kiln__values_wanted(const kiln_batch *batch)
+{
+    return !batch->unvalidated && kiln__sample_next(&batch->context->check_values);
+}
+
+kiln_status kiln__values_check(const kiln_batch *batch, const uint32_t *of, const char *call,
+                               struct kiln__error *error)
 {
     struct kiln__inputs inputs;
     struct kiln__exposure exposure = {0};
-    if (batch->unvalidated || !kiln__sample_next(&batch->context->check_values) ||
-        !kiln__exposure_fits(batch, "values are not looked at"))
+    if (!kiln__exposure_fits(batch, "values are not looked at"))
         return KILN_OK;
     kiln_status status = kiln__inputs_copy(batch, &inputs, error);
     if (status)
@@ -232,7 +240,7 @@ kiln_status kiln__values_check(const kiln_batch *batch, const char *call, struct
         status = kiln__exposure_run(batch->context, &exposure.graph, &exposure.bindings, false,
                                     call, &inputs.lost, error);
     if (!status)
-        status = search_values(batch, &exposure, call, error);
+        status = search_values(batch, of, &exposure, call, error);
     kiln__exposure_free(&exposure, inputs.lost);
     kiln__inputs_free(&inputs);
     return status;
