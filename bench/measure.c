@@ -292,15 +292,17 @@ static struct bench_outcome compare(const struct bench_row *row, const struct ro
 
 /* ---- alone ---- */
 
-static bool is_apart(double ratio)
+/* Whether all from `low` to `high` is more than 10% above 1, or below. */
+static bool is_apart(double low, double high)
 {
-    return ratio > 1 + MOST_OFF || ratio * (1 + MOST_OFF) < 1;
+    return low > 1 + MOST_OFF || high * (1 + MOST_OFF) < 1;
 }
 
 bool bench_is_off(const struct bench_result *result)
 {
-    return result->alone > 0 && is_apart(result->best / result->alone) &&
-           is_apart(result->beside - result->doubt) && is_apart(result->beside + result->doubt);
+    double quickest = result->best / result->alone;
+    return result->alone > 0 && is_apart(quickest, quickest) &&
+           is_apart(result->beside - result->doubt, result->beside + result->doubt);
 }
 
 static void judge_pairs(const struct rounds *rounds, size_t way, struct bench_result *result)
