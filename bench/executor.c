@@ -65,6 +65,7 @@ static void measure_presets(struct requests_load load, kiln_executor *const *exe
     bool light = load.ahead > 1 && load.rows == 1 && load.model != REQUESTS_WIDE;
     bench_at_least(&row, balanced, calls, light ? 10 : 0);
     if (load.ahead > 1) {
+        bench_limit(&row, balanced, formed);
         bench_at_least(&row, balanced, formed, 0.8);
         bench_at_most(&row, balanced, formed, 2e-6);
     }
@@ -118,6 +119,7 @@ static void measure_batch(size_t batch)
     kiln_executor *executor = requests_executor(REQUESTS_LAYER, options);
     add(gathered, requests_run_executor, &load, executor, 0);
     add(formed, requests_run_formed, &load, NULL, batch);
+    bench_limit(&row, gathered, formed);
     bench_compare(&row, gathered, formed);
     bench_at_most(&row, gathered, formed, 2e-6);
     bench_measure(&row);

@@ -3,6 +3,7 @@
 #ifndef KILN_BENCH_PEER_SERVE_HPP
 #define KILN_BENCH_PEER_SERVE_HPP
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fcntl.h>
@@ -22,22 +23,40 @@ struct row {
   std::function<void()> run;
   std::function<void(float *)> result;
   long runs = 1;
+  double best = 1e9; /* seconds of the quickest run that warmed up */
 };
 
 /* From the inputs' shapes and values, which lie one after the other. */
 using maker = row (*)(const std::vector<shape> &, const float *);
 
-/* The time of a run, from a sample that is long enough for the clock, after one that is not timed. */
+static double time_runs(row &row, long runs)
+{
+  auto start = std::chrono::steady_clock::now();
+  for (long i = 0; i < runs; i++)
+    row.run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/* Until a run is about as quick as the quickest so far, as in peers.py. */
+static void warm_up(row &row)
+{
+  bool slow = true;
+  for (double spent = 0; spent < (slow ? 5e-2 : 5e-3);) {
+    double time = time_runs(row, 1);
+    slow = time > 1.1 * row.best;
+    row.best = std::min(row.best, time);
+    spent += time;
+  }
+}
+
+/* The time of a run, from a sample that is long enough for the clock. */
 static double time_run(row &row)
 {
   for (;;) {
-    row.run();
-    auto start = std::chrono::steady_clock::now();
-    for (long i = 0; i < row.runs; i++)
-      row.run();
-    std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    if (time.count() >= 1e-3 || row.runs >= 100000)
-      return time.count() / row.runs;
+    warm_up(row);
+    double time = time_runs(row, row.runs);
+    if (time >= 1e-3 || row.runs >= 100000)
+      return time / row.runs;
     row.runs *= 2;
   }
 }
