@@ -136,6 +136,31 @@ Test(wgmma, takes_narrow_tiles_where_wide_ones_leave_cores_idle)
                  "-DRESULT=1 -DALIGNED=1" NARROW " 64");
 }
 
+/* What this device was tuned to. */
+static const char *tuned(unsigned tile, unsigned splits, const struct product *product)
+{
+    struct kiln__device device = hopper();
+    struct kiln__traits traits = *device.traits;
+    traits.tile = tile;
+    traits.splits = splits;
+    device.traits = &traits;
+    return planned(&device, product);
+}
+
+Test(wgmma, takes_the_tiles_and_the_splits_that_were_tuned)
+{
+    const struct product wide = {KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL};
+    const struct product deep = {KILN_BF16, 1, 256, 256, 4096, 0, 0, .after = NULL};
+    believed = 128 + 256;
+    cr_expect(strstr(tuned(1, 0, &wide), NARROW));
+    cr_expect(strstr(tuned(2, 0, &wide), WIDE));
+    cr_expect(strstr(tuned(3, 0, &wide), WIDE), "it has but two");
+    cr_expect_not(strstr(tuned(0, 1, &deep), ", "), "one launch");
+    cr_expect(strstr(tuned(0, 4, &deep), ", "), "another one adds up");
+    believed = 256;
+    cr_expect(strstr(tuned(1, 0, &wide), WIDE), "what is not proven is not taken");
+}
+
 static kiln_tensor as_layer(kiln_batch *batch, kiln_tensor product, size_t n)
 {
     return kiln_gelu(batch, kiln_add(batch, product, imagine_vector(batch, n)));

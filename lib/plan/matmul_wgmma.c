@@ -175,23 +175,26 @@ static bool is_proven(struct kiln__prover *prover, const struct way *way, bool t
     return prover && prover->proves(prover, &proof);
 }
 
-/* The cheapest way with this cut. Sums of a split are floats, which does not do for whole numbers.
- */
+/* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
+ * for whole numbers. */
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
                                 struct way way)
 {
     int64_t rounds = rounds_of(&way, product);
     int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
+    int64_t tuned = plan->options.device->traits->splits;
     struct way best = way;
     for (way.splits = 2; way.splits <= most && way.splits * LEAST_ROUNDS <= rounds; way.splits++) {
         bool none_empty = divide_up(rounds, divide_up(rounds, way.splits)) == way.splits;
-        if (none_empty && cost(plan, product, &way) < cost(plan, product, &best))
+        bool better =
+            tuned ? way.splits == tuned : cost(plan, product, &way) < cost(plan, product, &best);
+        if (none_empty && better)
             best = way;
     }
     return best;
 }
 
-/* The cheapest way whose kernel is proven. */
+/* The cheapest way whose kernel is proven; the tuned cut is as good as the cheapest. */
 static struct way choose_way(const struct kiln__plan *plan, const struct engine *engine,
                              const struct kiln__product *product)
 {
@@ -203,6 +206,9 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
         if (cost(plan, product, &ways[i]) <= cost(plan, product, &ways[best]))
             best = i;
     }
+    unsigned tuned = plan->options.device->traits->tile;
+    if (tuned && tuned <= kind->cut_count)
+        best = tuned - 1;
     for (size_t i = 0; i < kind->cut_count; i++) {
         struct way way = ways[(best + i) % kind->cut_count];
         if (is_proven(plan->options.prover, &way, transposes_a(kind, product),
