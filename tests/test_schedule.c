@@ -112,7 +112,8 @@ Test(schedule, has_a_word_for_each_axis_on_a_cpu)
     expect_walks(cpu, turns, 64, 96, 0, WALKS(TILES, NONE));
     expect_walks(cpu, turns, 64, 3, 0, WALKS(VECTORS, NONE)); /* no block fits */
     expect_walks(cpu, rows, 64, 96, 0, WALKS(EACH, VECTORS));
-    expect_walks(cpu, columns, 64, 96, 0, WALKS(VECTORS, BLOCKS));
+    expect_walks(cpu, columns, 64, 96, 0, WALKS(VECTORS, EACH)); /* as few as a window has */
+    expect_walks(cpu, columns, 65, 96, 0, WALKS(VECTORS, BLOCKS));
     expect_walks(cpu, softmax, 64, 96, 0, WALKS(EACH, VECTORS));
     expect_walks(cpu, softmax_columns, 64, 96, 0, WALKS(VECTORS, BLOCKS));
     expect_walks(cpu, rows, 2, 1 << 18, 0, WALKS(EACH, VECTORS));
@@ -128,7 +129,7 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
     expect_walks(gpu, turns, 64, 96, 0, WALKS(TILES, NONE));
     expect_walks(gpu, turns, 64, 3, 0, WALKS(ITEM, NONE)); /* most of a tile would be empty */
     expect_walks(gpu, rows, 64, 96, 0, WALKS(LANES, LANES));
-    expect_walks(gpu, columns, 64, 96, 0, WALKS(ITEM, EACH));
+    expect_walks(gpu, columns, 64, 96, 0, WALKS(COLUMNS, LANES));
     expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
     expect_walks(gpu, softmax, 64, 1 << 16, 0, WALKS(LANES, LANES)); /* too long to hold */
     expect_walks(gpu, softmax_columns, 64, 96, 0, WALKS(COLUMNS, HELD));

@@ -100,17 +100,12 @@ static void emit_phases(struct kiln__body *body)
     }
 }
 
-/* Of an item that has a column for itself: what it reads of so many elements comes at once. */
-#define AT_ONCE 8
-
 static void reduce_each(struct kiln__body *body)
 {
     struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
     bool carries = kiln__body_carries(body);
     kiln__text_add(body->text, carries ? "{\n" : "");
     kiln__body_sums(body, 1, KILN__START);
-    if (!body->form->chunked)
-        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
     kiln__text_add(body->text, "for (idx r = from; r < to; r++) {\n");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
@@ -298,6 +293,9 @@ static void carry_lanes(struct kiln__body *body)
  * rescaled together. */
 #define TOGETHER 8
 
+/* Of lanes that have a column: what they read of so many elements comes at once. */
+#define AT_ONCE 8
+
 static void reduce_lanes(struct kiln__body *body)
 {
     unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
@@ -316,6 +314,8 @@ static void reduce_lanes(struct kiln__body *body)
     } else if (kiln__follow_applies(body, body->phase + 1)) {
         emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
+    if (body->form->kept_walk == KILN__WALK_COLUMNS && kiln__group_reads_once(body->group))
+        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
     emit_lanes(body, 1, 1, KILN__TOTALS, 0);
     close(body);
 }

@@ -193,8 +193,15 @@ static uint8_t choose_rows(const struct kiln__group *group)
     return few ? 4 : 1;
 }
 
-/* Columns that a work-group has beside each other at least: 64 bytes of f32, a cache line. */
+/* Columns that a work-group has beside each other at least: 64 bytes of f32, half a line, which
+ * leaves a column the lanes to hold it; a line where it is read once. */
 #define BESIDE 16
+#define BESIDE_ONCE 32
+
+/* Elements of a column that is read once from which on another lane shares in it. Sums of 32 rows
+ * of a million took an H200 38 us with one lane, 84 with 8; of 4,096 rows of 16,384 71 us with an
+ * item for each column, 68 with 8 lanes, and those of 1,500 rows of 333 23 and 12. */
+#define SHARE_OF_COLUMN 32
 
 /* Elements from which on a row has more of each piece in a lane. */
 #define LONG_PIECES (1 << 15)
@@ -235,8 +242,9 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
 {
     bool held = !kiln__group_reads_once(group), partials = form->stage == KILN__STAGE_FINAL;
     size_t lanes = 1, most = (size_t)1 << form->work_group;
-    if (form->kept_walk == KILN__WALK_COLUMNS)
-        most = most > BESIDE ? most / BESIDE : 1;
+    bool columns = form->kept_walk == KILN__WALK_COLUMNS;
+    size_t beside = !columns ? 1 : held ? BESIDE : BESIDE_ONCE;
+    most = most > beside ? most / beside : 1;
     most = traits->lanes && traits->lanes < most ? traits->lanes : most;
     while (lanes < most && lanes < reduced) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
@@ -244,6 +252,7 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
         size_t share = form->carried ? form->carried
                        : held        ? form->vector * (lanes < 8 ? 2u : most_held(traits, group))
                        : partials    ? 1
+                       : columns     ? SHARE_OF_COLUMN
                                      : form->vector * (form->shuffles ? 8u : 4u);
         if (lanes * share >= reduced && !traits->lanes)
             break;
@@ -300,8 +309,8 @@ struct segments {
 };
 static const struct segments segments[2][2] = {
     /* along rows, along columns */
-    {{16384, 8192, 0}, {256, 1024, 32}}, /* one work-item for each result of columns */
-    {{16384, 16, 0}, {1024, 16, 0}},     /* chunked: wide chunks, long runs of each row */
+    {{16384, 8192, 0}, {1024, 1024, 32}}, /* lanes share a row, a few of them a column */
+    {{16384, 16, 0}, {1024, 16, 0}},      /* chunked: wide chunks, long runs of each row */
 };
 
 /* Running sums read what they add up twice when they are cut, so only lines are that are longer
@@ -373,7 +382,7 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
                          struct kiln__form *form)
 {
     bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
-    bool phased = !kiln__group_reads_once(group);
+    bool reduces = kiln__group_reduces(group);
     if (chunked && carries_short_runs(traits, group, space)) {
         form->kept_walk = form->reduced_walk = KILN__WALK_EACH;
         return;
@@ -381,12 +390,11 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
     if (kiln__schedule_is_of_columns(group, space) && !final) {
         form->kept_walk = form->across ? KILN__WALK_TILES
                           : chunked    ? KILN__WALK_VECTORS
-                          : phased     ? KILN__WALK_COLUMNS
+                          : reduces    ? KILN__WALK_COLUMNS
                                        : KILN__WALK_ITEM;
-        form->reduced_walk = !kiln__group_reduces(group) ? KILN__WALK_NONE
-                             : chunked                   ? choose_columns(group, space)
-                             : phased                    ? KILN__WALK_LANES
-                                                         : KILN__WALK_EACH;
+        form->reduced_walk = !reduces  ? KILN__WALK_NONE
+                             : chunked ? choose_columns(group, space)
+                                       : KILN__WALK_LANES;
         return;
     }
     form->kept_walk = chunked ? KILN__WALK_EACH : KILN__WALK_LANES;
