@@ -85,7 +85,7 @@ static inline F FN(gelu)(F x)
     F t = FMA(near, FMA(-d, near, C(1.0f)), near);
 #else
     F a = fabs(x);
-    a = a > 14.5f ? C(14.5f) : a;
+    a = a > 19.0f ? C(19.0f) : a;
     F t = 1.0f / (a + 3.0f);
 #endif
     F q = FMA(C(-6.0f), t, C(1.0f));
@@ -122,7 +122,7 @@ static inline F FN(gelu)(F x)
 static inline F FN(gelu_tanh)(F x)
 {
     F a = fabs(x);
-    a = a > 11.0f ? C(11.0f) : a;
+    a = a > 14.0f ? C(14.0f) : a;
     F square = a * a, k = C(1.59576917f), l = C(0.0713548139f);
     F p = l * square;
     F p_rest = FN(product_rest)(l, square, p);
