@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "runtime/kept.h"
+#include "session/context.h"
 #include "support/context.h"
 
 #define M 7
@@ -191,6 +193,44 @@ Test(kept, memory_is_that_in_which_it_was_made_first)
     uint64_t held = stats_of(scene.context).pool_bytes;
     settle(&scene, 0);
     cr_expect_eq(stats_of(scene.context).pool_bytes, held);
+    end(&scene);
+}
+
+/* One run that makes it is under way, and the next one is enqueued: it makes its own, in memory
+ * that nobody needs after that. */
+Test(kept, memory_of_who_could_not_wait_is_given_back)
+{
+    enum { BYTES = 100000 };
+    struct scene scene = begin();
+    struct kiln__pool *pool = scene.context->runtime.compute->pool;
+    struct kiln__kept_use use = {.buffers = {scene.weights}, .n_buffers = 1, .key = {1, 2}};
+    cl_mem own[2];
+    cl_int code;
+    cl_event ended = clCreateUserEvent(scene.context->runtime.context, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    for (int run = 0; run < 2; run++) {
+        use.bytes = BYTES;
+        kiln__kept_take(&use, pool);
+    }
+    cr_assert_eq(use.state, KILN__KEPT_NEW);
+    kiln__kept_offer(&use, ended);
+    kiln__kept_give(&use);
+    for (int run = 0; run < 2; run++) {
+        kiln__kept_take(&use, pool);
+        cr_expect_eq(use.state, KILN__KEPT_NOT);
+        expect_ok(kiln__pool_take(pool, BYTES, &own[run], NULL));
+        kiln__pool_give(pool, own[run]);
+    }
+    cr_expect_eq(own[0], own[1]);
+    uint64_t held = stats_of(scene.context).pool_bytes;
+    clSetUserEventStatus(ended, CL_COMPLETE);
+    clReleaseEvent(ended);
+    for (int run = 0; run < 2; run++) {
+        kiln__kept_take(&use, pool);
+        cr_expect_eq(use.state, KILN__KEPT_READY);
+        kiln__kept_give(&use);
+        cr_expect_eq(stats_of(scene.context).pool_bytes, held - kiln__pool_rounded(BYTES));
+    }
     end(&scene);
 }
 

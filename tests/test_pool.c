@@ -72,6 +72,24 @@ Test(pool, gives_neighbours_the_same_memory)
     close_context(context);
 }
 
+/* One after the other, from small to large and back: nobody is in anybody's way. */
+Test(pool, lets_runs_of_many_shapes_share_the_largest)
+{
+    kiln_context *context = open_context();
+    for (size_t bytes = MIB; bytes < 16 * MIB; bytes += bytes / 3)
+        give(context, take(context, bytes));
+    uint64_t held = stats_of(context).pool_bytes;
+    cr_expect_lt(held, 18 * MIB);
+    for (size_t bytes = 12 * MIB; bytes >= MIB; bytes -= bytes / 3)
+        give(context, take(context, bytes));
+    cr_expect_eq(stats_of(context).pool_bytes, held);
+    cl_mem memory = take(context, 512 * KIB); /* a small one leaves it for others */
+    give(context, take(context, 12 * MIB));
+    cr_expect_lt(stats_of(context).pool_bytes, held + MIB);
+    give(context, memory);
+    close_context(context);
+}
+
 Test(pool, refuses_nothing_that_fits_exactly)
 {
     enum { LIMIT = 7777777 };

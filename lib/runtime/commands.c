@@ -256,6 +256,7 @@ static kiln_status take_memory(struct commands *commands, struct kiln__error *er
     give_back(commands);
     kiln__budget_leave(budget);
     kiln__budget_enter(budget, true);
+    kiln__budget_make_room(budget); /* small things may have been put into large idle pieces */
     return settle_memory(commands, error);
 }
 

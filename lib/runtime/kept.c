@@ -142,8 +142,19 @@ static struct kiln__kept *find(struct kiln__budget *budget, const struct kiln__k
     return kept;
 }
 
+/* Runs that were enqueued before it was there made their own, one where the other had: that piece
+ * lies idle, and nobody will ask for it. */
+static void release_spare(struct kiln__budget *budget, struct kiln__pool *pool, size_t bytes)
+{
+    cl_mem spare = kiln__pool_part_with(pool, &bytes);
+    if (!spare)
+        return;
+    clReleaseMemObject(spare);
+    atomic_fetch_sub(&budget->bytes, bytes);
+}
+
 /* Whether it can be used without waiting for it. */
-static bool is_ready(struct kiln__budget *budget, struct kiln__kept *kept)
+static bool is_ready(struct kiln__budget *budget, struct kiln__pool *pool, struct kiln__kept *kept)
 {
     cl_int state = CL_COMPLETE;
     if (kept->end &&
@@ -153,8 +164,10 @@ static bool is_ready(struct kiln__budget *budget, struct kiln__kept *kept)
         empty(budget, kept);
     if (state != CL_COMPLETE)
         return false;
-    if (kept->end)
+    if (kept->end) {
         clReleaseEvent(kept->end);
+        release_spare(budget, pool, kept->bytes);
+    }
     kept->end = NULL;
     return !clRetainMemObject(kept->memory);
 }
@@ -174,7 +187,7 @@ void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool)
     if (kept && !is_equal(&kept->version, &use->version)) {
         empty(budget, kept);
         kept->version = use->version;
-    } else if (kept && kept->memory && is_ready(budget, kept)) {
+    } else if (kept && kept->memory && is_ready(budget, pool, kept)) {
         use->state = KILN__KEPT_READY;
         use->memory = kept->memory;
     } else if (kept && !kept->memory) {

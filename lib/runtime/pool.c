@@ -10,6 +10,10 @@
 /* Smaller ones are rounded up to this. */
 #define SMALLEST 4096
 
+/* Of these the idle ones serve requests of any smaller size, and make room for a larger one: runs
+ * of many shapes, one after the other, share what the largest takes. */
+#define LARGE ((size_t)1 << 20)
+
 /* Of the device's memory, what may lie idle: one in so many bytes. */
 #define IDLE_SHARE 8
 
@@ -64,28 +68,31 @@ size_t kiln__pool_rounded(size_t bytes)
     return bytes <= SIZE_MAX - more ? bytes + more : bytes;
 }
 
-/* An idle block of this bin, or one that was taken as it is and fits, which is none any more. */
-static struct block *find_idle(struct kiln__pool *pool, size_t bytes)
+/* The smallest idle block of at least `bytes` and at most `most`, which is none any more. */
+static struct block *find_idle(struct kiln__pool *pool, size_t bytes, size_t most)
 {
-    size_t bin = kiln__pool_rounded(bytes);
+    struct block *found = NULL;
     for (size_t i = pool->blocks.count; i-- > 0;) {
         struct block *block = &pool->blocks.items[i];
-        if (!block->idle || block->bytes < bytes || block->bytes > bin)
-            continue;
-        block->idle = false;
-        pool->idle -= block->bytes;
-        return block;
+        if (block->idle && block->bytes >= bytes && block->bytes <= most &&
+            (!found || block->bytes < found->bytes))
+            found = block;
     }
-    return NULL;
+    if (found) {
+        found->idle = false;
+        pool->idle -= found->bytes;
+    }
+    return found;
 }
 
-/* Release idle blocks, the oldest first, until at most `keep` bytes are idle. */
-static void release_idle(struct kiln__pool *pool, uint64_t keep)
+/* Release idle blocks of at most `most` bytes, the oldest first, until at most `keep` bytes are
+ * idle. */
+static void release_idle(struct kiln__pool *pool, uint64_t keep, size_t most)
 {
     size_t kept = 0;
     for (size_t i = 0; i < pool->blocks.count; i++) {
         struct block block = pool->blocks.items[i];
-        if (!block.idle || pool->idle <= keep) {
+        if (!block.idle || block.bytes > most || pool->idle <= keep) {
             pool->blocks.items[kept++] = block;
             continue;
         }
@@ -95,9 +102,14 @@ static void release_idle(struct kiln__pool *pool, uint64_t keep)
     pool->blocks.count = kept;
 }
 
+/* Where no idle block is large enough: from then on it serves who took a smaller one, too. */
 static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t rounded, cl_mem *memory,
                              struct kiln__error *error)
 {
+    pthread_mutex_lock(&pool->lock);
+    if (rounded >= LARGE)
+        release_idle(pool, 0, rounded);
+    pthread_mutex_unlock(&pool->lock);
     kiln_status status = kiln__budget_create(pool->budget, true, asked, rounded, memory, error);
     if (status)
         return status;
@@ -119,7 +131,7 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     size_t bin = kiln__pool_rounded(bytes);
     struct kiln__error first = {0}, second = {0};
     pthread_mutex_lock(&pool->lock);
-    const struct block *block = find_idle(pool, bytes);
+    const struct block *block = find_idle(pool, bytes, bin < LARGE ? bin : SIZE_MAX);
     *memory = block ? block->memory : NULL;
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bytes, bin, memory, &first))
@@ -136,7 +148,7 @@ cl_mem kiln__pool_part_with(struct kiln__pool *pool, size_t *bytes)
 {
     cl_mem memory = NULL;
     pthread_mutex_lock(&pool->lock);
-    struct block *block = find_idle(pool, *bytes);
+    struct block *block = find_idle(pool, *bytes, kiln__pool_rounded(*bytes));
     if (block) {
         memory = block->memory;
         *bytes = block->bytes;
@@ -161,7 +173,7 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
         break;
     }
     if (pool->idle > pool->budget->device_memory / IDLE_SHARE)
-        release_idle(pool, pool->budget->device_memory / IDLE_SHARE);
+        release_idle(pool, pool->budget->device_memory / IDLE_SHARE, SIZE_MAX);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -178,6 +190,6 @@ void kiln__pool_finish(struct kiln__pool *pool)
 void kiln__pool_trim(struct kiln__pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    release_idle(pool, 0);
+    release_idle(pool, 0, SIZE_MAX);
     pthread_mutex_unlock(&pool->lock);
 }

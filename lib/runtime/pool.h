@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory that is used again and again. Sizes are rounded up to bins of an eighth of a power
  * of two, so that at most an eighth is added and neighbours fit; where there is no room for that
- * they are taken as they are. The queue is in-order: memory given back may be handed out while
- * commands that use it are still queued. */
+ * they are taken as they are. What is large and idle serves smaller requests, too, and goes where a
+ * larger one comes, so that runs of many shapes share one piece. The queue is in-order: memory
+ * given back may be handed out while commands that use it are still queued. */
 #ifndef KILN_RUNTIME_POOL_H
 #define KILN_RUNTIME_POOL_H
 
