@@ -129,6 +129,22 @@ static char *explain_rows(kiln_context *context, size_t rows, size_t columns, in
     return text;
 }
 
+/* What changes how rows are planned: items do not share them on every device. */
+static kiln_tunable tunable_of_rows(const kiln_context *context)
+{
+    kiln_tunable tunable;
+    for (size_t i = 0; (tunable = tunable_at(context, i)).name; i++)
+        if (!strcmp(tunable.name, "lanes"))
+            return tunable;
+    return tunable_named(context, "vector");
+}
+
+static char *explain_with(kiln_context *context, const char *record, size_t columns)
+{
+    cr_assert_eq(kiln_context_tune(context, record), KILN_OK, "%s", kiln_last_error());
+    return explain_rows(context, 30, columns, 0);
+}
+
 /* Whether a record changes how rows are planned. */
 static bool changes(kiln_context *context, const char *record, size_t rows, size_t columns,
                     int alike)
@@ -147,17 +163,17 @@ Test(tune, a_work_s_values_are_for_that_work_alone)
 {
     kiln_context *context = open_context();
     char record[100];
-    const kiln_tunable vector = tunable_named(context, "vector");
-    snprintf(record, sizeof record, "rows 40x300: vector %u\n", other_value(&vector));
-    cr_expect(changes(context, record, 40, 300, 0));
-    cr_expect_not(changes(context, record, 40, 301, 0));
-    cr_expect_not(changes(context, "product 40x300x1 nn: splits 2\n", 40, 300, 0));
+    const kiln_tunable of_rows = tunable_of_rows(context);
+    snprintf(record, sizeof record, "rows 30x304: %s %u\n", of_rows.name, other_value(&of_rows));
+    cr_expect(changes(context, record, 30, 304, 0));
+    cr_expect_not(changes(context, record, 30, 305, 0));
+    cr_expect_not(changes(context, "product 30x304x1 nn: splits 2\n", 30, 304, 0));
     cr_assert_eq(kiln_context_remember(context, KILN_TUNED, record), KILN_OK);
     kiln_context_release(context);
     context = open_context();
-    char *kept = explain_rows(context, 40, 300, 0);
+    char *kept = explain_rows(context, 30, 304, 0);
     cr_assert_eq(kiln_context_tune(context, ""), KILN_OK);
-    char *usual = explain_rows(context, 40, 300, 0);
+    char *usual = explain_rows(context, 30, 304, 0);
     cr_expect_str_neq(kept, usual, "a context finds it by itself");
     kiln_free(kept);
     kiln_free(usual);
@@ -167,12 +183,20 @@ Test(tune, a_work_s_values_are_for_that_work_alone)
 Test(tune, a_work_s_values_go_before_the_device_s)
 {
     kiln_context *context = open_context();
-    char record[200];
-    const kiln_tunable vector = tunable_named(context, "vector");
-    snprintf(record, sizeof record, "vector %u\nrows 40x300: vector %u\n", other_value(&vector),
-             vector.usual);
-    cr_expect_not(changes(context, record, 40, 300, 0));
-    cr_expect(changes(context, record, 40, 304, 0));
+    char record[200], both[200];
+    const kiln_tunable of_rows = tunable_of_rows(context);
+    const unsigned *values = of_rows.candidates;
+    snprintf(both, sizeof both, "%s %u\nrows 30x304: %s %u\n", of_rows.name, values[0],
+             of_rows.name, values[1]);
+    for (size_t i = 0; i < 2; i++) {
+        size_t columns = i ? 304 : 320;
+        snprintf(record, sizeof record, "%s %u\n", of_rows.name, values[i]);
+        char *alone = explain_with(context, record, columns);
+        char *other = explain_with(context, both, columns);
+        cr_expect_str_eq(other, alone);
+        kiln_free(other);
+        kiln_free(alone);
+    }
     kiln_context_release(context);
 }
 
@@ -181,20 +205,20 @@ Test(tune, a_work_s_values_that_reorder_sums_do_not_count_where_sums_are_alike)
 {
     kiln_context *context = open_context();
     char record[200];
-    const kiln_tunable vector = tunable_named(context, "vector");
-    snprintf(record, sizeof record, "rows 40x300: vector %u\n", other_value(&vector));
-    cr_expect_not(changes(context, record, 40, 300, 1));
-    snprintf(record, sizeof record, "vector %u\n", other_value(&vector));
-    cr_expect(changes(context, record, 40, 300, 1), "the device's are those of all batches");
+    const kiln_tunable of_rows = tunable_of_rows(context);
+    snprintf(record, sizeof record, "rows 30x304: %s %u\n", of_rows.name, other_value(&of_rows));
+    cr_expect_not(changes(context, record, 30, 304, 1));
+    snprintf(record, sizeof record, "%s %u\n", of_rows.name, other_value(&of_rows));
+    cr_expect(changes(context, record, 30, 304, 1), "the device's are those of all batches");
     kiln_context_release(context);
 }
 
 Test(tune, a_record_that_is_not_understood_is_named)
 {
     kiln_context *context = open_context();
-    cr_expect_eq(kiln_context_tune(context, "# fine\nrows 40x300: abacus 7\nbeads\n"),
+    cr_expect_eq(kiln_context_tune(context, "# fine\nrows 30x304: abacus 7\nbeads\n"),
                  KILN_INVALID_ARGUMENT);
-    cr_expect_str_eq(kiln_last_error(), "kiln_context_tune: \"rows 40x300: abacus 7\" is not "
+    cr_expect_str_eq(kiln_last_error(), "kiln_context_tune: \"rows 30x304: abacus 7\" is not "
                                         "understood and does not count");
     cr_expect_eq(kiln_context_tune(context, NULL), KILN_INVALID_ARGUMENT);
     cr_expect_eq(kiln_context_tune(NULL, ""), KILN_INVALID_ARGUMENT);
@@ -206,7 +230,7 @@ Test(tune, a_batch_that_has_run_keeps_its_plan)
 {
     kiln_context *context = open_context();
     kiln_context_stats before, after;
-    kiln_batch *b = record_rows(context, 40, 300, 0);
+    kiln_batch *b = record_rows(context, 30, 304, 0);
     cr_assert_eq(kiln_batch_execute(b), KILN_OK);
     cr_assert_eq(kiln_context_get_stats(context, &before), KILN_OK);
     cr_assert_eq(kiln_context_tune(context, ""), KILN_OK);
@@ -214,7 +238,7 @@ Test(tune, a_batch_that_has_run_keeps_its_plan)
     cr_assert_eq(kiln_context_get_stats(context, &after), KILN_OK);
     cr_expect_eq(after.plans_made, before.plans_made);
     kiln_batch_release(b);
-    b = record_rows(context, 40, 300, 0);
+    b = record_rows(context, 30, 304, 0);
     cr_assert_eq(kiln_batch_execute(b), KILN_OK);
     cr_assert_eq(kiln_context_get_stats(context, &after), KILN_OK);
     cr_expect_eq(after.plans_made, before.plans_made + 1);
@@ -235,22 +259,26 @@ static void expect_file(const char *path, const char *wanted)
     cr_expect_str_eq(text, wanted);
 }
 
+/* As for a run, without its kernels. */
+static void plan_rows(kiln_context *context, size_t rows, size_t columns, int alike)
+{
+    kiln_batch_cost cost;
+    kiln_batch *b = record_rows(context, rows, columns, alike);
+    cr_assert_eq(kiln_batch_get_cost(b, &cost), KILN_OK);
+    kiln_batch_release(b);
+}
+
 Test(tune, shapes_are_recorded_once_each)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/shapes", getenv("KILN_CACHE_DIR"));
     setenv("KILN_RECORD_SHAPES", path, 1);
     kiln_context *context = open_context();
-    for (int i = 0; i < 2; i++) {
-        kiln_batch *b = record_rows(context, 40, 300, i);
-        cr_assert_eq(kiln_batch_execute(b), KILN_OK);
-        kiln_batch_release(b);
-    }
-    expect_file(path, "rows 40x300 # 1\n");
-    kiln_batch *b = record_rows(context, 7, 9, 0);
-    cr_assert_eq(kiln_batch_execute(b), KILN_OK);
-    expect_file(path, "rows 40x300 # 1\nrows 7x9 # 1\n");
-    kiln_batch_release(b);
+    for (int i = 0; i < 2; i++)
+        plan_rows(context, 30, 304, i);
+    expect_file(path, "rows 30x304 # 1\n");
+    plan_rows(context, 7, 9, 0);
+    expect_file(path, "rows 30x304 # 1\nrows 7x9 # 1\n");
     kiln_context_release(context);
     setenv("KILN_RECORD_SHAPES", "/nowhere/shapes", 1);
     cr_expect_eq(kiln_context_create(NULL, &context), KILN_IO_ERROR);
