@@ -78,7 +78,8 @@ rewrite_sources = \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \
 	lib/rewrite/rewrite.h \
-	lib/rewrite/sink.c
+	lib/rewrite/sink.c \
+	lib/rewrite/windows.c
 
 fuse_sources = \
 	lib/fuse/bases.c \

@@ -212,6 +212,21 @@ Test(passes, lift_what_follows_a_transposed_product)
 }
 
 /* Queries, keys and values. The sum is read elementwise, and stays apart. */
+/* A convolution of each channel by itself reads around its image; one of all channels is a product,
+ * which has the padding in memory. */
+Test(passes, read_windows_without_their_padding)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_window_options options = KILN_WINDOW_OPTIONS_INIT;
+    options.before[0] = options.before[1] = options.after[1] = 1;
+    kiln_tensor x = imagine(batch, 4, (size_t[]){2, 9, 11, 8});
+    ask(batch, kiln_conv2d(batch, x, imagine(batch, 4, (size_t[]){3, 3, 8, 5}), &options));
+    options.groups = 8;
+    options.before[1] = 2;
+    ask(batch, kiln_conv2d(batch, x, imagine(batch, 4, (size_t[]){3, 3, 1, 8}), &options));
+    check_passes("passes_windows", batch);
+}
+
 Test(passes, merge_products_of_one_operand)
 {
     kiln_batch *batch = imagined_batch();

@@ -56,7 +56,8 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
 /* What stands where the index is none of the data's. */
 static const char *nothing(const struct kiln__step *step)
 {
-    return kiln__type_row(step->type)->floating ? "NAN" : "0";
+    bool open = step->op == KILN__GATHER_OPEN;
+    return kiln__type_row(step->type)->floating && open ? "NAN" : "0";
 }
 
 /* `width` neighbours from where the index says. */

@@ -263,27 +263,52 @@ static void open_reduced(const struct kiln__body *body)
                        d + 1 == end ? " {" : "");
 }
 
-/* Totals stay in registers. */
-static void emit_column(struct kiln__body *body, unsigned width)
+/* What becomes of the totals of vector `u`. */
+static void emit_column_end(struct kiln__body *body, unsigned width, unsigned u)
 {
-    kiln__text_add(body->text, "for (; i + %u <= count; i += %u) {\n", width, width);
+    struct kiln__phrase at = kiln__phrase("(i + %u)", u * width);
+    kiln__text_add(body->text, "{\n");
     kiln__body_turn(body, 0);
-    kiln__body_totals(body, width, KILN__START);
-    open_reduced(body);
-    kiln__body_reduced_places(body, "r");
-    kiln__body_element(body, width, "i", "r", KILN__TOTALS);
-    kiln__text_add(body->text, "r++;\n}\n");
-    kiln__body_values(body, width, "i");
+    kiln__body_totals(body, width, kiln__phrase("$ @ = @_%u;\n", u).text);
+    kiln__body_values(body, width, at.text);
     kiln__body_finish(body, width);
-    kiln__body_store(body, width, "p + i", "i");
+    kiln__body_store(body, width, kiln__phrase("p + %s", at.text).text, at.text);
     kiln__text_add(body->text, "}\n");
 }
 
+/* Totals stay in registers, those of `count` vectors side by side. */
+static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
+{
+    static const char letters[] = "vw";
+    struct kiln__phrase at[sizeof letters - 1];
+    struct kiln__visit visits[sizeof letters - 1];
+    for (unsigned u = 0; u < count; u++) {
+        at[u] = kiln__phrase("(i + %u)", u * width);
+        visits[u] = (struct kiln__visit){
+            .width = width, .at = at[u].text, .number = "r", .into = u, .letter = letters[u]};
+    }
+    kiln__text_add(body->text, "for (; i + %u <= count; i += %u) {\n", count * width,
+                   count * width);
+    kiln__body_turn(body, 0);
+    for (unsigned u = 0; u < count; u++)
+        kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
+    open_reduced(body);
+    kiln__body_reduced_places(body, "r");
+    kiln__body_elements(body, visits, count);
+    kiln__text_add(body->text, "r++;\n}\n");
+    for (unsigned u = 0; u < count; u++)
+        emit_column_end(body, width, u);
+    kiln__text_add(body->text, "}\n");
+}
+
+/* Where elements are found is the same for vectors side by side. */
 void kiln__emit_columns(struct kiln__body *body)
 {
     kiln__text_add(body->text, "idx i = 0;\n");
-    emit_column(body, body->form->vector);
-    emit_column(body, 1);
+    if (kiln__body_unroll(body) > 1)
+        emit_column(body, body->form->vector, 2);
+    emit_column(body, body->form->vector, 1);
+    emit_column(body, 1, 1);
 }
 
 void kiln__emit_strips(struct kiln__body *body)

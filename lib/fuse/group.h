@@ -56,7 +56,8 @@ enum kiln__step_kind {
     KILN__STEP_APPLY,   /* elementwise row `op` over args */
     KILN__STEP_CONVERT, /* args[0] to `type` */
     KILN__STEP_NUMBER,  /* position of access `index` */
-    KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; NaN or 0 if none */
+    KILN__STEP_GATHER,  /* access `index` at the element that args[0] says; if none, what `op`, of
+                           enum kiln__gather_name, says */
     KILN__STEP_REDUCED, /* args[0] reduced by the reduction `op` */
     KILN__STEP_SCANNED, /* the sum of args[0] along the row up to here; `op`: enum kiln__scan */
     KILN__STEP_PRODUCT  /* the matrix product of args[0] and args[1] */

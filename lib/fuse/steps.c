@@ -218,6 +218,7 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
         return 0;
     builder->fuser->fusion->stored[access.node] = true;
     struct kiln__step gather = {.kind = KILN__STEP_GATHER, .n_args = 1};
+    gather.op = node->op;
     gather.type = kiln__fuse_node(builder->fuser, access.node)->type;
     gather.index = (uint16_t)(builder->group->accesses.count - 1);
     gather.args[0] = where;

@@ -61,6 +61,8 @@ static const char *check_read(const struct kiln__group_verifier *verifier,
         return "not of the type of what it reads";
     if (kiln__group_is_of_steps(verifier->group) && access->kind != kinds[step->kind])
         return "its access is of another kind";
+    if (step->kind == KILN__STEP_GATHER && step->op > KILN__GATHER_PADDED)
+        return "gathers in no known way";
     if (step->n_args != (step->kind == KILN__STEP_GATHER))
         return "wrong number of operands";
     return NULL;

@@ -49,6 +49,9 @@ enum kiln__product_name {
     KILN__PRODUCT_WHOLE
 };
 
+/* What a gather gives where its index is none of the data's: NaN, of integers 0; or 0. */
+enum kiln__gather_name { KILN__GATHER_OPEN, KILN__GATHER_PADDED };
+
 /* As many products of i8 have a sum of at most 2^24: -128 * -128 is 2^14. More are added up in
  * parts, or not in f32. */
 #define KILN__INTEGERS_IN_F32 1024
@@ -98,7 +101,7 @@ struct kiln__attention {
 struct kiln__node {
     enum kiln__kind kind : 8;
     uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name,
-                   kiln__product_name or kiln_scatter_mode */
+                   kiln__product_name, kiln__gather_name or kiln_scatter_mode */
     kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];

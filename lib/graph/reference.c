@@ -175,12 +175,12 @@ size_t kiln__gathered_number(const struct kiln__node *node, const struct kiln__s
     return (number / inner / count * extent + (size_t)index) * inner + number % inner;
 }
 
-/* Beyond the data there is NaN, of integers 0. */
+/* Beyond the data there is NaN, of integers, or where that is padding, 0. */
 static void evaluate_gather(const struct evaluator *e, const struct kiln__node *node,
                             double *result)
 {
     const struct kiln__node *data = input_of(e, node, 0), *indices = input_of(e, node, 1);
-    bool floating = kiln__node_is_floating(node);
+    bool floating = kiln__node_is_floating(node) && node->op == KILN__GATHER_OPEN;
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         size_t number = kiln__gathered_number(node, &data->shape, &indices->shape,
                                               e->values[node->input[1]], i);

@@ -139,6 +139,8 @@ static const char *check_gather(const struct kiln__graph *graph, const struct ki
 {
     const struct kiln__node *data = input_of(graph, node, 0), *indices = input_of(graph, node, 1);
     struct kiln__shape shape;
+    if (node->op > KILN__GATHER_PADDED)
+        return "op";
     if (node->type != data->type || (indices->type != KILN_I32 && indices->type != KILN_U8))
         return "type";
     if (node->axis >= data->shape.rank ||

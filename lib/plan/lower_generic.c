@@ -281,7 +281,9 @@ static void add_step(struct table *table, size_t number)
             bits_of(step->type, group->scalars.items[step->index]));
     else if (step->kind == KILN__STEP_GATHER)
         put(table, entry, KILN__GENERIC_VALUE,
-            kiln__type_row(step->type)->floating ? bits_of(KILN_F32, NAN) : 0);
+            kiln__type_row(step->type)->floating && step->op == KILN__GATHER_OPEN
+                ? bits_of(KILN_F32, NAN)
+                : 0);
     else if (step->kind == KILN__STEP_REDUCED)
         add_reduced(table, entry, step);
 }

@@ -14,6 +14,19 @@ static bool moves(const struct kiln__space *space, size_t access, uint32_t first
     return false;
 }
 
+/* Whether an access is read as it is for the index of a gather. */
+static bool is_index(const struct kiln__group *group, size_t access)
+{
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        const struct kiln__step *index = step->n_args ? &group->steps.items[step->args[0]] : NULL;
+        if (step->kind == KILN__STEP_GATHER && index->kind == KILN__STEP_LOAD &&
+            index->index == access)
+            return true;
+    }
+    return false;
+}
+
 /* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
  * has one element per result or per reduced element is small beside the others. All that rows have
  * lies in one way. */
@@ -23,9 +36,11 @@ bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct 
     for (size_t i = 0; i < group->accesses.count; i++) {
         if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
             continue;
-        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept);
+        bool gathered = group->accesses.items[i].kind == KILN__ACCESS_GATHER;
+        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept) &&
+                !is_index(group, i);
         columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
-                   moves(space, i, space->kept, space->rank);
+                   (gathered || moves(space, i, space->kept, space->rank));
     }
     return !kiln__group_reduces(group) ||
            (group->kind == KILN__GROUP_REDUCE ? columns > rows : kiln__group_is_of_columns(group));

@@ -189,7 +189,7 @@ static uint32_t sink_gather(struct kiln__rewrite *rewrite, const struct kiln__no
 
 uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    if (node->kind == KILN__GATHER)
+    if (node->kind == KILN__GATHER && node->op == KILN__GATHER_OPEN)
         return sink_gather(rewrite, node);
     if (!kiln__node_is_movement(node))
         return kiln__rewrite_add(rewrite, node);

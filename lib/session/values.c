@@ -153,8 +153,8 @@ static kiln_status judge_indices(const struct search *search, uint32_t index, co
     const struct kiln__node *nodes = search->graph->nodes.items, *node = &nodes[index];
     bool scatter = node->kind == KILN__SCATTER;
     uint32_t number = call_of(search, index);
-    if ((node->kind != KILN__GATHER && !scatter) ||
-        (number && search->labels->calls.items[number - 1].apart))
+    bool gather = node->kind == KILN__GATHER && node->op == KILN__GATHER_OPEN;
+    if ((!gather && !scatter) || (number && search->labels->calls.items[number - 1].apart))
         return KILN_OK;
     const uint32_t from = node->input[KILN__SCATTER_INDICES];
     const struct kiln__node *indices = &nodes[from];
