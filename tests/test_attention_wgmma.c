@@ -82,7 +82,7 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     cr_expect_eq(plan.launches.count, 1);
     const struct kiln__launch *launch = &plan.launches.items[0];
     snprintf(words, sizeof words, "%s", launch->kernel);
-    if (launch->edited || strstr(launch->options, "RESULT"))
+    if (launch->tensor_cores || strstr(launch->options, "RESULT"))
         snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
                  launch->global[0] / launch->local[0], launch->global[1]);
     kiln__plan_free(&plan);

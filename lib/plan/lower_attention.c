@@ -403,7 +403,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
              kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
              has_even_rows(attention), (int)attention->runs);
-    launch.edited = true;
+    launch.tensor_cores = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;
     launch.local[0] = WGMMA_ITEMS;

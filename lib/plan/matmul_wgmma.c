@@ -371,7 +371,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
                  kind->marks, (int)cut->columns, cut->stages, local_bytes(way));
     kiln__product_range(&launch, groups * engine->items, 1, 1);
     launch.local[0] = (size_t)engine->items;
-    launch.edited = true;
+    launch.tensor_cores = true;
     kiln__launch_memory(&launch, product->a.slot);
     kiln__launch_memory(&launch, product->b.slot);
     if (engine->lasts) {
