@@ -113,8 +113,7 @@ static inline F FN(fma)(F a, F b, F c)
 
 /* ---- exp and its relatives ---- */
 
-#if defined(KILN_NEED_SWISH) || defined(KILN_NEED_GELU) || defined(KILN_NEED_GELU_TANH) ||         \
-    !defined(KILN_NATIVE_MATH)
+#if defined(KILN_NEED_SWISH) || !defined(KILN_NATIVE_MATH)
 /* exp(x + low) as p * *half1 * *half2, p in 0.7 to 1.42 and the halves powers of two. Multiplied in
  * that order the product overflows to infinity and underflows gradually, and a factor can come in
  * between while nothing has been lost. low: a correction far below x's last place, or 0.

@@ -118,9 +118,22 @@ static inline F FN(gelu)(F x)
 
 #ifdef KILN_NEED_GELU_TANH
 /* x / (1 + exp(-u)), u = x (k + l x^2), which is x (1 + tanh(u / 2)) / 2. Far left exp() multiplies
- * the relative error of u by u, hence u and all that leads to it come with what rounding lost. */
+ * the relative error of u by u, hence u and all that leads to it come with what rounding lost. Of
+ * the device's own functions the power of 2 is halved, as in gelu(); k is a multiple of 2^-20, so
+ * that k - t is exact. */
 static inline F FN(gelu_tanh)(F x)
 {
+#ifdef KILN_NATIVE_MATH
+    F a = fmin(fabs(x), C(11.0f)); /* 0, not NaN, at -infinity */
+    F square = a * a, k = C(-1.15110397f), l = C(-0.0514716208f); /* log2(e) / 2 times those */
+    F t = FMA(l, square, k), t_rest = FMA(l, square, k - t);
+    t_rest = FMA(l, FMA(a, a, -square), t_rest);
+    t_rest += FMA(C(1.00809927e-9f), square, C(-1.25683485e-7f));
+    F y = a * t, y_rest = FMA(a, t_rest, FMA(a, t, -y));
+    F half2 = native_exp2(y), power = FMA(half2, y_rest * 1.38629436f, half2); /* 2 log(2) */
+    F right = (x < 0.0f ? -a * power : x) * native_recip(FMA(power, half2, C(1.0f)));
+    return x < 0.0f ? right * half2 : right;
+#else
     F a = fabs(x);
     a = a > 14.0f ? C(14.0f) : a;
     F square = a * a, k = C(1.59576917f), l = C(0.0713548139f);
@@ -136,6 +149,7 @@ static inline F FN(gelu_tanh)(F x)
     F left = x < -11.0f ? C(-11.0f) : x; /* 0, not NaN, at -infinity */
     F y = (x < 0.0f ? left * p * half1 : x) / FMA(p * half1, half2, C(1.0f));
     return x < 0.0f ? y * half2 : y;
+#endif
 }
 #endif
 
