@@ -59,6 +59,12 @@
 
 #define SLICES (ITEMS / LANES)
 #define SUMMED ((SLICES + 7) / 8) /* slices that are left after the first of two rounds of adding */
+/* At once, so that twice as much is on its way; for four lines of few 1,024 items lack registers. */
+#if FEW == 4
+#define ROUNDS 1
+#else
+#define ROUNDS 2
+#endif
 #define STEP 4                    /* of k, which a slice or an item takes at once */
 #define VALUES (FEW * LINES)
 #define CHUNKS (ITEMS / VALUES) /* into which the items' sums are cut to be added up */
@@ -204,6 +210,7 @@ matmul_gpu_across(__global const OPERAND_A_TYPE *restrict few,
     for (int f = 0; f < FEW; f++)
         sums[f] = (float4)(0.0f);
 
+#pragma unroll ROUNDS
     for (long at = first + slice * STEP; at < last; at += SLICES * STEP) {
         const int valid = (int)min(last - at, (long)STEP);
         float4 quads[STEP];

@@ -25,16 +25,19 @@ static int64_t most(int64_t a, int64_t b)
 /* ---- tiled ---- */
 
 /* A work-group's part of the result and the depth of its tiles, a work-item's part, and the
- * multiply-adds that a compute unit does in a cycle with one work-group, and with many. */
+ * multiply-adds that a compute unit does in a cycle with one work-group, and with many. Where four
+ * elements do not always load as one, few items hide less of the longer wait for them: `ragged` is
+ * how much longer they take. */
 struct tile {
     int m, n, k, item_m, item_n;
     int resident; /* how many work-groups a unit has at once */
-    double alone, full;
+    double alone, full, ragged;
 };
 
 static const struct tile tile_table[] = {
-    {128, 128, 8, 16, 8, 2, 84, 92}, {128, 64, 16, 8, 8, 2, 70, 85}, {64, 64, 16, 8, 4, 4, 45, 80},
-    {128, 32, 16, 8, 4, 4, 53, 75},  {128, 16, 32, 4, 4, 4, 33, 44}, {32, 32, 16, 4, 4, 8, 14, 56}};
+    {128, 128, 8, 16, 8, 2, 84, 92, 1.13}, {128, 64, 16, 8, 8, 2, 70, 85, 1.1},
+    {64, 64, 16, 8, 4, 4, 45, 80, 1},      {128, 32, 16, 8, 4, 4, 53, 75, 1},
+    {128, 16, 32, 4, 4, 4, 33, 44, 1},     {32, 32, 16, 4, 4, 8, 14, 56, 1}};
 #define TILES (sizeof tile_table / sizeof *tile_table)
 
 static int64_t items_of(const struct tile *tile)
@@ -53,13 +56,16 @@ static bool tile_fits(const struct kiln__plan *plan, const struct tile *tile)
 struct way {
     const struct tile *tile;
     int64_t splits, depth; /* of k */
+    bool aligned;          /* of all four elements that load as one */
     bool together;         /* the last work-group of a tile adds its splits up */
 };
 
 /* In cycles of a compute unit: what a launch costs, what a tile does before and after its loop, and
- * how many bytes of memory a unit has in each. */
+ * for each sum of an item where not all four elements are stored as one, and how many bytes of
+ * memory a unit has in each. */
 #define LAUNCH 5500
 #define TILE_ENDS 1900
+#define RAGGED_ENDS 60
 #define BYTES 16
 
 /* Of a tile whose last work-group adds up: what counting takes, and bytes that it reads in a cycle.
@@ -91,8 +97,10 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
     int64_t units = most(1, plan->options.device->info.compute_units);
     int64_t groups = count_tiles(product, tile) * way->splits;
     int64_t each = divide_up(groups, units), depth = divide_up(way->depth, tile->k) * tile->k;
-    double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) +
-                  (double)divide_up(each, tile->resident) * TILE_ENDS;
+    double ends = TILE_ENDS + (way->aligned ? 0 : RAGGED_ENDS * tile->item_m * tile->item_n);
+    double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) *
+                      (way->aligned ? 1 : tile->ragged) +
+                  (double)divide_up(each, tile->resident) * ends;
     if (way->together) {
         double bytes = (double)(tile->m * tile->n) * sizeof(float);
         time += COUNTING + (double)(way->splits + 2 * each - 1) * bytes / TILE_BYTES;
@@ -108,10 +116,10 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
 #define LEAST_DEPTH 64 /* of a split */
 
 static struct way split_way(const struct kiln__product *product, const struct tile *tile,
-                            int64_t splits)
+                            int64_t splits, bool aligned)
 {
     int64_t share = divide_up(divide_up(product->k, splits), tile->k) * tile->k;
-    return (struct way){tile, splits, splits == 1 ? product->k : share, false};
+    return (struct way){tile, splits, splits == 1 ? product->k : share, aligned, false};
 }
 
 static bool can_be_together(const struct kiln__plan *plan, const struct kiln__product *product,
@@ -125,16 +133,17 @@ static bool can_be_together(const struct kiln__plan *plan, const struct kiln__pr
 /* The way that costs least, of all or of those that are tuned. Large tiles read less, small ones
  * keep more units busy, and so do splits of k. Where sums have to be alike k is added up in one go.
  */
-static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product)
+static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product,
+                             bool aligned)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     bool alike = plan->fusion.graph.alike;
     int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
-    struct way best = {&tile_table[TILES - 1], 1, product->k, false};
+    struct way best = split_way(product, &tile_table[TILES - 1], 1, aligned);
     double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
         for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
-            struct way way = split_way(product, &tile_table[i], s);
+            struct way way = split_way(product, &tile_table[i], s, aligned);
             if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
                 (traits->splits && !alike && traits->splits != s) ||
                 (s > 1 && divide_up(product->k, way.depth) != s))
@@ -301,7 +310,7 @@ static void add_parts(struct kiln__plan *plan, const struct kiln__product *produ
 static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
                            const struct kiln__product *product, const struct kiln__patches *patches)
 {
-    struct way way = choose_way(plan, product);
+    struct way way = choose_way(plan, product, is_aligned(plan, product, patches, &product->c));
     const struct tile *tile = way.tile;
     bool sums = way.splits > 1 && !way.together; /* by another launch */
     struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
@@ -442,25 +451,29 @@ struct shape {
     int few, items, lanes, lines;
 };
 
+/* Across lines a unit has one work-group, as large as its registers allow; where that leaves none
+ * without one, each takes twice as many lines. */
 static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
 {
+    const struct kiln_device_info *info = &plan->options.device->info;
     int few = 1, items;
     while (few < sides->few_count)
         few *= 2;
     if (runs_along(&sides->many))
         return (struct shape){few, 128, 8, 4};
-    items = few == 1 ? 1024 : few <= 4 ? 512 : 256;
-    while ((uint64_t)items > plan->options.device->info.max_work_group)
+    items = few <= 4 ? 1024 : 512;
+    while ((uint64_t)items > info->max_work_group)
         items /= 2;
-    return (struct shape){few, items, few > 4 ? 16 : 8, 4};
+    bool many = sides->many_count >= (int64_t)info->compute_units * 16 * 4;
+    return (struct shape){few, items, few > 4 && many ? 16 : 8, 4};
 }
 
-/* Some 1,024 items for each unit, but none with less than 16 of k. */
+/* Some 1,024 items for each unit, or half as many of more sums, but none with less than 16 of k. */
 static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
                          const struct shape *shape, int64_t groups, int64_t slices)
 {
     int64_t units = most(1, plan->options.device->info.compute_units);
-    int64_t each = most(1, least(1024 / shape->items, shape->items == 256 ? 2 : 8));
+    int64_t each = most(1, least((shape->few > 4 ? 512 : 1024) / shape->items, 8));
     int64_t tuned = plan->options.device->traits->splits;
     int64_t wanted = tuned ? tuned : units * each / (groups * product->batch);
     return most(1, least(wanted, product->k / (slices * 16)));
