@@ -61,25 +61,25 @@ static kiln_status finish(kiln_onnx_model *model, const char *folder, struct kil
     return status;
 }
 
-static kiln_status load(kiln_context *context, const char *name, const void *data, size_t bytes,
-                        const char *folder, const kiln_model_options *options,
-                        kiln_onnx_model **result)
+/* Of an unpacked file, which becomes the model's, or goes. */
+static kiln_status load(kiln_context *context, Onnx__ModelProto *proto, const char *folder,
+                        const kiln_model_options *options, kiln_onnx_model **result)
 {
     kiln_onnx_model *model = calloc(1, sizeof *model);
     if (!model || pthread_mutex_init(&model->lock, NULL)) {
         free(model);
+        onnx__model_proto__free_unpacked(proto, NULL);
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
     }
     kiln_context_retain(context);
     model->context = context;
+    model->proto = proto;
     model->options = options ? *options : (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
     model->options.folder = NULL; /* the caller's */
     if (!model->options.batches)
         model->options.batches = USUAL_BATCHES;
     struct kiln__onnx_text notes = {0};
-    kiln_status status = kiln__onnx_unpack(name, data, bytes, &model->proto);
-    if (!status)
-        status = finish(model, folder, &notes);
+    kiln_status status = finish(model, folder, &notes);
     model->notes = notes.text;
     if (status) {
         /* What is released now must not say the last word. */
@@ -99,9 +99,10 @@ kiln_status kiln_model_load_memory(kiln_context *context, const void *data, size
     kiln_status status = check_arguments(context, options);
     if (!status && !data)
         status = kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load_memory: data is NULL");
-    return status ? status
-                  : load(context, "the memory", data, bytes, options ? options->folder : NULL,
-                         options, model);
+    Onnx__ModelProto *proto = NULL;
+    if (!status)
+        status = kiln__onnx_unpack("the memory", data, bytes, &proto);
+    return status ? status : load(context, proto, options ? options->folder : NULL, options, model);
 }
 
 /* The part of a path before its last name. Owner: the caller. */
@@ -152,11 +153,19 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
     status = map_file(path, &data, &bytes);
     if (status)
         return status;
+    Onnx__ModelProto *proto = NULL;
+    status = kiln__onnx_unpack(path, data, bytes, &proto);
+    munmap(data, bytes); /* it is all in `proto`: the weights are not to be there three times */
+    if (status)
+        return status;
     char *folder = folder_of(path);
-    status = folder ? load(context, path, data, bytes, folder, options, model)
-                    : kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    if (folder) {
+        status = load(context, proto, folder, options, model);
+    } else {
+        onnx__model_proto__free_unpacked(proto, NULL);
+        status = kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    }
     free(folder);
-    munmap(data, bytes);
     return status;
 }
 
