@@ -308,8 +308,8 @@ bool bench_is_off(const struct bench_result *result)
 static void judge_pairs(const struct rounds *rounds, size_t way, struct bench_result *result)
 {
     double alone[MOST_ROUNDS], ratios[MOST_ROUNDS];
-    if (rounds->alone[way][0] <= 0)
-        return;
+    if (rounds->count < 3 || rounds->alone[way][0] <= 0)
+        return; /* fewer say nothing, or it is not timed alone */
     for (size_t i = 0; i < rounds->count; i++) {
         alone[i] = rounds->alone[way][i];
         ratios[i] = rounds->seconds[way][i] / alone[i];
