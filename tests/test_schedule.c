@@ -129,7 +129,7 @@ Test(schedule, has_a_word_for_each_axis_on_a_gpu)
     expect_walks(gpu, turns, 64, 96, 0, WALKS(TILES, NONE));
     expect_walks(gpu, turns, 64, 3, 0, WALKS(ITEM, NONE)); /* most of a tile would be empty */
     expect_walks(gpu, rows, 64, 96, 0, WALKS(LANES, LANES));
-    expect_walks(gpu, columns, 64, 96, 0, WALKS(COLUMNS, LANES));
+    expect_walks(gpu, columns, 64, 96, 0, WALKS(COLUMNS, EACH));
     expect_walks(gpu, softmax, 64, 96, 0, WALKS(LANES, HELD));
     expect_walks(gpu, softmax, 64, 1 << 16, 0, WALKS(LANES, LANES)); /* too long to hold */
     expect_walks(gpu, softmax_columns, 64, 96, 0, WALKS(COLUMNS, HELD));

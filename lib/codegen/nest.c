@@ -100,13 +100,25 @@ static void emit_phases(struct kiln__body *body)
     }
 }
 
+/* Of lanes that have a column, each a run of it: what they read of so many elements comes at
+ * once. */
+#define AT_ONCE 8
+
 static void reduce_each(struct kiln__body *body)
 {
     struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
-    bool carries = kiln__body_carries(body);
+    bool carries = kiln__body_carries(body), shares = kiln__walk_shares(body->form->kept_walk);
     kiln__text_add(body->text, carries ? "{\n" : "");
     kiln__body_sums(body, 1, KILN__START);
-    kiln__text_add(body->text, "for (idx r = from; r < to; r++) {\n");
+    if (shares)
+        kiln__text_add(body->text,
+                       "const idx part = (to - from + (lanes - 1)) / lanes;\n"
+                       "const idx begin = live ? from + lane * part : to;\n"
+                       "const idx end = min(begin + part, to);\n"
+                       "#pragma unroll %d\n",
+                       AT_ONCE);
+    kiln__text_add(body->text, "for (idx r = %s; r < %s; r++) {\n", shares ? "begin" : "from",
+                   shares ? "end" : "to");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
     kiln__text_add(body->text, carries ? "}\n}\n" : "}\n");
@@ -293,9 +305,6 @@ static void carry_lanes(struct kiln__body *body)
  * rescaled together. */
 #define TOGETHER 8
 
-/* Of lanes that have a column: what they read of so many elements comes at once. */
-#define AT_ONCE 8
-
 static void reduce_lanes(struct kiln__body *body)
 {
     unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
@@ -314,8 +323,6 @@ static void reduce_lanes(struct kiln__body *body)
     } else if (kiln__follow_applies(body, body->phase + 1)) {
         emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
-    if (body->form->kept_walk == KILN__WALK_COLUMNS && kiln__group_reads_once(body->group))
-        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
     emit_lanes(body, 1, 1, KILN__TOTALS, 0);
     close(body);
 }

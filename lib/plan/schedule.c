@@ -397,7 +397,7 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
                          struct kiln__form *form)
 {
     bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
-    bool reduces = kiln__group_reduces(group);
+    bool reduces = kiln__group_reduces(group), phased = !kiln__group_reads_once(group);
     if (chunked && carries_short_runs(traits, group, space)) {
         form->kept_walk = form->reduced_walk = KILN__WALK_EACH;
         return;
@@ -409,7 +409,8 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
                                        : KILN__WALK_ITEM;
         form->reduced_walk = !reduces  ? KILN__WALK_NONE
                              : chunked ? choose_columns(group, space)
-                                       : KILN__WALK_LANES;
+                             : phased  ? KILN__WALK_LANES
+                                       : KILN__WALK_EACH;
         return;
     }
     form->kept_walk = chunked ? KILN__WALK_EACH : KILN__WALK_LANES;
