@@ -26,7 +26,8 @@ onnx_operators = \
 	onnx/ops_resize.c \
 	onnx/ops_rnn.c \
 	onnx/ops_sample.c \
-	onnx/ops_signal.c
+	onnx/ops_signal.c \
+	onnx/ops_unpool.c
 
 onnx_sources = \
 	onnx/batches.c \

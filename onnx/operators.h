@@ -32,7 +32,8 @@ struct kiln__onnx_call;
     X(resize)                                                                                      \
     X(rnn)                                                                                         \
     X(sample)                                                                                      \
-    X(signal)
+    X(signal)                                                                                      \
+    X(unpool)
 
 /* Last version of what has not changed since. */
 #define KILN__ONNX_NEWEST 9999

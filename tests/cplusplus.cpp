@@ -154,6 +154,41 @@ static void serve(const kiln::context &context)
     EXPECT(!executor.shutdown());
 }
 
+// One context is enough for what the header adds: the callbacks, and what they may not do.
+static void train(const kiln::context &context)
+{
+    const vector start{1, 2}, data{3, 4};
+    vector found(2);
+    kiln::buffer weights(context, {2}, start);
+    kiln::training training{
+        1,
+        [&](const kiln::recorder &in, std::size_t) {
+            kiln::tensor w = in.import(weights);
+            return kiln::grad(kiln::sum(w * in.upload({2}, data)), {w});
+        },
+        [&](const kiln::recorder &in, std::size_t, const std::vector<kiln::tensor> &gradients) {
+            (in.import(weights) - gradients[0]).store(weights);
+        },
+        {}};
+    kiln::parallel parallel({context}, training);
+    EXPECT(parallel && !parallel.step() && !parallel.step());
+    EXPECT(!weights.read(found));
+    EXPECT((found == vector{-5, -6}));
+    training.shares = {1, 2};
+#ifdef KILN_EXCEPTIONS
+    bool thrown = false;
+    try {
+        kiln::parallel({context}, training);
+    } catch (const kiln::error &caught) {
+        thrown = !std::strncmp(caught.what(), "kiln::parallel", 14);
+    }
+    EXPECT(thrown);
+#else
+    EXPECT(!kiln::parallel({context}, training));
+    EXPECT(!std::strncmp(kiln_last_error(), "kiln::parallel", 14));
+#endif
+}
+
 static void fail(const kiln::context &context)
 {
     const vector data{1, 2, 3};
@@ -231,6 +266,7 @@ int main()
     compute(context);
     keep(context);
     serve(context);
+    train(context);
     fail(context);
     EXPECT(!context.finish());
     return faults != 0;

@@ -91,6 +91,24 @@ inline kiln_status told(const kiln_batch *batch, kiln_status code)
     return code;
 }
 
+/** What C calls back, which nothing may be thrown through: the batch has the error, or its code. */
+template <class F> kiln_status called(kiln_batch *batch, const F &function)
+{
+#ifdef KILN_EXCEPTIONS
+    try {
+        function();
+    } catch (const error &thrown) {
+        return kiln_batch_status(batch) ? KILN_OK : thrown.code();
+    } catch (...) {
+        return KILN_INVALID_ARGUMENT;
+    }
+#else
+    (void)batch;
+    function();
+#endif
+    return KILN_OK;
+}
+
 /** Something that a function of C gives back: moved, not copied. */
 template <class T, void (*Release)(T *)> class handle
 {
@@ -1301,6 +1319,73 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
     std::size_t count_;
 };
 
+/** What is trained on several contexts at once: `record` records in `in` the loss of the share of
+ *  context number `context` and gives its derivatives; `update` records how the weights change by
+ *  their averages. See kiln_parallel_recorder and kiln_parallel_updater. */
+struct training {
+    std::size_t gradients; /* 1 or more */
+    std::function<std::vector<tensor>(const recorder &in, std::size_t context)> record;
+    std::function<void(const recorder &in, std::size_t context,
+                       const std::vector<tensor> &gradients)>
+        update;
+    std::vector<double> shares; /* of the contexts in the averages; none: all alike */
+};
+
+/** Data-parallel training. */
+class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
+{
+  public:
+    /** It holds the contexts, and has done with `of` when it is there. Empty after an error. */
+    parallel(std::initializer_list<std::reference_wrapper<const context>> contexts,
+             const training &of)
+    {
+        std::vector<kiln_context *> all;
+        for (const context &each : contexts)
+            all.push_back(each.get());
+        kiln_training made;
+        kiln_training_init(&made);
+        made.record = record;
+        made.update = update;
+        made.user = const_cast<training *>(&of);
+        made.gradient_count = of.gradients;
+        made.shares = of.shares.empty() ? nullptr : of.shares.data();
+        if (of.shares.empty() || of.shares.size() == all.size())
+            detail::told(kiln_parallel_create(all.data(), all.size(), &made, &object_));
+        else
+            detail::told(kiln_error_set(KILN_INVALID_ARGUMENT,
+                                        "kiln::parallel: there is not a share for each context"));
+    }
+    /** Make one step on all contexts, and wait for it. */
+    KILN_NODISCARD kiln_status step() const
+    {
+        return detail::told(kiln_parallel_step(object_));
+    }
+
+  private:
+    static kiln_status record(kiln_batch *batch, std::size_t context, kiln_tensor *gradients,
+                              void *user)
+    {
+        const training &of = *static_cast<const training *>(user);
+        return detail::called(batch, [&] {
+            std::vector<tensor> given = of.record(recorder(batch), context);
+            for (std::size_t i = 0; i < of.gradients && i < given.size(); i++)
+                gradients[i] = given[i].id();
+        });
+    }
+
+    static kiln_status update(kiln_batch *batch, std::size_t context, const kiln_tensor *gradients,
+                              void *user)
+    {
+        const training &of = *static_cast<const training *>(user);
+        return detail::called(batch, [&] {
+            std::vector<tensor> averages;
+            for (std::size_t i = 0; i < of.gradients; i++)
+                averages.emplace_back(batch, gradients[i]);
+            of.update(recorder(batch), context, averages);
+        });
+    }
+};
+
 // ---- files ----
 
 /** Write buffers under their names (kiln_save()). */
@@ -1467,9 +1552,8 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
                    "kiln::executor: a request has not the inputs and outputs of the model"));
     }
 
-    static kiln_status record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
-                                      const kiln_tensor *inputs, kiln_tensor *outputs,
-                                      const model &of)
+    static void record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
+                               const kiln_tensor *inputs, kiln_tensor *outputs, const model &of)
     {
         std::size_t count = of.inputs.size();
         std::vector<tensor> all;
@@ -1481,25 +1565,14 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
         std::vector<tensor> results = of.record(recorder(batch), all, context, rows);
         for (std::size_t i = 0; i < of.outputs && i < results.size(); i++)
             outputs[i] = results[i].id();
-        return KILN_OK;
     }
 
-    /* Nothing may be thrown through functions of C. */
     static kiln_status record(kiln_batch *batch, std::size_t context, std::size_t rows,
                               const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
     {
         const model &of = *static_cast<const model *>(user);
-#ifdef KILN_EXCEPTIONS
-        try {
-            return record_outputs(batch, context, rows, inputs, outputs, of);
-        } catch (const error &thrown) {
-            return kiln_batch_status(batch) ? KILN_OK : thrown.code(); /* the batch has it */
-        } catch (...) {
-            return KILN_INVALID_ARGUMENT;
-        }
-#else
-        return record_outputs(batch, context, rows, inputs, outputs, of);
-#endif
+        return detail::called(batch,
+                              [&] { record_outputs(batch, context, rows, inputs, outputs, of); });
     }
 
     std::size_t inputs_, outputs_;

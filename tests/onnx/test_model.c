@@ -630,6 +630,27 @@ Test(model, runs_a_small_picture_network)
     kiln_model_release(loaded);
 }
 
+/* Blocks that overlap, in an image whose outermost elements are padding; then its elements where a
+ * pool picked them, with one more behind. */
+Test(model, puts_images_together_from_windows)
+{
+    Onnx__ModelProto *proto = new_model(18);
+    add_input(proto, "x", FLOAT, "1 2 4");
+    add_output(proto, "y", FLOAT, NULL);
+    add_integers(proto, "image", "1", (const int64_t[]){3});
+    add_integers(proto, "block", "1", (const int64_t[]){2});
+    add_integers(proto, "places", "1 1 3", (const int64_t[]){5, 0, 3});
+    add_integers(proto, "sizes", "3", (const int64_t[]){1, 1, 7});
+    set_ints(add_node(proto, "Col2Im", "x image block", "i"), "pads", 2, (const int64_t[]){1, 1});
+    Onnx__NodeProto *node = add_node(proto, "MaxUnpool", "i places sizes", "y");
+    set_ints(node, "kernel_shape", 1, (const int64_t[]){2});
+    set_ints(node, "strides", 1, (const int64_t[]){2});
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1, 2, 4), (const float[]){1, 2, 3, 4, 5, 6, 7, 8}, DIMS(1, 1, 7),
+                  (const float[]){9, 0, 0, 11, 0, 7, 0});
+    kiln_model_release(model);
+}
+
 /* Keys that are all alike: each row is the mean of those that the mask leaves. */
 Test(model, attends_as_optimised_encoders_do)
 {
