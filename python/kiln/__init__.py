@@ -17,7 +17,7 @@ from ._types import BY_NAME as _types, DType
 from ._context import Context, default_context, devices, set_default_context
 from ._tensor import Array, Tensor, evaluate, tensor
 from ._buffer import Buffer
-from ._batch import Batch, batch
+from ._batch import Batch, batch, names
 from ._function import Function, function
 from ._gradient import grad, value_and_grad
 from ._tree import tree_map
@@ -35,5 +35,5 @@ __all__ = sorted({
     'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future', 'Model',
     'Row', 'Tensor', 'batch', 'bf16',
     'bool_', 'default_context', 'devices', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64',
-    'i8', 'library_version', 'load', 'load_into', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tree_map', 'u8',
+    'i8', 'library_version', 'load', 'load_into', 'names', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tree_map', 'u8',
     'value_and_grad', *_operations.__all__, *_functions.__all__})

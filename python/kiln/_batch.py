@@ -2,14 +2,15 @@
 """Batches: several results, and buffers that are written, in one run."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import numpy as np
 
 from . import _tape
-from ._context import Context, default_context, values_of
+from ._context import Context, default_context, option_word, values_of
 from ._library import check, lib, struct, take_text
 from ._tensor import Tensor, as_tensor, new_array, settle
 
@@ -20,12 +21,14 @@ class Batch:
     x.numpy() costs nothing more. After the block b.run() runs the same again, with what uploaded
     arrays and buffers hold then.
 
+    `precision` of its products is as a kiln.Context takes it; without one the context's own.
+
     A batch belongs to one thread at a time. An error in the block leaves everything undone.
     """
 
-    def __init__(self, context: Optional[Context] = None) -> None:
+    def __init__(self, context: Optional[Context] = None, precision: Optional[str] = None) -> None:
         self.context = context or default_context()
-        self._tape = _tape.Tape(self.context)
+        self._tape = _tape.Tape(self.context, option_word('precision', precision))
 
     def __enter__(self) -> Batch:
         _tape.thread.tapes.append(self._tape)
@@ -86,6 +89,17 @@ def _again(tensor: Tensor) -> Tensor:
     return other
 
 
-def batch(context: Optional[Context] = None) -> Batch:
+def batch(context: Optional[Context] = None, precision: Optional[str] = None) -> Batch:
     """A batch, for `with kiln.batch(context) as b:`."""
-    return Batch(context)
+    return Batch(context, precision)
+
+
+@contextlib.contextmanager
+def names(name: Optional[str]) -> Iterator[None]:
+    """Call everything that this thread makes in a `with kiln.names('layer3'):` so, as
+    Tensor.named() does, which may say otherwise; None: nothing."""
+    before, _tape.thread.name = _tape.thread.name, name
+    try:
+        yield
+    finally:
+        _tape.thread.name = before

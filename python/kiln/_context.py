@@ -21,6 +21,14 @@ _WORDS = {
 }
 
 
+def option_word(field: str, word: Optional[str]) -> int:
+    """The value that a word has as an option of this name; None is its default."""
+    if word not in _WORDS[field]:
+        known = ', '.join(repr(w) for w in _WORDS[field])
+        raise ValueError(f'{field} is one of {known}, not {word!r}')
+    return _WORDS[field][word]
+
+
 def values_of(structure: Any) -> SimpleNamespace:
     """The fields of a structure of C, with texts as str and flags as bool."""
     fields = {}
@@ -88,10 +96,7 @@ class Context:
         options.memory_limit = memory_limit
         for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile),
                             ('precision', precision)):
-            if word not in _WORDS[field]:
-                known = ', '.join(repr(w) for w in _WORDS[field])
-                raise ValueError(f'{field} is one of {known}, not {word!r}')
-            setattr(options, field, _WORDS[field][word])
+            setattr(options, field, option_word(field, word))
         pointer = ctypes.c_void_p()
         check(lib.kiln_context_create(ctypes.byref(options), ctypes.byref(pointer)))
         self._owned = Owned(pointer.value, lib.kiln_context_release,

@@ -52,8 +52,9 @@ class Expression:
 class Tape:
     """A batch that is being recorded, and what it is asked for."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, precision: int = 0) -> None:
         self.context = context
+        self.precision = precision  # of products; 0: the context's own
         self.owned = self._batch_of(context)
         self.handles: dict[Tensor, Any] = {}
         self.outputs: dict[Any, list] = {}
@@ -64,6 +65,11 @@ class Tape:
         self.written: set[Buffer] = set()
         self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
         self.complete = False
+        self._set_precision()
+
+    def _set_precision(self) -> None:
+        if self.precision:
+            check(lib.kiln_batch_set_precision(self.batch, self.precision))
 
     def _batch_of(self, context: Context) -> Any:
         with context._held() as pointer:
@@ -168,6 +174,7 @@ class Tape:
         self.borrowed.clear()
         self.complete = False
         check(lib.kiln_batch_reset(self.batch))
+        self._set_precision()
 
     def forget_requests(self) -> None:
         self.reads.clear()
@@ -232,6 +239,7 @@ def is_tensor(operand: Any) -> bool:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
+        self.name: Optional[str] = None  # of what is made, see kiln.names()
         self.tapes: list[Tape] = []  # of `with kiln.batch()` and of functions that are recorded
         self.tracing = 0  # why no value can be had now
 

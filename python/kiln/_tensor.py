@@ -40,7 +40,7 @@ class Tensor(Operators):
         self._output = output
         self._value = value
         self._version = 0
-        self._name: Optional[str] = None
+        self._name: Optional[str] = _tape.thread.name
 
     def named(self, name: Optional[str]) -> Tensor:
         """Have errors, explanations, traces and profiles call it by this name, and what its function

@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -35,6 +36,32 @@ class Running(unittest.TestCase):
         with kiln.batch() as b:
             b.read((a * 2).named('twice'))
             self.assertIn(', for layer3.q, twice', b.explain())
+
+    def test_names_of_many(self):
+        """what is made within kiln.names() has its name, but for what has one of its own"""
+        with kiln.names('layer3'):
+            a = kiln.tensor(A) + 1
+            q = (a * 2).named('q')
+        with self.assertRaisesRegex(kiln.Error, r'\(a is "layer3"\)'):
+            a + np.zeros(5, np.float32)
+        with self.assertRaisesRegex(kiln.Error, r'\(a is "q"\)'):
+            q + np.zeros(5, np.float32)
+        with self.assertRaisesRegex(kiln.Error, r'\[5\] do not broadcast$'):
+            kiln.tensor(A) + np.zeros(5, np.float32)
+
+    def test_precision(self):
+        """products are computed as their batch says, also when it is recorded again"""
+        lib = kiln._library.lib
+        with unittest.mock.patch.object(lib, 'kiln_batch_set_precision',
+                                        wraps=lib.kiln_batch_set_precision) as said:
+            with kiln.batch(precision='tf32') as b:
+                with self.assertRaises(kiln.Error):
+                    kiln.tensor(A) + np.zeros(5, np.float32)
+                x = b.read(kiln.tensor(A) @ np.eye(4, dtype=np.float32))
+        self.assertEqual([call.args[1] for call in said.call_args_list], [2, 2])
+        np.testing.assert_array_equal(x.numpy(), A)
+        with self.assertRaisesRegex(ValueError, "'tf32'"):
+            kiln.batch(precision='half')
 
     def test_again(self):
         """what was recorded in a batch that ran without it is recorded again"""
