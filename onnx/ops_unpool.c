@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows' way back: what was picked or cut out of images is put together again. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,14 +34,16 @@ static bool find_origin(struct kiln__onnx_call *call, const struct kiln__onnx_wi
     const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
     memcpy(dims, x->dims, 2 * sizeof *dims);
     for (size_t i = 0; i < w->n; i++) {
-        size_t reach = w->in[i] ? (w->in[i] - 1) * w->stride[i] + w->window[i] : 0;
-        size_t padding = w->before[i] + w->after[i];
-        if (reach <= padding) {
-            kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
-                              "padding leaves nothing of dimension %zu", 2 + i);
+        uint64_t reach = w->in[i] ? (uint64_t)(w->in[i] - 1) * w->stride[i] + w->window[i] : 0;
+        uint64_t padding = (uint64_t)w->before[i] + w->after[i];
+        if (reach <= padding || reach - padding > INT32_MAX) {
+            kiln__onnx_refuse(call, reach <= padding ? KILN_INVALID_ARGUMENT : KILN_TOO_LARGE,
+                              "dimension %zu would have %" PRIu64
+                              " elements without its padding of %" PRIu64,
+                              2 + i, reach, padding);
             return false;
         }
-        dims[2 + i] = reach - padding;
+        dims[2 + i] = (size_t)(reach - padding);
     }
     return true;
 }
@@ -143,15 +146,17 @@ static bool count_places(struct kiln__onnx_call *call, struct blocks *b)
     const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
     bool fits = x->rank == 3;
     for (size_t i = 0; i < b->n && fits; i++) {
-        size_t width = b->image[i] + b->before[i] + b->after[i];
-        size_t reach = (b->block[i] - 1) * b->dilation[i] + 1;
-        fits = reach <= width && width <= INT32_MAX / b->padded;
-        b->along[i] = fits ? (width - reach) / b->stride[i] + 1 : 0;
+        uint64_t width = (uint64_t)b->image[i] + b->before[i] + b->after[i];
+        uint64_t reach = (uint64_t)(b->block[i] - 1) * b->dilation[i] + 1;
+        assert(b->stride[i] > 0);
+        fits = reach <= width && width * b->padded <= INT32_MAX;
+        b->along[i] = fits ? (size_t)((width - reach) / b->stride[i]) + 1 : 0;
         b->places *= b->along[i];
         b->area *= b->block[i];
-        b->padded *= width;
+        b->padded *= fits ? (size_t)width : 1;
     }
-    if (!fits || x->dims[1] % b->area || x->dims[2] != b->places) {
+    /* Without an image nothing bounds the blocks' number. */
+    if (!fits || !x->dims[0] || !x->dims[1] || x->dims[1] % b->area || x->dims[2] != b->places) {
         kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "the blocks do not fit the image");
         return false;
     }
