@@ -59,6 +59,7 @@ class Tape:
         self.handles: dict[Tensor, Any] = {}
         self.outputs: dict[Any, list] = {}
         self.borrowed: list[Any] = []  # memory that the batch reads and writes
+        self.imports: list[tuple[Buffer, int]] = []  # with their versions
         self.reads: dict[Tensor, np.ndarray] = {}
         self.exports: dict[Buffer, Tensor] = {}
         self.effects: list[Callable[[Tape], None]] = []
@@ -139,6 +140,7 @@ class Tape:
                 raise Error('WRONG_STATE', 'a tensor was made of a buffer that has been written '
                                            'since; ask for its value before that, or make it anew')
             handle = lib.kiln_import(self.batch, value._pointer)
+            self.imports.append((value, value._version))
         self.borrowed.append(value)
         return handle if handle.id else self.fail()
 
@@ -172,6 +174,7 @@ class Tape:
         self.handles.clear()
         self.outputs.clear()
         self.borrowed.clear()
+        self.imports.clear()
         self.complete = False
         check(lib.kiln_batch_reset(self.batch))
         self._set_precision()
@@ -270,6 +273,8 @@ def run_now(context: Context, request: Callable[[Tape], None]) -> None:
     """Run what `request` asks of this thread's usual batch, which is empty afterwards."""
     tape = usual_tape(context)
     try:
+        if any(buffer._version != version for buffer, version in tape.imports):
+            tape.renew()  # another batch has written it: what is made of it before says so
         request(tape)
         tape.run()
     finally:

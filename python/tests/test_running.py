@@ -116,6 +116,9 @@ class Running(unittest.TestCase):
         w = kiln.Buffer(A)
         before = w + 1
         late = w.tensor()
+        kiln.function(lambda: w.__setitem__(1, w[1] * 2))()  # in a batch of its own
+        with self.assertRaisesRegex(kiln.Error, 'written since'):
+            before.numpy()
         w[1] = -1
         w[:, ::3] = np.float32([7, 8])
         wanted = A.copy()
