@@ -14,6 +14,7 @@ python_modules = \
 	python/kiln/_library.py \
 	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
+	python/kiln/_parallel.py \
 	python/kiln/_record.py \
 	python/kiln/_tape.py \
 	python/kiln/_tensor.py \
@@ -28,6 +29,7 @@ python_tests = \
 	python/tests/test_exit.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
+	python/tests/test_parallel.py \
 	python/tests/test_running.py \
 	python/tests/test_table.py \
 	python/tests/test_tensors.py

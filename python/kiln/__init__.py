@@ -24,6 +24,7 @@ from ._tree import tree_map
 from ._files import load, load_into, save, saved
 from ._onnx import Model
 from ._executor import Executor, Future, Row
+from ._parallel import Parallel
 from ._operations import *  # noqa: F401,F403
 from ._functions import *  # noqa: F401,F403
 from . import _functions, _operations, optim, random
@@ -32,8 +33,8 @@ f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
 
 __all__ = sorted({
-    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future', 'Model',
-    'Row', 'Tensor', 'batch', 'bf16',
-    'bool_', 'default_context', 'devices', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64',
-    'i8', 'library_version', 'load', 'load_into', 'names', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tree_map', 'u8',
-    'value_and_grad', *_operations.__all__, *_functions.__all__})
+    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
+    'Model', 'Parallel', 'Row', 'Tensor', 'batch', 'bf16', 'bool_', 'default_context', 'devices',
+    'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64', 'i8', 'library_version', 'load',
+    'load_into', 'names', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor',
+    'tree_map', 'u8', 'value_and_grad', *_operations.__all__, *_functions.__all__})

@@ -21,14 +21,20 @@ class Batch:
     x.numpy() costs nothing more. After the block b.run() runs the same again, with what uploaded
     arrays and buffers hold then.
 
-    `precision` of its products is as a kiln.Context takes it; without one the context's own.
+    `precision` of its products is as a kiln.Context takes it; without one the context's own. With
+    `sum_alike` it adds up in orders that do not depend on how many rows there are: a row's result
+    has the same bits in all batches of two rows or more. With `run_apart` its runs and those that
+    other threads make of other batches do not wait for each other, unless they have a buffer in
+    common: on a device with memory of its own one uploads while another computes. See kiln/batch.h.
 
     A batch belongs to one thread at a time. An error in the block leaves everything undone.
     """
 
-    def __init__(self, context: Optional[Context] = None, precision: Optional[str] = None) -> None:
+    def __init__(self, context: Optional[Context] = None, precision: Optional[str] = None, *,
+                 sum_alike: bool = False, run_apart: bool = False) -> None:
         self.context = context or default_context()
-        self._tape = _tape.Tape(self.context, option_word('precision', precision))
+        self._tape = _tape.Tape(self.context, option_word('precision', precision), sum_alike,
+                                run_apart)
 
     def __enter__(self) -> Batch:
         _tape.thread.tapes.append(self._tape)
@@ -89,9 +95,10 @@ def _again(tensor: Tensor) -> Tensor:
     return other
 
 
-def batch(context: Optional[Context] = None, precision: Optional[str] = None) -> Batch:
-    """A batch, for `with kiln.batch(context) as b:`."""
-    return Batch(context, precision)
+def batch(context: Optional[Context] = None, precision: Optional[str] = None, *,
+          sum_alike: bool = False, run_apart: bool = False) -> Batch:
+    """A batch, for `with kiln.batch(context) as b:`; kiln.Batch says what the options are."""
+    return Batch(context, precision, sum_alike=sum_alike, run_apart=run_apart)
 
 
 @contextlib.contextmanager

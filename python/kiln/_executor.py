@@ -16,7 +16,7 @@ from . import _tape
 from ._context import Context, default_context, values_of
 from ._library import (CONSTANTS, Error, Handle, Owned, check, initialised, lib, struct,
                        take_text, word)
-from ._tensor import Tensor, as_type, learn_shape
+from ._tensor import Tensor, as_type, placed
 from ._tree import leaves_of
 from ._types import DType, Type, as_dtype, from_raw
 
@@ -203,7 +203,7 @@ class Executor:
         try:
             tape = _tape.BorrowedTape(self._contexts[context], batch)
             given = len(self._rows) + (2 if any(row.sequence for row in self._rows) else 0)
-            tensors = [self._placed(tape, inputs[i]) for i in range(given)]
+            tensors = [placed(tape, inputs[i]) for i in range(given)]
             results = self._record_in(tape, function, tensors)
             if len(results) != count:
                 raise ValueError(f'the function gives {len(results)} outputs, not {count}')
@@ -218,26 +218,12 @@ class Executor:
 
     @staticmethod
     def _record_in(tape: Any, function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor]:
-        _tape.thread.tapes.append(tape)
-        _tape.thread.tracing += 1
-        try:
+        with _tape.tracing(tape):
             results = leaves_of(function(tensors))
-        finally:
-            _tape.thread.tracing -= 1
-            _tape.thread.tapes.remove(tape)
         if tape.exports or tape.effects:
             raise Error('WRONG_STATE', 'the function of an executor writes a buffer: batches may '
                                        'run twice')
         return results
-
-    @staticmethod
-    def _placed(tape: Any, handle: Any) -> Tensor:
-        """A tensor that is in the batch already."""
-        made = Tensor(tape.context)
-        handle = Handle(handle.id)
-        tape.handles[made] = handle
-        learn_shape(made, tape.batch, handle)
-        return made
 
     def _row_of_output(self, i: int) -> tuple[tuple[int, ...], DType, bool]:
         """The shape of an output's row, its type, and whether its first dimension is the length."""

@@ -31,18 +31,13 @@ class _Recording:
         filled = iter(places)
         leaves = [next(filled) if _varies(leaf) else leaf for leaf in leaves_of(arguments)]
         positional, named = rebuilt(arguments, iter(leaves))
-        _tape.thread.tapes.append(self.tape)
-        _tape.thread.tracing += 1
-        try:
+        with _tape.tracing(self.tape):
             self.result = function(*positional, **named)
             self.outputs = [leaf for leaf in leaves_of(self.result) if isinstance(leaf, Tensor)]
             self.tape.reads = {t: new_array(t) for t in self.outputs}
             self.tape.finish_recording()
             self.inputs = [self.tape.handle(place) for place in places]
             self.reads = [(t, self.tape.handle(t)) for t in self.tape.reads]
-        finally:
-            _tape.thread.tracing -= 1
-            _tape.thread.tapes.remove(self.tape)
         for place in places:
             place._value = None
 

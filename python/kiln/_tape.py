@@ -9,9 +9,10 @@ and most things are recorded once.
 """
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence
 
 import numpy as np
 
@@ -52,9 +53,11 @@ class Expression:
 class Tape:
     """A batch that is being recorded, and what it is asked for."""
 
-    def __init__(self, context: Context, precision: int = 0) -> None:
+    def __init__(self, context: Context, precision: int = 0, sum_alike: bool = False,
+                 run_apart: bool = False) -> None:
         self.context = context
         self.precision = precision  # of products; 0: the context's own
+        self.sum_alike, self.run_apart = sum_alike, run_apart
         self.owned = self._batch_of(context)
         self.handles: dict[Tensor, Any] = {}
         self.outputs: dict[Any, list] = {}
@@ -66,11 +69,16 @@ class Tape:
         self.written: set[Buffer] = set()
         self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
         self.complete = False
-        self._set_precision()
+        self._set_options()
 
-    def _set_precision(self) -> None:
+    def _set_options(self) -> None:
+        """What a batch forgets when it is reset."""
         if self.precision:
             check(lib.kiln_batch_set_precision(self.batch, self.precision))
+        if self.sum_alike:
+            check(lib.kiln_batch_sum_alike(self.batch))
+        if self.run_apart:
+            check(lib.kiln_batch_run_apart(self.batch))
 
     def _batch_of(self, context: Context) -> Any:
         with context._held() as pointer:
@@ -177,7 +185,7 @@ class Tape:
         self.imports.clear()
         self.complete = False
         check(lib.kiln_batch_reset(self.batch))
-        self._set_precision()
+        self._set_options()
 
     def forget_requests(self) -> None:
         self.reads.clear()
@@ -209,11 +217,13 @@ class Tape:
         """Run the batch, with the interpreter's lock given away, and wait for it."""
         self.finish_recording()
         status = lib.kiln_batch_execute(self.batch)
-        for buffer in self.exports:
-            buffer._version += 1
-        for buffer in self.written:
-            buffer._version += 1
+        self.note_written()
         check(status)
+
+    def note_written(self) -> None:
+        """It has run: what was made of the buffers that it writes is out of date."""
+        for buffer in (*self.exports, *self.written):
+            buffer._version += 1
 
 
 class BorrowedTape(Tape):
@@ -250,6 +260,18 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
+@contextlib.contextmanager
+def tracing(tape: Tape) -> Iterator[None]:
+    """What this thread makes inside is recorded in the tape, and no value can be had."""
+    thread.tapes.append(tape)
+    thread.tracing += 1
+    try:
+        yield
+    finally:
+        thread.tracing -= 1
+        thread.tapes.remove(tape)
+
+
 def usual_tape(context: Context) -> Tape:
     """The batch of this thread for what is in no `with kiln.batch()`."""
     tape = getattr(context._thread, 'tape', None)
@@ -284,5 +306,5 @@ def run_now(context: Context, request: Callable[[Tape], None]) -> None:
 
 def refuse_while_tracing(what: str) -> None:
     if thread.tracing:
-        raise Error('WRONG_STATE', f'{what} while a kiln.function, kiln.grad or an executor records: '
-                                   'there is no value yet')
+        raise Error('WRONG_STATE', f'{what} while a kiln.function, kiln.grad, an executor or a '
+                                   'kiln.Parallel records: there is no value yet')

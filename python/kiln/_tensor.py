@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context
-from ._library import MAX_RANK, check, lib
+from ._library import MAX_RANK, Handle, check, lib
 from ._operators import Operators
 from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
 
@@ -148,6 +148,14 @@ def learn_shape(tensor: Tensor, batch: Any, handle: Any) -> None:
     check(lib.kiln_tensor_shape(batch, handle, ctypes.byref(kind), ctypes.byref(rank), dims))
     tensor.dtype = BY_VALUE[kind.value]
     tensor.shape = tuple(dims[:rank.value])
+
+
+def placed(tape: _tape.Tape, handle: Any) -> Tensor:
+    """A tensor that is in the tape's batch already."""
+    made = Tensor(tape.context)
+    tape.handles[made] = Handle(handle.id)  # a copy: the library's array does not stay
+    learn_shape(made, tape.batch, tape.handles[made])
+    return made
 
 
 def of_array(array: np.ndarray, context: Context, dtype: Optional[DType] = None) -> Tensor:

@@ -63,6 +63,25 @@ class Running(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "'tf32'"):
             kiln.batch(precision='half')
 
+    def test_options_of_a_batch(self):
+        """how a batch adds up and runs is said again when it is recorded anew; rows add up alike"""
+        lib = kiln._library.lib
+        x, w = np.float32(np.random.RandomState(1).rand(9, 40)), np.ones((40, 3), np.float32)
+        made = []
+        with unittest.mock.patch.object(lib, 'kiln_batch_sum_alike',
+                                        wraps=lib.kiln_batch_sum_alike) as alike, \
+                unittest.mock.patch.object(lib, 'kiln_batch_run_apart',
+                                           wraps=lib.kiln_batch_run_apart) as apart:
+            for rows in (2, 9):
+                with kiln.batch(sum_alike=True, run_apart=True) as b:
+                    with self.assertRaises(kiln.Error):
+                        kiln.tensor(A) + np.zeros(5, np.float32)
+                    made.append(b.read(kiln.tensor(x[:rows]) @ w))
+            with kiln.batch() as b:
+                b.read(kiln.tensor(A) + 1)
+        self.assertEqual((alike.call_count, apart.call_count), (4, 4))
+        np.testing.assert_array_equal(made[0].numpy(), made[1].numpy()[:2])
+
     def test_again(self):
         """what was recorded in a batch that ran without it is recorded again"""
         a = kiln.tensor(A)

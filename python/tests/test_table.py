@@ -25,9 +25,8 @@ LEFT = {'kiln_' + name for name in """
     cache_export cache_export_used cache_get_stats cache_import cache_list cache_prune
     batch_buffer_count batch_list_works batch_operation_count context_get_tunable context_tune
     context_recall context_remember executor_get_context_stats
-    batch_run_apart batch_sum_alike model_choose_batch model_create_gradient
-    model_create_lerp model_create_slerp name_calls optimizer_state_names pad_by parallel_create
-    parallel_release parallel_step
+    model_choose_batch model_create_gradient model_create_lerp model_create_slerp name_calls
+    optimizer_state_names pad_by
     """.split()}
 
 
