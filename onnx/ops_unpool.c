@@ -101,26 +101,9 @@ struct blocks {
     size_t image[3], block[3], stride[3], dilation[3], before[3], after[3], along[3];
 };
 
-static bool read_list(struct kiln__onnx_call *call, const char *name, size_t n, int64_t least,
-                      size_t usual, size_t *sizes)
-{
-    size_t count;
-    const int64_t *list = kiln__onnx_ints(call, name, &count);
-    if (list && count != n)
-        kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "attribute '%s' has %zu numbers, not %zu",
-                          name, count, n);
-    for (size_t i = 0; i < n && !kiln__onnx_failed(call); i++) {
-        if (list && (list[i] < least || list[i] > INT32_MAX))
-            kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "attribute '%s' has %" PRId64, name,
-                              list[i]);
-        sizes[i] = list ? (size_t)list[i] : usual;
-    }
-    return !kiln__onnx_failed(call);
-}
-
 static bool read_blocks(struct kiln__onnx_call *call, struct blocks *b)
 {
-    size_t n_image, n_block, pads[6];
+    size_t n_image, n_block, pads[6] = {0};
     const int64_t *image = kiln__onnx_integers(call, 1, &n_image);
     const int64_t *block = kiln__onnx_integers(call, 2, &n_block);
     if (kiln__onnx_failed(call))
@@ -130,14 +113,14 @@ static bool read_blocks(struct kiln__onnx_call *call, struct blocks *b)
                           n_image);
     *b = (struct blocks){.n = n_image, .area = 1, .places = 1, .padded = 1};
     if (kiln__onnx_failed(call) || !take_sizes(call, "the image", image, n_image, b->n, b->image) ||
-        !take_sizes(call, "the block", block, n_block, b->n, b->block) ||
-        !read_list(call, "strides", b->n, 1, 1, b->stride) ||
-        !read_list(call, "dilations", b->n, 1, 1, b->dilation) ||
-        !read_list(call, "pads", 2 * b->n, 0, 0, pads))
+        !take_sizes(call, "the block", block, n_block, b->n, b->block))
         return false;
+    kiln__onnx_sizes(call, "strides", b->n, 1, 1, b->stride);
+    kiln__onnx_sizes(call, "dilations", b->n, 1, 1, b->dilation);
+    kiln__onnx_sizes(call, "pads", 2 * b->n, 0, 0, pads);
     memcpy(b->before, pads, b->n * sizeof *pads);
     memcpy(b->after, pads + b->n, b->n * sizeof *pads);
-    return true;
+    return !kiln__onnx_failed(call);
 }
 
 /* How many places there are, and whether the operand has them. */

@@ -7,9 +7,8 @@
 /* Beyond it sums and products of sizes would not be exact. */
 #define MOST (INT64_C(1) << 28)
 
-/* A list of `count` sizes, not below `least`; `usual` where there is none. */
-static void read_sizes(struct kiln__onnx_call *call, const char *name, size_t count, int64_t least,
-                       size_t usual, size_t *sizes)
+void kiln__onnx_sizes(struct kiln__onnx_call *call, const char *name, size_t count, int64_t least,
+                      size_t usual, size_t *sizes)
 {
     size_t n;
     const int64_t *list = kiln__onnx_ints(call, name, &n);
@@ -34,7 +33,7 @@ static void read_padding(struct kiln__onnx_call *call, struct kiln__onnx_windows
     if (windows->same == KILN__ONNX_NOT_SAME && strcmp(how, "NOTSET") && strcmp(how, "VALID"))
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "attribute 'auto_pad' is '%s'", how);
     if (!strcmp(how, "NOTSET"))
-        read_sizes(call, "pads", 2 * windows->n, 0, 0, pads);
+        kiln__onnx_sizes(call, "pads", 2 * windows->n, 0, 0, pads);
     memcpy(windows->before, pads, windows->n * sizeof *pads);
     memcpy(windows->after, pads + windows->n, windows->n * sizeof *pads);
 }
@@ -66,9 +65,9 @@ bool kiln__onnx_windows(struct kiln__onnx_call *call, size_t n, const size_t *wi
             kiln__onnx_refuse(call, KILN_TOO_LARGE, "%zu elements in dimension %zu", x->dims[2 + i],
                               2 + i);
     memcpy(windows->in, x->dims + 2, n * sizeof *windows->in);
-    read_sizes(call, "kernel_shape", n, 1, 0, windows->window);
-    read_sizes(call, "strides", n, 1, 1, windows->stride);
-    read_sizes(call, "dilations", n, 1, 1, windows->dilation);
+    kiln__onnx_sizes(call, "kernel_shape", n, 1, 0, windows->window);
+    kiln__onnx_sizes(call, "strides", n, 1, 1, windows->stride);
+    kiln__onnx_sizes(call, "dilations", n, 1, 1, windows->dilation);
     read_padding(call, windows);
     for (size_t i = 0; i < n && !kiln__onnx_failed(call); i++) {
         if (window[i] && windows->window[i] && windows->window[i] != window[i])
