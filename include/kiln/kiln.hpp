@@ -359,6 +359,20 @@ class context : public detail::handle<kiln_context, kiln_context_release>
     }
 };
 
+namespace detail
+{
+
+inline std::vector<kiln_context *>
+handles(std::initializer_list<std::reference_wrapper<const context>> contexts)
+{
+    std::vector<kiln_context *> all;
+    for (const context &each : contexts)
+        all.push_back(each.get());
+    return all;
+}
+
+} // namespace detail
+
 /** Device memory that outlives batches. */
 class buffer : public detail::handle<kiln_buffer, kiln_buffer_release>
 {
@@ -1339,9 +1353,7 @@ class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
     parallel(std::initializer_list<std::reference_wrapper<const context>> contexts,
              const training &of)
     {
-        std::vector<kiln_context *> all;
-        for (const context &each : contexts)
-            all.push_back(each.get());
+        std::vector<kiln_context *> all = detail::handles(contexts);
         kiln_training made;
         kiln_training_init(&made);
         made.record = record;
@@ -1486,9 +1498,7 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
              const kiln_executor_options &options = executor_options())
         : inputs_(of.inputs.size()), outputs_(of.outputs)
     {
-        std::vector<kiln_context *> all;
-        for (const context &each : contexts)
-            all.push_back(each.get());
+        std::vector<kiln_context *> all = detail::handles(contexts);
         kiln_model made;
         kiln_model_init(&made);
         made.record = record;
