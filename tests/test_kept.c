@@ -234,6 +234,37 @@ Test(kept, memory_of_who_could_not_wait_is_given_back)
     end(&scene);
 }
 
+/* An idle piece of the same size that no such run has left is another one's. */
+Test(kept, memory_of_others_stays)
+{
+    enum { BYTES = 100000 };
+    struct scene scene = begin();
+    struct kiln__pool *pool = scene.context->runtime.compute->pool;
+    struct kiln__kept_use use = {
+        .buffers = {scene.weights}, .n_buffers = 1, .key = {1, 2}, .bytes = BYTES};
+    cl_mem own, others;
+    cl_int code;
+    cl_event ended = clCreateUserEvent(scene.context->runtime.context, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    kiln__kept_take(&use, pool);
+    expect_ok(kiln__pool_take(pool, BYTES, &own, NULL));
+    expect_ok(kiln__pool_take(pool, BYTES, &others, NULL));
+    kiln__pool_give(pool, own);
+    kiln__kept_take(&use, pool);
+    cr_assert_eq(use.state, KILN__KEPT_NEW);
+    kiln__pool_give(pool, others);
+    kiln__kept_offer(&use, ended);
+    kiln__kept_give(&use);
+    clSetUserEventStatus(ended, CL_COMPLETE);
+    clReleaseEvent(ended);
+    uint64_t held = stats_of(scene.context).pool_bytes;
+    kiln__kept_take(&use, pool);
+    cr_expect_eq(use.state, KILN__KEPT_READY);
+    kiln__kept_give(&use);
+    cr_expect_eq(stats_of(scene.context).pool_bytes, held);
+    end(&scene);
+}
+
 Test(kept, nothing_is_kept_beyond_the_limit)
 {
     struct scene scene = begin_within(24 << 10);

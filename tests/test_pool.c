@@ -2,6 +2,7 @@
 /* Device memory: how much of it pools and buffers take, and what happens where there is no more. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "session/context.h"
@@ -87,6 +88,129 @@ Test(pool, lets_runs_of_many_shapes_share_the_largest)
     give(context, take(context, 12 * MIB));
     cr_expect_lt(stats_of(context).pool_bytes, held + MIB);
     give(context, memory);
+    close_context(context);
+}
+
+/* Only what is large makes room for what is larger. */
+Test(pool, keeps_what_is_small_for_who_comes_again)
+{
+    kiln_context *context = open_context();
+    cl_mem memory = take(context, 8 * KIB);
+    give(context, memory);
+    give(context, take(context, 2 * MIB));
+    give(context, take(context, 4 * MIB));
+    cr_expect_eq(stats_of(context).pool_bytes, 4 * MIB + 8 * KIB);
+    cr_expect_eq(take(context, 8 * KIB), memory);
+    give(context, memory);
+    close_context(context);
+}
+
+enum { TURNS = 500 };
+
+static void *take_turns(void *context)
+{
+    struct kiln__pool *pool = ((kiln_context *)context)->runtime.compute->pool;
+    uintptr_t failed = 0;
+    for (size_t i = 0; i < TURNS; i++) {
+        cl_mem memory;
+        failed += kiln__pool_take_turn(pool, 4 * MIB - i % 3 * MIB, &memory, NULL) != KILN_OK;
+        sched_yield();
+        kiln__pool_give(pool, memory);
+    }
+    return (void *)failed;
+}
+
+/* Runs of several threads that are enqueued into one queue need no more than the largest of them.
+ */
+Test(pool, is_large_once_for_runs_that_follow_each_other)
+{
+    enum { COUNT = 4 };
+    kiln_context *context = open_context();
+    pthread_t threads[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, take_turns, context), 0);
+    for (int i = 0; i < COUNT; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        cr_expect_null(failed);
+    }
+    cr_expect_eq(stats_of(context).pool_bytes, 4 * MIB);
+    close_context(context);
+}
+
+/* Who found no memory leaves the turn to the next. */
+Test(pool, has_a_turn_after_one_that_failed)
+{
+    kiln_context *context = open_limited(2 * MIB);
+    struct kiln__pool *pool = context->runtime.compute->pool;
+    cl_mem memory;
+    expect_error_part(kiln__pool_take_turn(pool, 3 * MIB, &memory, NULL), KILN_OUT_OF_DEVICE_MEMORY,
+                      "kiln: no 3145728 bytes of device memory");
+    for (int i = 0; i < 2; i++) {
+        expect_ok(kiln__pool_take_turn(pool, 2 * MIB, &memory, NULL));
+        kiln__pool_give(pool, memory);
+    }
+    close_context(context);
+}
+
+/* ---- batches that wait ---- */
+
+enum { SIDE = 64 };
+
+/* Its first product is in the arena. */
+static kiln_batch *record_two_products(kiln_context *context, float *x, float *y)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){SIDE, SIDE}, x);
+    expect_ok(kiln_read(batch, kiln_matmul(batch, kiln_matmul(batch, a, a), a), y,
+                        SIDE * SIDE * sizeof *y));
+    return batch;
+}
+
+Test(pool, memory_is_not_held_by_a_batch_that_waits)
+{
+    static float x[SIDE * SIDE], y[SIDE * SIDE], first[SIDE * SIDE];
+    kiln_context *context = open_context();
+    fill(x, SIDE * SIDE, 1);
+    kiln_batch *batch = record_two_products(context, x, y);
+    run_batch(batch);
+    memcpy(first, y, sizeof y);
+    cl_mem arena = take(context, stats_of(context).pool_bytes);
+    cl_uint references = 0;
+    cr_expect_eq(
+        clGetMemObjectInfo(arena, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL),
+        CL_SUCCESS);
+    cr_expect_eq(references, 1u);
+    give(context, arena);
+    expect_ok(kiln_context_trim(context));
+    memset(y, 0, sizeof y);
+    run_batch(batch);
+    cr_expect_arr_eq(y, first, sizeof y);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* What comes after a release may have the released object's address. */
+Test(pool, memory_is_bound_again_after_a_release)
+{
+    static float x[SIDE * SIDE], y[SIDE * SIDE];
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    kiln_context *context = open_context();
+    kiln_batch *batch = record_two_products(context, x, y);
+    uint64_t counts[4];
+    for (int i = 0; i < 4; i++) {
+        layer_reset();
+        run_batch(batch);
+        counts[i] = layer_count("clSetKernelArg");
+        if (i == 1)
+            atomic_fetch_add(&context->runtime.memory.releases, 1);
+    }
+    cr_expect_gt(counts[0], 0u);
+    cr_expect_eq(counts[1], 0u);
+    cr_expect_gt(counts[2], 0u);
+    cr_expect_eq(counts[3], 0u);
+    kiln_batch_release(batch);
     close_context(context);
 }
 

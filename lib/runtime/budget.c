@@ -28,6 +28,7 @@ void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_
     budget->limit = limit && limit < device_memory ? limit : device_memory;
     atomic_init(&budget->bytes, 0);
     atomic_init(&budget->buffers, 0);
+    atomic_init(&budget->releases, 0);
     atomic_init(&budget->pools, NULL);
 }
 
@@ -132,10 +133,16 @@ kiln_status kiln__budget_create(struct kiln__budget *budget, bool pool, size_t a
                       room.free);
 }
 
+void kiln__budget_count_release(struct kiln__budget *budget)
+{
+    atomic_fetch_add(&budget->releases, 1);
+}
+
 void kiln__budget_release(struct kiln__budget *budget, bool pool, cl_mem memory, size_t bytes)
 {
     if (!memory)
         return;
+    kiln__budget_count_release(budget);
     clReleaseMemObject(memory);
     unreserve(budget, pool, bytes);
 }

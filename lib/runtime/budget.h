@@ -21,6 +21,8 @@ struct kiln__budget {
     pthread_mutex_t reserving;     /* held while it is seen whether there is room for more */
     atomic_uint_fast64_t bytes;    /* that the pools have, in use and idle */
     atomic_uint_fast64_t buffers;  /* that buffers have, those of the program's cl_mem left out */
+    atomic_uint_fast64_t releases; /* counted before each: who has noted an object's address before
+                                      it took the object knows whether it still is the same */
     struct kiln__pool *_Atomic pools; /* all, from the last made on */
     pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
     pthread_mutex_t
@@ -44,6 +46,9 @@ void kiln__budget_leave(struct kiln__budget *budget);
  * and what the driver answers. */
 kiln_status kiln__budget_create(struct kiln__budget *budget, bool pool, size_t asked, size_t bytes,
                                 cl_mem *memory, struct kiln__error *error);
+
+/* Count a release that is to come. */
+void kiln__budget_count_release(struct kiln__budget *budget);
 
 /* NULL does nothing. */
 void kiln__budget_release(struct kiln__budget *budget, bool pool, cl_mem memory, size_t bytes);

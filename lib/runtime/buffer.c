@@ -110,11 +110,11 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     kiln__vector_free(&buffer->readers);
     pthread_mutex_destroy(&buffer->lock);
     pthread_rwlock_destroy(&buffer->order);
-    if (buffer->lent || buffer->wraps)
-        clReleaseMemObject(buffer->memory);
-    else
-        kiln__budget_release(&buffer->stream->runtime->memory, false, buffer->memory,
-                             buffer->bytes);
+    struct kiln__budget *budget = &buffer->stream->runtime->memory;
+    if (!buffer->lent && !buffer->wraps)
+        return kiln__budget_release(budget, false, buffer->memory, buffer->bytes);
+    kiln__budget_count_release(budget);
+    clReleaseMemObject(buffer->memory);
 }
 
 /* ---- content ---- */

@@ -196,8 +196,8 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
     const struct kiln__plan *plan = executable->plan;
     kiln_status status = KILN_OK;
     if (plan->arena_bytes)
-        status =
-            kiln__pool_take(commands->stream->pool, plan->arena_bytes, &commands->arena, error);
+        status = kiln__pool_take_turn(commands->stream->pool, plan->arena_bytes, &commands->arena,
+                                      error);
     for (size_t i = 0; i < plan->slots.count && !status; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         executable->memory[i] = commands->arena;
@@ -215,6 +215,7 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
         struct kiln__binding *binding = is_input
                                             ? &commands->bindings->inputs.items[slot->binding]
                                             : &commands->bindings->results.items[slot->binding];
+        executable->foreign[i] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
         if (slot->in_place)
             executable->memory[i] = binding->memory;
         else
@@ -637,6 +638,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     kiln__executable_call(executable, bindings->labels);
+    kiln__executable_begin(executable);
     kiln__stream_enter(stream);
     kiln__budget_enter(&executable->runtime->memory, false);
     status = submit(&commands, error);

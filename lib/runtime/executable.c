@@ -123,13 +123,15 @@ static bool make_room(struct kiln__executable *executable,
     executable->ready = calloc(slots + 1, sizeof *executable->ready);
     executable->needed = calloc(slots + 1, sizeof *executable->needed);
     executable->left_out = calloc(launches + 1, sizeof *executable->left_out);
+    executable->foreign = calloc(slots + 1, sizeof *executable->foreign);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->programs && executable->tables &&
            executable->memory && executable->ready && executable->needed && executable->left_out &&
-           executable->bound && executable->first_use && list_uses(executable);
+           executable->foreign && executable->bound && executable->first_use &&
+           list_uses(executable);
 }
 
 /* Without memory spans have no words. */
@@ -210,9 +212,9 @@ uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others)
 
 static void forget(struct kiln__executable *executable, size_t slot)
 {
-    if (executable->bound[slot])
-        clReleaseMemObject(executable->bound[slot]);
-    executable->bound[slot] = NULL;
+    if (executable->bound[slot].retained)
+        clReleaseMemObject(executable->bound[slot].memory);
+    executable->bound[slot] = (struct kiln__bound){0};
 }
 
 void kiln__executable_rest(struct kiln__executable *executable)
@@ -244,6 +246,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->ready);
     free(executable->needed);
     free(executable->left_out);
+    free(executable->foreign);
     free(executable->bound);
     free(executable->first_use);
     free(executable);
@@ -251,13 +254,35 @@ void kiln__executable_destroy(struct kiln__executable *executable)
 
 /* ---- running it ---- */
 
-/* Memory arguments of slots whose memory is another one than last time. The bound memory is
- * retained, so that an address that comes again is the same object. */
+static uint64_t count_releases(const struct kiln__executable *executable)
+{
+    return atomic_load(&executable->runtime->memory.releases);
+}
+
+/* What was bound is compared with what the run takes from here on: an address that comes again may
+ * be another object's, if one was released since the last run began. What is counted while this run
+ * takes memory is looked at by the next one as well. */
+void kiln__executable_begin(struct kiln__executable *executable)
+{
+    executable->began = count_releases(executable);
+}
+
+static void forget_released(struct kiln__executable *executable)
+{
+    bool same = count_releases(executable) == executable->releases;
+    for (size_t s = 0; !same && s < executable->plan->slots.count; s++)
+        if (!executable->bound[s].retained)
+            forget(executable, s);
+    executable->releases = executable->began;
+}
+
+/* Memory arguments of slots whose memory is another one than last time. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error)
 {
+    forget_released(executable);
     for (uint32_t s = 0; s < executable->plan->slots.count; s++) {
         cl_mem memory = executable->memory[s];
-        if (memory == executable->bound[s] || !memory)
+        if (memory == executable->bound[s].memory || !memory)
             continue;
         forget(executable, s); /* should a call fail, all arguments are set again next time */
         for (uint32_t u = executable->first_use[s]; u < executable->first_use[s + 1]; u++) {
@@ -269,8 +294,9 @@ kiln_status kiln__executable_bind(struct kiln__executable *executable, struct ki
             if (code)
                 return kiln__cl_fail(error, "clSetKernelArg", code);
         }
-        if (!clRetainMemObject(memory))
-            executable->bound[s] = memory;
+        bool retained = executable->foreign[s];
+        if (!retained || !clRetainMemObject(memory))
+            executable->bound[s] = (struct kiln__bound){memory, retained};
     }
     return KILN_OK;
 }

@@ -26,7 +26,14 @@ struct kiln__executable { /* used by one thread at a time */
     bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
     bool *needed;        /* per slot, in that run: a launch reads what is not there */
     bool *left_out;      /* per launch, in that run */
-    cl_mem *bound;       /* per slot: what kernel arguments were last set to, retained */
+    bool *foreign;       /* per slot, in that run: what others may release, a wrapper's memory */
+    struct kiln__bound { /* per slot: what kernel arguments were last set to */
+        cl_mem memory;
+        bool retained; /* where it is foreign; all else is known by its address */
+    } * bound;
+    uint64_t releases;   /* the budget's, before that run took memory: while there are no more, an
+                            address means the object that it meant */
+    uint64_t began;      /* the same of the run that takes memory now */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
     struct kiln__use {
         uint32_t launch, argument;
@@ -46,7 +53,11 @@ void kiln__executable_destroy(struct kiln__executable *executable);
  * a run may have to make it again, and `others`, which are rounded already. */
 uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
 
-/* Set the kernels' memory arguments to executable->memory, where that changed. */
+/* Before a run takes memory. */
+void kiln__executable_begin(struct kiln__executable *executable);
+
+/* Set the kernels' memory arguments to executable->memory, where that changed. What a kernel was
+ * set to is not held: an executable that waits pins no memory of the pools'. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error);
 
 /* From now on it runs for a batch with these labels: where there is a trace, its launches have that
@@ -56,7 +67,7 @@ void kiln__executable_call(struct kiln__executable *executable, const struct kil
 /* It was enqueued: programs that were compiled are stored. */
 void kiln__executable_launched(struct kiln__executable *executable);
 
-/* Forget the memory of the last run: an executable that waits pins none. */
+/* Forget the memory of the last run, wrappers too. */
 void kiln__executable_rest(struct kiln__executable *executable);
 
 /* ---- checked.c ---- */

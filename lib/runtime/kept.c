@@ -19,6 +19,7 @@ struct kiln__kept {
     size_t bytes;
     cl_mem memory; /* NULL: it was made once, and not kept */
     cl_event end;  /* of the run that makes it; NULL: it has ended well */
+    bool spared;   /* another run has made its own, and not here */
 };
 
 static struct kiln__budget *budget_of(const kiln_buffer *buffer)
@@ -53,13 +54,14 @@ static bool are_own(const struct kiln__kept_use *use)
 
 /* Where the run before made it, mostly, which lies idle in the pool now. */
 static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
-                     struct kiln__kept_use *use)
+                     struct kiln__kept_use *use, struct kiln__kept *kept)
 {
     cl_int code;
     if (use->bytes > budget->limit / KEPT_SHARE ||
         budget->kept_bytes > budget->limit / KEPT_SHARE - use->bytes)
         return NULL;
     cl_mem memory = kiln__pool_part_with(pool, &use->bytes);
+    kept->spared = !memory;
     if (!memory) {
         uint64_t before = atomic_fetch_add(&budget->bytes, use->bytes);
         if (before <= budget->limit - use->bytes)
@@ -75,6 +77,7 @@ static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
 /* Commands that use it keep the memory until they have ended. */
 static void release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
 {
+    kiln__budget_count_release(budget);
     clReleaseMemObject(memory);
     budget->kept_bytes -= bytes;
     atomic_fetch_sub(&budget->bytes, bytes);
@@ -98,6 +101,7 @@ static void empty(struct kiln__budget *budget, struct kiln__kept *kept)
         clReleaseEvent(kept->end);
     kept->memory = NULL;
     kept->end = NULL;
+    kept->spared = false;
     if (kept->before)
         kept->before->after = kept->after;
     else
@@ -142,15 +146,12 @@ static struct kiln__kept *find(struct kiln__budget *budget, const struct kiln__k
     return kept;
 }
 
-/* Runs that were enqueued before it was there made their own, one where the other had: that piece
- * lies idle, and nobody will ask for it. */
+/* What runs that were enqueued before it was there have made their own in, one where the other had:
+ * nobody will ask for that piece. */
 static void release_spare(struct kiln__budget *budget, struct kiln__pool *pool, size_t bytes)
 {
     cl_mem spare = kiln__pool_part_with(pool, &bytes);
-    if (!spare)
-        return;
-    clReleaseMemObject(spare);
-    atomic_fetch_sub(&budget->bytes, bytes);
+    kiln__budget_release(budget, true, spare, bytes);
 }
 
 /* Whether it can be used without waiting for it. */
@@ -162,12 +163,13 @@ static bool is_ready(struct kiln__budget *budget, struct kiln__pool *pool, struc
         state = CL_OUT_OF_RESOURCES;
     if (state < 0)
         empty(budget, kept);
+    kept->spared |= state == CL_QUEUED || state == CL_SUBMITTED || state == CL_RUNNING;
     if (state != CL_COMPLETE)
         return false;
-    if (kept->end) {
+    if (kept->end)
         clReleaseEvent(kept->end);
+    if (kept->end && kept->spared)
         release_spare(budget, pool, kept->bytes);
-    }
     kept->end = NULL;
     return !clRetainMemObject(kept->memory);
 }
@@ -191,7 +193,7 @@ void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool)
         use->state = KILN__KEPT_READY;
         use->memory = kept->memory;
     } else if (kept && !kept->memory) {
-        use->memory = create(budget, pool, use);
+        use->memory = create(budget, pool, use, kept);
         use->state = use->memory ? KILN__KEPT_NEW : KILN__KEPT_NOT;
     }
     pthread_mutex_unlock(&budget->keeping);

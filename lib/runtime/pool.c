@@ -10,8 +10,8 @@
 /* Smaller ones are rounded up to this. */
 #define SMALLEST 4096
 
-/* Of these the idle ones serve requests of any smaller size, and make room for a larger one: runs
- * of many shapes, one after the other, share what the largest takes. */
+/* What is idle and as large as this serves any request of so much, and makes room for a larger one:
+ * runs of many shapes, one after the other, share what the largest takes. */
 #define LARGE ((size_t)1 << 20)
 
 /* Of the device's memory, what may lie idle: one in so many bytes. */
@@ -30,6 +30,9 @@ struct kiln__pool {
     pthread_mutex_t lock; /* guards what follows; no OpenCL call that can wait is made under it */
     KILN__VECTOR(struct block) blocks;
     uint64_t idle;
+    bool is_taken; /* the turn */
+    cl_mem turn;   /* what was taken with it; NULL: it is being taken */
+    pthread_cond_t ended;
 };
 
 struct kiln__pool *kiln__pool_create(cl_command_queue queue, struct kiln__budget *budget)
@@ -40,6 +43,7 @@ struct kiln__pool *kiln__pool_create(cl_command_queue queue, struct kiln__budget
     pool->queue = queue;
     pool->budget = budget;
     pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->ended, NULL);
     pool->next = atomic_load(&budget->pools);
     while (!atomic_compare_exchange_weak(&budget->pools, &pool->next, pool))
         continue;
@@ -53,6 +57,7 @@ void kiln__pool_destroy(struct kiln__pool *pool)
     for (size_t i = 0; i < pool->blocks.count; i++)
         clReleaseMemObject(pool->blocks.items[i].memory);
     kiln__vector_free(&pool->blocks);
+    pthread_cond_destroy(&pool->ended);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }
@@ -85,14 +90,14 @@ static struct block *find_idle(struct kiln__pool *pool, size_t bytes, size_t mos
     return found;
 }
 
-/* Release idle blocks of at most `most` bytes, the oldest first, until at most `keep` bytes are
+/* Release idle blocks of `least` to `most` bytes, the oldest first, until at most `keep` bytes are
  * idle. */
-static void release_idle(struct kiln__pool *pool, uint64_t keep, size_t most)
+static void release_idle(struct kiln__pool *pool, uint64_t keep, size_t least, size_t most)
 {
     size_t kept = 0;
     for (size_t i = 0; i < pool->blocks.count; i++) {
         struct block block = pool->blocks.items[i];
-        if (!block.idle || block.bytes > most || pool->idle <= keep) {
+        if (!block.idle || block.bytes < least || block.bytes > most || pool->idle <= keep) {
             pool->blocks.items[kept++] = block;
             continue;
         }
@@ -108,7 +113,7 @@ static kiln_status add_block(struct kiln__pool *pool, size_t asked, size_t round
 {
     pthread_mutex_lock(&pool->lock);
     if (rounded >= LARGE)
-        release_idle(pool, 0, rounded);
+        release_idle(pool, 0, LARGE, rounded);
     pthread_mutex_unlock(&pool->lock);
     kiln_status status = kiln__budget_create(pool->budget, true, asked, rounded, memory, error);
     if (status)
@@ -144,6 +149,34 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     return status ? kiln__fail(error, status, "kiln: %s", last.text) : KILN_OK;
 }
 
+static void end_turn(struct kiln__pool *pool)
+{
+    pool->turn = NULL;
+    pool->is_taken = false;
+    pthread_cond_signal(&pool->ended);
+}
+
+kiln_status kiln__pool_take_turn(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
+                                 struct kiln__error *error)
+{
+    bool large = bytes >= LARGE;
+    pthread_mutex_lock(&pool->lock);
+    while (large && pool->is_taken)
+        pthread_cond_wait(&pool->ended, &pool->lock);
+    pool->is_taken |= large;
+    pthread_mutex_unlock(&pool->lock);
+    kiln_status status = kiln__pool_take(pool, bytes, memory, error);
+    if (!large)
+        return status;
+    pthread_mutex_lock(&pool->lock);
+    if (status)
+        end_turn(pool);
+    else
+        pool->turn = *memory;
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
 cl_mem kiln__pool_part_with(struct kiln__pool *pool, size_t *bytes)
 {
     cl_mem memory = NULL;
@@ -172,8 +205,10 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory)
         pool->idle += block->bytes;
         break;
     }
+    if (memory == pool->turn)
+        end_turn(pool);
     if (pool->idle > pool->budget->device_memory / IDLE_SHARE)
-        release_idle(pool, pool->budget->device_memory / IDLE_SHARE, SIZE_MAX);
+        release_idle(pool, pool->budget->device_memory / IDLE_SHARE, 0, SIZE_MAX);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -190,6 +225,6 @@ void kiln__pool_finish(struct kiln__pool *pool)
 void kiln__pool_trim(struct kiln__pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    release_idle(pool, 0, SIZE_MAX);
+    release_idle(pool, 0, 0, SIZE_MAX);
     pthread_mutex_unlock(&pool->lock);
 }

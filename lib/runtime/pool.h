@@ -22,6 +22,12 @@ void kiln__pool_destroy(struct kiln__pool *pool);
 kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
                             struct kiln__error *error);
 
+/* The same, by who has no memory of the pool yet. Of much of it one has its turn at a time, until
+ * that is given back: two threads' runs, which follow each other in the queue, share it. Nobody may
+ * wait for who calls this while he has what was taken so. */
+kiln_status kiln__pool_take_turn(struct kiln__pool *pool, size_t bytes, cl_mem *memory,
+                                 struct kiln__error *error);
+
 /* Idle memory of at least *bytes bytes, which the pool forgets: it goes on counting among that of
  * the pools, *bytes of it, for whoever asked. NULL: there is none. Queued commands may still use
  * it.
