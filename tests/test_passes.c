@@ -211,7 +211,6 @@ Test(passes, lift_what_follows_a_transposed_product)
     check_passes("passes_lift", batch);
 }
 
-/* Queries, keys and values. The sum is read elementwise, and stays apart. */
 /* A convolution of each channel by itself reads around its image; one of all channels is a product,
  * which has the padding in memory. */
 Test(passes, read_windows_without_their_padding)
@@ -227,6 +226,22 @@ Test(passes, read_windows_without_their_padding)
     check_passes("passes_windows", batch);
 }
 
+/* An image among millions is read as one of few is, the order of its sums with it: the table
+ * numbers the elements of an image. */
+Test(passes, read_windows_of_any_number_of_images)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_window_options options = KILN_WINDOW_OPTIONS_INIT;
+    options.before[0] = options.after[1] = 1;
+    options.groups = 8;
+    kiln_tensor key = kiln_random_key(batch, 1);
+    kiln_tensor x = kiln_random_uniform(batch, 4, (size_t[]){2000000, 9, 11, 8}, key);
+    x = kiln_conv2d(batch, x, imagine(batch, 4, (size_t[]){3, 3, 1, 8}), &options);
+    ask(batch, kiln_sum(batch, x, 1, (int[]){0}, 0));
+    check_passes("passes_windows_many", batch);
+}
+
+/* Queries, keys and values. The sum is read elementwise, and stays apart. */
 Test(passes, merge_products_of_one_operand)
 {
     kiln_batch *batch = imagined_batch();

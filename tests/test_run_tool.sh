@@ -36,7 +36,7 @@ check "no model" 2 'a model is missing'
 check "two models" 2 '"b" is one argument too many' a b
 check "an input without a file" 2 '"x" is not NAME=VALUE' --input x a
 check "a size that is none" 2 '"0" is no number from 1' --dim batch=0 a
-check "runs that are none" 2 '"many" is no number from 1' --bench many a
+check "runs that are none" 2 '"many" is no number from 1' --bench=many a
 check "a type that is none" 2 '"f8" is no precision: f32, bf16 or f16' --precision f8 a
 check "a profile of what is compared" 2 'either --profile or --validate' --profile --validate a
 if ! "$kiln" info >/dev/null 2>&1; then
@@ -58,6 +58,8 @@ check "a dimension by its place" 0 '^input  *x  *f32  *\[2, 3\]$' "$models/layer
 check "times as JSON" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 -b 3 --json
 check "a profile" 0 ' a run, on the device$' "$models/layer.onnx" -r -n batch=2 -p
 check "a profile names nodes" 0 ': xw, s, y$' "$models/layer.onnx" -r -n batch=2 -p
+check "so many runs" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 --bench 3 --json
+check "a hundred where no number follows" 0 '"runs": 100,$' "$models/layer.onnx" -r -n batch=2 --json --bench
 check "a profile as JSON" 0 '"launches": \[$' "$models/layer.onnx" -r -n batch=2 -p --json
 check "a comparison with the host" 0 'agree with the host' "$models/layer.onnx" -r -n batch=2 -v
 

@@ -42,6 +42,8 @@ check "a summary is asked of the library" 0 '^summary$' \
     "$kiln" explain --summary sh -c 'echo "$KILN_EXPLAIN_AS" >>"$KILN_EXPLAIN"'
 # shellcheck disable=SC2016
 check "and so is JSON" 0 '^json$' "$kiln" explain -j sh -c 'echo "$KILN_EXPLAIN_AS" >>"$KILN_EXPLAIN"'
+check "the program's own output is not in it" 0 '^0$' \
+    sh -c '"$0" explain -j echo mine 2>/dev/null | wc -l' "$kiln"
 check "explain without plans" 0 'true ran no batch of kiln' "$kiln" explain true
 check "explain without a program" 2 'a program to run is missing' "$kiln" explain
 check "explain of no such program" 127 'No such file' "$kiln" explain "$folder/none"

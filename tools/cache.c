@@ -166,7 +166,8 @@ static int run_export_of(const struct request *request)
         fprintf(stderr, "kiln cache: %s: %s\n", list, strerror(errno));
         return 1;
     }
-    int status = set_environment(request) ? kiln__tool_run("kiln cache", request->program) : 1;
+    int status =
+        set_environment(request) ? kiln__tool_run("kiln cache", request->program, false) : 1;
     unsetenv("KILN_CACHE_USED");
     if (status)
         fprintf(stderr, "kiln cache: nothing is exported: %s ended with %d\n", request->program[0],
@@ -242,7 +243,7 @@ static int run_warm(const struct request *request)
     if (!set_environment(request))
         return 1;
     bool listed = list_names(NULL, &before);
-    int status = listed ? kiln__tool_run("kiln cache", request->program) : 0;
+    int status = listed ? kiln__tool_run("kiln cache", request->program, false) : 0;
     bool relisted = listed && list_names(NULL, &after);
     for (size_t i = 0; relisted && i < after.count; i++)
         stored += !has_name(&before, after.items[i]);

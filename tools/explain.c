@@ -81,7 +81,9 @@ static int explain(const struct request *request)
         (request->form && setenv("KILN_EXPLAIN_AS", request->form, 1)))
         complain("KILN_EXPLAIN");
     else
-        status = kiln__tool_run("kiln explain", request->program);
+        status =
+            kiln__tool_run("kiln explain", request->program,
+                           !request->output && request->form && !strcmp(request->form, "json"));
     if (!request->output)
         show(path);
     if (is_empty(file) && status < KILN__EXIT_NOT_RUNNABLE)

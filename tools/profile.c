@@ -213,7 +213,7 @@ static int profile(const struct request *request)
     if (setenv("KILN_TRACE", path, 1))
         complain("KILN_TRACE");
     else
-        status = kiln__tool_run("kiln profile", request->program);
+        status = kiln__tool_run("kiln profile", request->program, request->json);
     if (!is_empty(path)) {
         int shown = show(request, path);
         status = status ? status : shown;

@@ -36,10 +36,11 @@ static int status_of(int wait_status)
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-int kiln__tool_run(const char *command, char **program)
+int kiln__tool_run(const char *command, char **program, bool aside)
 {
     pid_t child;
     posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
     sigset_t interrupts;
     sigemptyset(&interrupts);
     sigaddset(&interrupts, SIGINT);
@@ -50,9 +51,15 @@ int kiln__tool_run(const char *command, char **program)
     /* An interrupt from the terminal is for the program; this one still has to clean up. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
-    errno = posix_spawnp(&child, program[0], NULL, &attributes, program, environ);
+    posix_spawn_file_actions_init(&actions);
+    int failed =
+        aside ? posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO) : 0;
+    if (!failed)
+        failed = posix_spawnp(&child, program[0], &actions, &attributes, program, environ);
+    posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
-    if (errno) {
+    if (failed) {
+        errno = failed;
         int missing = errno == ENOENT;
         fprintf(stderr, "%s: %s: %s\n", command, program[0], strerror(errno));
         return missing ? KILN__EXIT_NOT_FOUND : KILN__EXIT_NOT_RUNNABLE;

@@ -12,7 +12,7 @@
 #include "tool.h"
 
 enum { EXIT_WRONG = 3, EXIT_UNSUPPORTED = 4 };
-enum { FEW_RUNS = 10, MOST_RUNS = 1000000 };
+enum { FEW_RUNS = 10, BENCH_RUNS = 100, MOST_RUNS = 1000000 };
 
 #define FEW_SECONDS 1.0 /* no further run after so long, unless --bench asks for them */
 
@@ -279,7 +279,8 @@ static const struct argp_option options[] = {
     {"output", 'o', "NAME=FILE", 0, "Write this output to a .npy file", 0},
     {"random", 'r', NULL, 0, "Inputs that are not given have random numbers", 0},
     {"dim", 'n', "NAME=SIZE", 0, "Their open dimension of this name, or INPUT:AXIS", 0},
-    {"bench", 'b', "RUNS", 0, "Time so many runs; without it 10, a second at most", 0},
+    {"bench", 'b', "RUNS", OPTION_ARG_OPTIONAL,
+     "Time so many runs, 100 where no number follows; without it 10, a second at most", 0},
     {"profile", 'p', NULL, 0, "A table of the times of all kernels", 0},
     {"validate", 'v', NULL, 0, "Compare with the host in double precision", 0},
     {"precision", 't', "TYPE", 0, "Store weights as f32, bf16 or f16", 0},
@@ -308,6 +309,12 @@ static unsigned long read_number(const char *text, unsigned long most, struct ar
     return number;
 }
 
+/* Whether an argument, NULL behind the last, has digits only. */
+static bool is_number(const char *text)
+{
+    return text && *text && !text[strspn(text, "0123456789")];
+}
+
 static void take_naming(struct namings *namings, const char *arg, struct argp_state *state)
 {
     if (!namings_add(namings, arg))
@@ -325,7 +332,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         read_number(strrchr(arg, '=') + 1, UINT32_MAX, state);
         return 0;
     case 'r': request->random = true; return 0;
-    case 'b': request->bench = (unsigned)read_number(arg, MOST_RUNS, state); return 0;
+    case 'b':
+        if (!arg && is_number(state->argv[state->next]))
+            arg = state->argv[state->next++];
+        request->bench = arg ? (unsigned)read_number(arg, MOST_RUNS, state) : BENCH_RUNS;
+        return 0;
     case 'p': request->profile = true; return 0;
     case 'v': request->validate = true; return 0;
     case 't': take_precision(request, arg, state); return 0;

@@ -4,6 +4,8 @@
 #ifndef KILN_TOOLS_TOOL_H
 #define KILN_TOOLS_TOOL_H
 
+#include <stdbool.h>
+
 int kiln__tool_info(int argc, char **argv);
 int kiln__tool_cache(int argc, char **argv);
 int kiln__tool_explain(int argc, char **argv);
@@ -17,10 +19,11 @@ int kiln__tool_embed(int argc, char **argv);
  * program may change its folder. -1 where it cannot be made, which is said as `command`. */
 int kiln__tool_make_file(const char *command, const char *given, const char *prefix, char *path);
 
-/* Run a program, found as a shell finds it. Answers the exit status that a shell would give; one
- * that cannot be run is said as `command`. */
+/* Run a program, found as a shell finds it; with `aside` what it prints goes to standard error, as
+ * standard output is for what another program reads. Answers the exit status that a shell would
+ * give; one that cannot be run is said as `command`. */
 #define KILN__EXIT_NOT_RUNNABLE 126
 #define KILN__EXIT_NOT_FOUND 127
-int kiln__tool_run(const char *command, char **program);
+int kiln__tool_run(const char *command, char **program, bool aside);
 
 #endif

@@ -79,8 +79,6 @@ static int64_t most_numbers(const struct padded *padded)
 static bool is_countable(const struct padded *padded)
 {
     int64_t widest = 1;
-    if (kiln__node_count(padded->place) > INT32_MAX / 2)
-        return false;
     for (uint32_t d = padded->first; d < padded->end; d++) {
         int64_t low = padded->place->view.start[d], high = (int64_t)padded->place->shape.dims[d] -
                                                            (int64_t)padded->image->shape.dims[d] -
