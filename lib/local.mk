@@ -46,6 +46,8 @@ device_sources = \
 	lib/device/tunables.h
 
 graph_sources = \
+	lib/graph/along.c \
+	lib/graph/along.h \
 	lib/graph/attention.c \
 	lib/graph/attention.h \
 	lib/graph/bounds.c \
@@ -56,6 +58,8 @@ graph_sources = \
 	lib/graph/bounds_sums.c \
 	lib/graph/cut.c \
 	lib/graph/cut.h \
+	lib/graph/division.c \
+	lib/graph/division.h \
 	lib/graph/dump.c \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
@@ -324,6 +328,8 @@ session_sources = \
 	lib/session/programs.c \
 	lib/session/sample.c \
 	lib/session/sample.h \
+	lib/session/section.c \
+	lib/session/section.h \
 	lib/session/tuned.c \
 	lib/session/tuned.h \
 	lib/session/validate.c \

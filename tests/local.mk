@@ -82,6 +82,7 @@ criterion_tests = \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
+	tests/test_parts_sums \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_pool \
@@ -171,6 +172,7 @@ device_tests = \
 	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
+	tests/test_parts_sums \
 	tests/test_recurrent \
 	tests/test_resize \
 	tests/test_reuse \

@@ -154,14 +154,23 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  updates.
  *
  *  A batch that needs more device memory at once than there may be (kiln_context_options, or the
- *  device's) runs in parts, if all its results have as many rows (elements of the first dimension,
- * or equal groups of them) and each row depends on the same rows of operands and on values that
- * have none, such as weights. Each part computes some rows, adding up as by kiln_batch_sum_alike():
- * the results have the bits of a batch of that kind that runs as a whole. Else OUT_OF_DEVICE_MEMORY
- * says which value cannot be had by rows. A result may go over the very operand, a buffer that is
- * updated for instance, whose rows its own are made from, if the rows divide into equal parts;
- * other results may lie in no operand. What runs in parts is not compared with the host; other
- *  threads that use its buffers meanwhile may find some rows done and others not.
+ *  device's) runs in parts, a few rows of its inputs (elements of the first dimension, or equal
+ *  groups of them) at a time. If all its results have as many rows, and each row depends on the same
+ *  rows of operands and on values that have none, such as weights, the parts add up as by
+ *  kiln_batch_sum_alike(): the results have the bits of a batch of that kind that runs as a whole.
+ *  Else sums over the rows (reductions but for positions, products, scatters), as a loss and the
+ *  gradients of weights are, are added up part by part, in memory that counts as the rest does; what
+ *  depends on a complete sum comes after it, for which the rows are computed once more, from the
+ *  inputs. The sums' order is another one then, so that last bits may differ from those of the
+ *  whole, and with another limit; with the same one on the same device they are the same in every
+ *  run. OUT_OF_DEVICE_MEMORY says which value cannot be had so: sorted or summed up along the rows,
+ *  for instance, or used by each row as a whole, and too large.
+ *
+ *  In parts a result by rows may go over the very operand, a buffer that is updated for instance,
+ *  whose rows its own are made from, if nothing later reads that one, and where nothing is added up
+ *  over rows if these divide into equal parts; results without rows, as updated weights, over any
+ *  operand. What runs in parts is not compared with the host; other threads that use its buffers
+ *  meanwhile may find some rows done and others not.
  *
  *  DEVICE_ERROR is also the answer, once, if this run went well and an earlier one failed that
  *  nobody waited for: it was submitted without an event, or its event was released unasked. */

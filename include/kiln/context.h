@@ -140,7 +140,7 @@ KILN_API void kiln_context_options_init(kiln_context_options *options);
  *  all values at once (where they do not fit into half of it, nothing is looked at, which the log
  *  tells), and host memory for as much. Of a batch that runs in parts so many rows are looked at
  *  together as fit, all of them before the first part runs; the sentence tells which rows, and
- *  counts elements from the first of these. */
+ *  counts elements from the first of these. Where parts add up over rows nothing is looked at. */
 
 /** What a context has done so far. Counts; bytes where the name says so. */
 typedef struct kiln_context_stats {

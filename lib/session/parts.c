@@ -5,237 +5,303 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "graph/cut.h"
 #include "runtime/commands.h"
 #include "runtime/pool.h"
 #include "session/context.h"
 #include "session/expose.h"
+#include "session/section.h"
 #include "session/values.h"
+#include "util/log.h"
 
 /* With one row alone sums may take another order (kiln_batch_sum_alike()). */
-#define FEWEST_ROWS 2
+#define FEWEST_ALIKE 2
+
+/* Divisions that are tried: by the rows of these inputs. */
+#define MOST_TRIED 3
 
 struct kiln__parts {
-    size_t rows,
-        part; /* of the batch; of one part. The last one begins so that it ends with them */
-    struct kiln__cut cut;
-    struct kiln__labels labels; /* of the cut's nodes: the batch's, of which only `nodes` is ours */
-    int32_t *numbers;           /* per part, each input of the cut that is none of the batch's */
-    struct kiln__lease lease;
-    struct kiln__bindings bindings; /* of the part that is being run */
+    struct kiln__division division;
+    size_t part;                                 /* rows of most runs */
+    KILN__VECTOR(struct kiln__section) sections; /* in the order in which they run */
+    struct kiln__bindings bindings;              /* of the run that is being enqueued */
 };
 
-/* ---- how many rows fit ---- */
+/* Why there are no parts. */
+struct reason {
+    const char *why;
+    uint32_t node; /* that it is about, or KILN__CUT_FINE */
+};
 
-static kiln_status refuse(const kiln_batch *batch, const char *why, const struct kiln__text *what,
+/* ---- what there is to say ---- */
+
+static kiln_status refuse(const kiln_batch *batch, const struct reason *reason,
                           struct kiln__error *error)
 {
     const struct kiln__budget *budget = &batch->context->runtime.memory;
     bool limited = budget->limit < budget->device_memory;
-    return kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
-                      "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
-                      ", and the batch cannot run in parts: %s%s",
-                      kiln__executable_room(batch->lease.plan, 0),
-                      limited ? "pool's limit" : "device", budget->limit, why,
-                      what && what->data ? what->data : "");
-}
-
-static kiln_status refuse_node(const kiln_batch *batch, uint32_t node, struct kiln__error *error)
-{
     struct kiln__text text = {0};
-    kiln__node_dump(&batch->graph, node, &text);
+    if (reason->node != KILN__CUT_FINE)
+        kiln__node_dump(&batch->graph, reason->node, &text);
     while (text.length && text.data[text.length - 1] == '\n')
         text.data[--text.length] = 0;
     kiln_status status =
-        refuse(batch, "each of its rows would need all of an operand's in ", &text, error);
+        kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
+                   "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
+                   ", and the batch cannot run in parts: %s%s",
+                   kiln__executable_room(batch->lease.plan, 0), limited ? "pool's limit" : "device",
+                   budget->limit, reason->why, text.data ? text.data : "");
     kiln__text_free(&text);
     return status;
 }
 
-static size_t count_parts(const struct kiln__parts *parts)
+static kiln_status refuse_plainly(const kiln_batch *batch, const char *why,
+                                  struct kiln__error *error)
 {
-    return (parts->rows + parts->part - 1) / parts->part;
+    return refuse(batch, &(struct reason){why, KILN__CUT_FINE}, error);
 }
 
-/* The row that a part begins with. */
-static size_t first_of(const struct kiln__parts *parts, size_t number)
+static kiln_status no_memory(struct kiln__error *error)
 {
-    size_t first = number * parts->part;
-    return parts->rows - first < parts->part ? parts->rows - parts->part : first;
+    return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
 }
 
-/* Uploads of earlier parts may be under way while later ones are enqueued: each has its own. */
-static kiln_status list_numbers(struct kiln__parts *parts, struct kiln__error *error)
+/* ---- the sections ---- */
+
+static void free_sections(struct kiln__plan_cache *cache, struct kiln__parts *parts)
 {
-    size_t inputs = parts->cut.inputs.count, count = count_parts(parts);
-    free(parts->numbers);
-    parts->numbers = calloc(count * inputs + 1, sizeof *parts->numbers);
-    if (!parts->numbers)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    for (size_t i = 0; i < count * inputs; i++)
-        parts->numbers[i] =
-            (int32_t)(first_of(parts, i / inputs) * parts->cut.inputs.items[i % inputs].numbers);
-    return KILN_OK;
+    for (size_t i = 0; i < parts->sections.count; i++)
+        kiln__section_free(cache, &parts->sections.items[i]);
+    parts->sections.count = 0;
 }
 
-/* Names may have come or gone since. */
-static kiln_status label(const kiln_batch *batch, struct kiln__parts *parts,
-                         struct kiln__error *error)
-{
-    struct kiln__labels labels = batch->labels;
-    size_t count = parts->cut.of.count;
-    struct kiln__label *own = calloc(count + 1, sizeof *own);
-    if (!own)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    for (size_t i = 0; i < count; i++)
-        own[i] = labels.nodes.items[parts->cut.of.items[i]];
-    free(parts->labels.nodes.items);
-    parts->labels = labels;
-    parts->labels.nodes.items = own;
-    parts->labels.nodes.count = parts->labels.nodes.capacity = count;
-    parts->cut.graph.labels = &parts->labels;
-    return KILN_OK;
-}
-
-/* The graph for `part` rows. */
-static kiln_status cut(const kiln_batch *batch, struct kiln__parts *parts, size_t part,
-                       struct kiln__error *error)
-{
-    kiln__cut_free(&parts->cut);
-    parts->part = part;
-    switch (kiln__cut_make(&batch->graph, parts->rows, part, &parts->cut)) {
-    case KILN__CUT_IMPOSSIBLE: return refuse_node(batch, parts->cut.wrong, error);
-    case KILN__CUT_NO_MEMORY:
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    case KILN__CUT_DONE: break;
-    }
-    kiln_status status = list_numbers(parts, error);
-    return status ? status : label(batch, parts, error);
-}
-
-/* The plan for `part` rows. */
-static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part,
-                       struct kiln__error *error)
+/* A section with nothing to do is none. */
+static kiln_status add_section(kiln_batch *batch, struct kiln__parts *parts,
+                               const struct kiln__section *what, struct kiln__error *error)
 {
     struct kiln__plan_cache *cache = batch->context->plan_cache;
-    kiln__plan_cache_return(cache, &parts->lease);
-    kiln_status status = cut(batch, parts, part, error);
-    return status ? status
-                  : kiln__plan_cache_lease(cache, &parts->cut.graph, false, &parts->lease, error);
+    struct kiln__section *section = kiln__vector_push(&parts->sections);
+    if (!section)
+        return no_memory(error);
+    *section = *what;
+    kiln_status status = kiln__section_make(batch, &parts->division, section, error);
+    if (!status && section->cut.results.count)
+        return KILN_OK;
+    kiln__section_free(cache, section);
+    parts->sections.count--;
+    return status;
 }
 
-static uint64_t bounce_of(const struct kiln__parts *parts, const struct kiln__binding *binding)
-{
-    return kiln__pool_rounded(binding->bytes / parts->rows * parts->part);
-}
-
-/* What a part takes: rows of buffers are copied on their way. */
-static uint64_t bytes_of(const kiln_batch *batch, const struct kiln__parts *parts)
-{
-    const struct kiln__bindings *bindings = &batch->bindings;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < parts->cut.inputs.count; i++) {
-        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
-        if (input->rows && !bindings->inputs.items[input->binding].host)
-            bytes += bounce_of(parts, &bindings->inputs.items[input->binding]);
-    }
-    for (size_t i = 0; i < bindings->results.count; i++)
-        if (!bindings->results.items[i].host)
-            bytes += bounce_of(parts, &bindings->results.items[i]);
-    return kiln__executable_room(parts->lease.plan, bytes);
-}
-
-/* Memory grows with rows, but for what has none: the first guess is mostly right. */
-static kiln_status find_part(kiln_batch *batch, struct kiln__parts *parts,
+/* Sums take each row once: what is left of equal parts is a part of its own. Without them it begins
+ * within the one before, as it has the same size then. */
+static kiln_status add_phase(kiln_batch *batch, struct kiln__parts *parts, uint32_t phase,
                              struct kiln__error *error)
 {
-    uint64_t limit = batch->context->runtime.memory.limit,
-             bytes = kiln__executable_room(batch->lease.plan, 0);
-    size_t part = parts->rows;
+    const size_t rows = parts->division.rows, part = parts->part, left = rows % part;
+    bool once = parts->division.n_sums;
+    const struct kiln__section begin = {.what = {KILN__CUT_BEGIN, phase, 0}, .count = 1};
+    const struct kiln__section equal = {.what = {KILN__CUT_ROWS, phase, part},
+                                        .count = rows / part + (left && !once)};
+    const struct kiln__section rest = {
+        .what = {KILN__CUT_ROWS, phase, left}, .first = rows - left, .count = 1};
+    kiln_status status = add_section(batch, parts, &begin, error);
+    if (!status)
+        status = add_section(batch, parts, &equal, error);
+    return status || !left || !once ? status : add_section(batch, parts, &rest, error);
+}
+
+/* All sections of `part` rows, without plans. */
+static kiln_status cut(kiln_batch *batch, struct kiln__parts *parts, size_t part,
+                       struct kiln__error *error)
+{
+    const struct kiln__section end = {.what = {.kind = KILN__CUT_END}, .count = 1};
     kiln_status status = KILN_OK;
-    while (bytes > limit && !status) {
-        size_t fewer = (size_t)((double)part * (double)limit / (double)bytes);
-        if (part <= FEWEST_ROWS)
-            return refuse(batch, "a part of two rows needs too much as well", NULL, error);
-        part = fewer < part ? fewer : part - 1;
-        part = part < FEWEST_ROWS ? FEWEST_ROWS : part;
-        status = try(batch, parts, part, error);
-        bytes = status ? 0 : bytes_of(batch, parts);
+    free_sections(batch->context->plan_cache, parts);
+    parts->part = part;
+    for (uint32_t phase = 0; phase < parts->division.phases && !status; phase++)
+        status = add_phase(batch, parts, phase, error);
+    return status ? status : add_section(batch, parts, &end, error);
+}
+
+static uint64_t bytes_of_sums(const struct kiln__parts *parts)
+{
+    const struct kiln__division *division = &parts->division;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < division->n_sums; i++)
+        bytes +=
+            kiln__pool_rounded(kiln__node_bytes(&division->graph->nodes.items[division->sums[i]]));
+    return bytes;
+}
+
+/* Plans for `part` rows, and what the largest takes. Those behind one that does not fit are not
+ * asked. */
+static kiln_status try(kiln_batch *batch, struct kiln__parts *parts, size_t part, uint64_t *bytes,
+                       struct reason *reason, struct kiln__error *error)
+{
+    struct kiln__plan_cache *cache = batch->context->plan_cache;
+    const uint64_t limit = batch->context->runtime.memory.limit, sums = bytes_of_sums(parts);
+    kiln_status status = cut(batch, parts, part, error);
+    *bytes = 0;
+    for (size_t i = 0; i < parts->sections.count && !status && *bytes <= limit; i++) {
+        struct kiln__section *section = &parts->sections.items[i];
+        status = kiln__plan_cache_lease(cache, &section->cut.graph, false, &section->lease, error);
+        uint64_t own = status ? 0 : kiln__section_room(batch, section, sums);
+        *bytes = own > *bytes ? own : *bytes;
+        if (own > limit && section->cut.wrong != KILN__CUT_FINE)
+            *reason = (struct reason){"each of its rows would need all of an operand's in ",
+                                      section->cut.wrong};
     }
     return status;
 }
 
-/* ---- what a part reads and writes ---- */
+/* ---- how many rows fit ---- */
 
-/* A wrapper around host memory is each one's own. */
-static bool copy_binding(const struct kiln__binding *from, struct kiln__binding *to)
+static bool delivers_rows(const struct kiln__parts *parts)
 {
-    if (!to)
-        return false;
-    *to = *from;
-    to->memory = from->host ? NULL : from->memory;
-    return true;
+    const struct kiln__graph *graph = parts->division.graph;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (kiln__division_along(&parts->division, graph->requests.items[i].node) >= 0)
+            return true;
+    return false;
 }
 
-static bool copy_bindings(const kiln_batch *batch, struct kiln__parts *parts, size_t number)
+static uint32_t largest_sum(const struct kiln__parts *parts)
 {
-    const struct kiln__bindings *from = &batch->bindings;
-    size_t inputs = parts->cut.inputs.count;
-    bool copied = true;
-    for (size_t i = 0; i < inputs && copied; i++) {
-        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
-        const struct kiln__binding own = {.host = &parts->numbers[number * inputs + i],
-                                          .bytes = sizeof *parts->numbers,
-                                          .item = sizeof *parts->numbers};
-        copied = copy_binding(input->numbers ? &own : &from->inputs.items[input->binding],
-                              kiln__vector_push(&parts->bindings.inputs));
+    const struct kiln__division *division = &parts->division;
+    const struct kiln__node *nodes = division->graph->nodes.items;
+    uint32_t largest = division->sums[0];
+    for (size_t i = 1; i < division->n_sums; i++)
+        if (kiln__node_bytes(&nodes[division->sums[i]]) > kiln__node_bytes(&nodes[largest]))
+            largest = division->sums[i];
+    return largest;
+}
+
+/* Memory grows with rows, but for what has none: the first guess is mostly right. *fits is false
+ * where no number of rows does. */
+static kiln_status find_part(kiln_batch *batch, struct kiln__parts *parts, bool *fits,
+                             struct reason *reason, struct kiln__error *error)
+{
+    const uint64_t limit = batch->context->runtime.memory.limit, sums = bytes_of_sums(parts);
+    uint64_t bytes = kiln__executable_room(batch->lease.plan, sums);
+    size_t part = parts->division.rows, fewest = delivers_rows(parts) ? FEWEST_ALIKE : 1;
+    kiln_status status = KILN_OK;
+    *fits = false;
+    *reason = sums >= limit
+                  ? (struct reason){"the sums over its rows do not fit, as of ", largest_sum(parts)}
+              : fewest == 1
+                  ? (struct reason){"a part of one row needs too much as well", KILN__CUT_FINE}
+                  : (struct reason){"a part of two rows needs too much as well", KILN__CUT_FINE};
+    while (bytes > limit && part > fewest && sums < limit && !status) {
+        size_t fewer = (size_t)((double)part * (double)(limit - sums) / (double)(bytes - sums));
+        part = fewer < part ? fewer : part - 1;
+        part = part < fewest ? fewest : part;
+        status = try(batch, parts, part, &bytes, reason, error);
     }
-    for (size_t i = 0; i < from->results.count && copied; i++)
-        copied = copy_binding(&from->results.items[i], kiln__vector_push(&parts->bindings.results));
-    return copied;
+    *fits = bytes <= limit;
+    return status;
 }
 
-static void cut_binding(const struct kiln__parts *parts, struct kiln__binding *binding,
-                        size_t first)
+/* ---- which rows ---- */
+
+/* How many rows an input has; 0: none. */
+static size_t rows_of_input(const struct kiln__node *node)
 {
-    size_t row = binding->bytes / parts->rows;
-    binding->bytes = row * parts->part;
-    binding->is_part = true;
-    if (binding->host)
-        binding->host = (char *)binding->host + row * first;
-    else
-        binding->offset = row * first;
+    uint32_t d = 0;
+    while (d < node->shape.rank && node->shape.dims[d] == 1)
+        d++;
+    bool is = !node->n_inputs && node->kind != KILN__CONSTANT && d < node->shape.rank;
+    return is ? node->shape.dims[d] : 0;
 }
 
-static bool bind(const kiln_batch *batch, struct kiln__parts *parts, size_t number)
+struct choice {
+    size_t rows;
+    double bytes; /* that are computed by these rows */
+};
+
+/* The numbers of rows by which most is computed, best first. */
+static kiln_status choose(const kiln_batch *batch, struct choice chosen[MOST_TRIED],
+                          struct kiln__error *error)
 {
-    size_t first = first_of(parts, number);
-    if (!copy_bindings(batch, parts, number))
-        return false;
-    for (size_t i = 0; i < parts->bindings.inputs.count; i++)
-        if (parts->cut.inputs.items[i].rows)
-            cut_binding(parts, &parts->bindings.inputs.items[i], first);
-    for (size_t i = 0; i < parts->bindings.results.count; i++)
-        cut_binding(parts, &parts->bindings.results.items[i], first);
-    parts->bindings.labels = &parts->labels;
+    for (size_t i = 0; i < MOST_TRIED; i++)
+        chosen[i] = (struct choice){0, -1};
+    for (size_t i = 0; i < batch->graph.nodes.count; i++) {
+        struct choice own = {rows_of_input(&batch->graph.nodes.items[i]), 0};
+        struct kiln__division division;
+        bool known = own.rows < 2;
+        for (size_t k = 0; k < MOST_TRIED; k++)
+            known = known || chosen[k].rows == own.rows;
+        if (known)
+            continue;
+        bool made = kiln__division_make(&batch->graph, own.rows, true, &division);
+        own.bytes = made ? kiln__division_bytes(&division) : 0;
+        kiln__division_free(&division);
+        if (!made)
+            return no_memory(error);
+        for (size_t k = 0; k < MOST_TRIED; k++)
+            if (own.bytes > chosen[k].bytes) {
+                struct choice worse = chosen[k];
+                chosen[k] = own;
+                own = worse;
+            }
+    }
+    return KILN_OK;
+}
+
+/* Divide by so many rows. */
+static kiln_status divide(kiln_batch *batch, struct kiln__parts *parts, size_t rows, bool with_sums,
+                          struct kiln__error *error)
+{
+    free_sections(batch->context->plan_cache, parts);
+    kiln__division_free(&parts->division);
+    return kiln__division_make(&batch->graph, rows, with_sums, &parts->division) ? KILN_OK
+                                                                                 : no_memory(error);
+}
+
+static bool all_by_rows(const struct kiln__parts *parts)
+{
+    const struct kiln__graph *graph = parts->division.graph;
+    for (size_t i = 0; i < graph->requests.count; i++)
+        if (kiln__division_along(&parts->division, graph->requests.items[i].node) != 0)
+            return false;
     return true;
+}
+
+/* Rows that all results have need no sums, and so change no bits; else those by which most is
+ * computed. */
+static kiln_status find_division(kiln_batch *batch, struct kiln__parts *parts,
+                                 struct kiln__error *error)
+{
+    struct reason reason = {"nothing in it has rows", KILN__CUT_FINE}, own;
+    struct choice chosen[MOST_TRIED];
+    size_t rows = kiln__cut_rows(&batch->graph);
+    bool fits = false;
+    kiln_status status = choose(batch, chosen, error);
+    if (!status && rows >= FEWEST_ALIKE)
+        status = divide(batch, parts, rows, false, error);
+    if (!status && rows >= FEWEST_ALIKE && all_by_rows(parts))
+        status = find_part(batch, parts, &fits, &reason, error);
+    for (size_t i = 0; i < MOST_TRIED && chosen[i].rows && !fits && !status; i++) {
+        status = divide(batch, parts, chosen[i].rows, true, error);
+        if (!status)
+            status = find_part(batch, parts, &fits, &own, error);
+        if (i == 0)
+            reason = own;
+    }
+    return status || fits ? status : refuse(batch, &reason, error);
 }
 
 /* ---- the whole ---- */
 
-static void free_contents(struct kiln__parts *parts)
+static void free_contents(struct kiln__plan_cache *cache, struct kiln__parts *parts)
 {
-    kiln__cut_free(&parts->cut);
-    free(parts->labels.nodes.items);
-    free(parts->numbers);
+    free_sections(cache, parts);
+    kiln__vector_free(&parts->sections);
+    kiln__division_free(&parts->division);
 }
 
 void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts)
 {
-    if (!parts)
-        return;
-    kiln__plan_cache_return(cache, &parts->lease);
-    free_contents(parts);
+    if (parts)
+        free_contents(cache, parts);
     free(parts);
 }
 
@@ -243,15 +309,10 @@ kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
                              struct kiln__error *error)
 {
     struct kiln__parts *parts = calloc(1, sizeof *parts);
-    kiln_status status = KILN_OK;
     *made = NULL;
     if (!parts)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    parts->rows = kiln__cut_rows(&batch->graph);
-    if (parts->rows < FEWEST_ROWS)
-        status = refuse(batch, "its results have no rows in common", NULL, error);
-    if (!status)
-        status = find_part(batch, parts, error);
+        return no_memory(error);
+    kiln_status status = find_division(batch, parts, error);
     if (status)
         kiln__parts_free(batch->context->plan_cache, parts);
     else
@@ -261,22 +322,63 @@ kiln_status kiln__parts_make(kiln_batch *batch, struct kiln__parts **made,
 
 /* ---- results in the memory of operands ---- */
 
-/* Whether a result only goes over the rows of operands that its own rows are made from. */
+/* The phase in which a result is delivered by rows; phases: at the end. */
+static uint32_t phase_of(const struct kiln__parts *parts, size_t result)
+{
+    const struct kiln__division *division = &parts->division;
+    uint32_t node = division->graph->requests.items[result].node;
+    return kiln__division_along(division, node) < 0 ? division->phases : division->level[node];
+}
+
+/* Whether a section leaves the operands alone that a result goes over, which some phase delivers by
+ * rows, or reads no more of them than the rows that the result's are made from. */
+static bool allows(const kiln_batch *batch, const struct kiln__section *section, uint32_t phase,
+                   const struct kiln__binding *result)
+{
+    bool same = section->what.kind == KILN__CUT_ROWS && section->what.phase == phase;
+    bool before = section->what.kind != KILN__CUT_END && !same && section->what.phase <= phase;
+    for (size_t i = 0; i < section->cut.inputs.count && !before; i++) {
+        const struct kiln__cut_input *input = &section->cut.inputs.items[i];
+        const struct kiln__binding *operand = &batch->bindings.inputs.items[input->binding];
+        if (!input->numbers && !input->sum && kiln__bindings_overlap(result, operand) &&
+            !(same && input->rows && operand->host == result->host &&
+              operand->bytes == result->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* What comes at the end, all of it in one run, may go over anything. */
 static bool is_in_place(const kiln_batch *batch, const struct kiln__parts *parts, size_t number)
 {
     const struct kiln__bindings *bindings = &batch->bindings;
     const struct kiln__binding *result = &bindings->results.items[number];
+    const uint32_t phase = phase_of(parts, number), end = parts->division.phases;
     for (size_t i = 0; i < bindings->results.count; i++)
-        if (i != number && kiln__bindings_overlap(result, &bindings->results.items[i]))
+        if (i != number && (phase < end || phase_of(parts, i) < end) &&
+            kiln__bindings_overlap(result, &bindings->results.items[i]))
             return false;
-    for (size_t i = 0; i < parts->cut.inputs.count; i++) {
-        const struct kiln__cut_input *input = &parts->cut.inputs.items[i];
-        const struct kiln__binding *operand = &bindings->inputs.items[input->binding];
-        if (!input->numbers && kiln__bindings_overlap(result, operand) &&
-            (!input->rows || operand->host != result->host || operand->bytes != result->bytes))
+    for (size_t i = 0; i < parts->sections.count && phase < end; i++)
+        if (!allows(batch, &parts->sections.items[i], phase, result))
             return false;
-    }
     return true;
+}
+
+static bool has_executables(const struct kiln__parts *parts)
+{
+    for (size_t i = 0; i < parts->sections.count; i++)
+        if (!parts->sections.items[i].lease.executable)
+            return false;
+    return true;
+}
+
+static kiln_status try_again(kiln_batch *batch, struct kiln__parts *parts, size_t part,
+                             struct kiln__error *error)
+{
+    struct reason reason = {"a part needs too much as well", KILN__CUT_FINE};
+    uint64_t bytes;
+    kiln_status status = try(batch, parts, part, &bytes, &reason, error);
+    return status || has_executables(parts) ? status : refuse(batch, &reason, error);
 }
 
 /* No row may be in two parts: it would be made from what the first has left. */
@@ -284,12 +386,12 @@ static kiln_status make_equal(kiln_batch *batch, struct kiln__parts *parts,
                               struct kiln__error *error)
 {
     size_t part = parts->part;
-    while (part >= FEWEST_ROWS && parts->rows % part)
+    while (part >= FEWEST_ALIKE && parts->division.rows % part)
         part--;
-    if (part < FEWEST_ROWS)
-        return refuse(batch, "a result is left where an operand is, and no parts are equal", NULL,
-                      error);
-    return part == parts->part ? KILN_OK : try(batch, parts, part, error);
+    if (part < FEWEST_ALIKE)
+        return refuse_plainly(batch, "a result is left where an operand is, and no parts are equal",
+                              error);
+    return part == parts->part ? KILN_OK : try_again(batch, parts, part, error);
 }
 
 /* What one part writes another one would read, unless these are the same rows. */
@@ -298,20 +400,18 @@ static kiln_status check_overlaps(kiln_batch *batch, struct kiln__parts *parts,
 {
     bool any = false;
     if (!kiln__bindings_check(&batch->bindings))
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+        return no_memory(error);
     for (size_t i = 0; i < batch->bindings.results.count; i++) {
         bool overlaps = batch->bindings.results.items[i].overlaps;
         if (overlaps && !is_in_place(batch, parts, i))
-            return refuse(batch, "a result is left where an operand is, or another result", NULL,
-                          error);
+            return refuse_plainly(batch, "a result is left where an operand is, or another result",
+                                  error);
         any = any || overlaps;
     }
-    kiln_status status = any ? make_equal(batch, parts, error) : KILN_OK;
-    if (!status && !parts->lease.executable) /* the run before could not have it */
-        status = try(batch, parts, parts->part, error);
-    return status || parts->lease.executable
-               ? status
-               : refuse(batch, "a part needs too much as well", NULL, error);
+    kiln_status status = any && !parts->division.n_sums ? make_equal(batch, parts, error) : KILN_OK;
+    if (!status && !has_executables(parts)) /* the run before could not have one */
+        status = try_again(batch, parts, parts->part, error);
+    return status;
 }
 
 /* ---- looking at values ---- */
@@ -320,20 +420,21 @@ static kiln_status check_overlaps(kiln_batch *batch, struct kiln__parts *parts,
 static kiln_batch batch_of(const kiln_batch *batch, const struct kiln__parts *parts)
 {
     return (kiln_batch){.context = batch->context,
-                        .graph = parts->cut.graph,
+                        .graph = parts->sections.items[0].cut.graph,
                         .bindings = parts->bindings,
                         .unvalidated = batch->unvalidated};
 }
 
 /* Fewer rows at a time than of a run: every value is held at once. */
-static kiln_status find_fewer(const kiln_batch *batch, struct kiln__parts *parts, size_t part,
+static kiln_status find_fewer(kiln_batch *batch, struct kiln__parts *parts, size_t part,
                               struct kiln__error *error)
 {
     kiln_status status = cut(batch, parts, part, error);
-    kiln_batch rows = batch_of(batch, parts);
-    while (!status && parts->part > 1 && !kiln__exposure_fits(&rows, NULL)) {
+    while (!status && parts->part > 1) {
+        kiln_batch rows = batch_of(batch, parts);
+        if (kiln__exposure_fits(&rows, NULL))
+            break;
         status = cut(batch, parts, parts->part / 2, error);
-        rows = batch_of(batch, parts);
     }
     return status;
 }
@@ -342,57 +443,97 @@ static kiln_status check_part(const kiln_batch *batch, struct kiln__parts *parts
                               const char *call, struct kiln__error *error)
 {
     char said[96];
-    size_t first = first_of(parts, number);
+    const struct kiln__section *section = &parts->sections.items[0];
+    size_t first = kiln__section_first(section, number);
     snprintf(said, sizeof said, "%s, rows %zu to %zu of %zu", call, first, first + parts->part - 1,
-             parts->rows);
+             parts->division.rows);
     kiln_status status = KILN_OK;
-    if (!bind(batch, parts, number))
-        status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    if (!kiln__section_bind(batch, section, number, NULL, &parts->bindings))
+        status = no_memory(error);
     kiln_batch rows = batch_of(batch, parts);
     if (!status)
-        status = kiln__values_check(&rows, parts->cut.of.items, said, error);
+        status = kiln__values_check(&rows, section->cut.of.items, said, error);
     kiln__bindings_free(&parts->bindings);
     return status;
 }
 
-kiln_status kiln__parts_check_values(const kiln_batch *batch, const struct kiln__parts *parts,
+kiln_status kiln__parts_check_values(kiln_batch *batch, const struct kiln__parts *parts,
                                      const char *call, struct kiln__error *error)
 {
-    struct kiln__parts fewer = {.rows = parts->rows};
-    kiln_status status = find_fewer(batch, &fewer, parts->part, error);
-    for (size_t number = 0; !status && number < count_parts(&fewer); number++)
+    if (parts->division.n_sums) {
+        KILN__LOG(KILN__LOG_INFO, "values are not looked at: parts add up over rows");
+        return KILN_OK;
+    }
+    struct kiln__parts fewer = {0};
+    kiln_status status = divide(batch, &fewer, parts->division.rows, false, error);
+    if (!status)
+        status = find_fewer(batch, &fewer, parts->part, error);
+    for (size_t number = 0; !status && number < fewer.sections.items[0].count; number++)
         status = check_part(batch, &fewer, number, call, error);
-    free_contents(&fewer);
+    free_contents(batch->context->plan_cache, &fewer);
     return status;
 }
 
 /* ---- running ---- */
 
-kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
-                            struct kiln__stream *stream, struct kiln__run **run,
-                            struct kiln__error *error)
+/* Memory for all sums, which stays until everything is enqueued. */
+static kiln_status take_sums(const struct kiln__parts *parts, struct kiln__stream *stream,
+                             struct kiln__binding *sums, struct kiln__error *error)
 {
-    kiln_status status = check_overlaps(batch, parts, error);
+    const struct kiln__division *division = &parts->division;
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < division->n_sums && !status; i++) {
+        const struct kiln__node *node = &division->graph->nodes.items[division->sums[i]];
+        sums[i].bytes = kiln__node_bytes(node);
+        sums[i].item = sums[i].bytes / (kiln__node_count(node) ? kiln__node_count(node) : 1);
+        if (sums[i].bytes)
+            status = kiln__pool_take(stream->pool, sums[i].bytes, &sums[i].memory, error);
+    }
+    return status;
+}
+
+/* One run after the other; *run is the last one's. */
+static kiln_status run_section(kiln_batch *batch, struct kiln__parts *parts,
+                               struct kiln__section *section, const struct kiln__binding *sums,
+                               struct kiln__stream *stream, struct kiln__run **run,
+                               struct kiln__error *error)
+{
     struct kiln__run *made = NULL;
-    *run = NULL;
-    if (!status)
-        status = label(batch, parts, error);
-    for (size_t number = 0; !status && number < count_parts(parts); number++) {
-        if (!bind(batch, parts, number))
-            status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    kiln_status status = kiln__section_label(batch, section, error);
+    for (size_t number = 0; !status && number < section->count; number++) {
+        if (!kiln__section_bind(batch, section, number, sums, &parts->bindings))
+            status = no_memory(error);
         if (!status)
-            status =
-                kiln__commands_run(parts->lease.executable, stream, &parts->bindings, &made, error);
+            status = kiln__commands_run(section->lease.executable, stream, &parts->bindings, &made,
+                                        error);
         kiln__bindings_free(&parts->bindings);
         if (*run && !status)
             kiln__runs_add(*run);
         kiln__run_release(status ? NULL : *run);
         *run = status ? *run : made;
     }
+    return status;
+}
+
+kiln_status kiln__parts_run(kiln_batch *batch, struct kiln__parts *parts,
+                            struct kiln__stream *stream, struct kiln__run **run,
+                            struct kiln__error *error)
+{
+    size_t n_sums = parts->division.n_sums;
+    struct kiln__binding *sums = calloc(n_sums + 1, sizeof *sums);
+    kiln_status status = sums ? check_overlaps(batch, parts, error) : no_memory(error);
+    *run = NULL;
+    if (!status)
+        status = take_sums(parts, stream, sums, error);
+    for (size_t i = 0; !status && i < parts->sections.count; i++)
+        status = run_section(batch, parts, &parts->sections.items[i], sums, stream, run, error);
     if (status && *run) { /* nothing of it is under way any more */
         kiln__run_await(*run, "kiln", NULL);
         kiln__run_release(*run);
         *run = NULL;
     }
+    for (size_t i = 0; sums && i < n_sums; i++)
+        kiln__pool_give(stream->pool, sums[i].memory);
+    free(sums);
     return status;
 }

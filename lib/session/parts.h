@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch that needs more memory than there may be at once, run in parts of its rows. */
+/* A batch that needs more memory than there may be at once, run in parts of its rows. Sums over
+ * rows are added up in memory that stays from part to part; what is made from them comes in later
+ * phases, and at the end (graph/division.h). */
 #ifndef KILN_SESSION_PARTS_H
 #define KILN_SESSION_PARTS_H
 
@@ -17,7 +19,7 @@ void kiln__parts_free(struct kiln__plan_cache *cache, struct kiln__parts *parts)
 /* Look at the values of every part before the first one runs (session/values.h), in parts so small
  * that the device can hold every value of one. Errors: as kiln__values_check(); the sentence says
  * which rows these are, and counts elements from the first of them. */
-kiln_status kiln__parts_check_values(const kiln_batch *batch, const struct kiln__parts *parts,
+kiln_status kiln__parts_check_values(kiln_batch *batch, const struct kiln__parts *parts,
                                      const char *call, struct kiln__error *error);
 
 /* Run one part after the other on `stream`; *run is the last one's, the others' failures are told
