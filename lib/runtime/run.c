@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/stream.h"
 #include "util/vector.h"
@@ -34,16 +34,47 @@ struct kiln__run {
     bool open;                 /* which it has not yet */
 };
 
-struct kiln__run *kiln__run_create(struct kiln__stream *stream)
+static struct kiln__run *make_run(void)
 {
     struct kiln__run *run = calloc(1, sizeof *run);
+    if (run)
+        pthread_mutex_init(&run->ending, NULL);
+    return run;
+}
+
+static void free_run(struct kiln__run *run)
+{
+    if (!run)
+        return;
+    kiln__vector_free(&run->events);
+    kiln__vector_free(&run->commands);
+    pthread_mutex_destroy(&run->ending);
+    free(run);
+}
+
+/* A batch that runs over and over has the same one each time, and room in it for its events. */
+struct kiln__run *kiln__run_create(struct kiln__stream *stream)
+{
+    struct kiln__run *run = atomic_exchange(&stream->spare, NULL);
+    if (!run)
+        run = make_run();
     if (!run)
         return NULL;
     run->stream = stream;
-    pthread_mutex_init(&run->ending, NULL);
-    atomic_init(&run->references, 1);
+    atomic_store(&run->told, false);
+    atomic_store(&run->references, 1);
     atomic_fetch_add(&stream->busy, 1);
     return run;
+}
+
+static void leave_spare(struct kiln__run *run)
+{
+    run->events.count = run->commands.count = 0;
+    run->made = 0;
+    run->open = false;
+    run->failed.status = KILN_OK;
+    run->failed.text[0] = 0;
+    free_run(atomic_exchange(&run->stream->spare, run));
 }
 
 /* Nobody waits for news of it any more. */
@@ -80,10 +111,12 @@ void kiln__run_release(struct kiln__run *run)
     hear(run);
     for (size_t i = 0; i < run->events.count; i++)
         clReleaseEvent(run->events.items[i]);
-    kiln__vector_free(&run->events);
-    kiln__vector_free(&run->commands);
-    pthread_mutex_destroy(&run->ending);
-    free(run);
+    leave_spare(run);
+}
+
+void kiln__run_destroy_spare(struct kiln__stream *stream)
+{
+    free_run(atomic_exchange(&stream->spare, NULL));
 }
 
 /* ---- the end of a run that is left alone ---- */
@@ -194,7 +227,9 @@ kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t byt
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
     *place = event;
-    snprintf(command->name, sizeof command->name, "%s", name);
+    size_t length = strnlen(name, sizeof command->name - 1);
+    memcpy(command->name, name, length);
+    command->name[length] = 0;
     command->bytes = bytes;
     command->number = ++run->made;
     if (run->made % MOST_KEPT == 0)
@@ -380,10 +415,11 @@ kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct ki
 {
     pthread_mutex_lock(&runs->lock);
     sweep(runs);
-    struct kiln__error found = runs->failed;
-    runs->failed = (struct kiln__error){0};
+    kiln_status status = runs->failed.status;
+    if (status)
+        kiln__fail(error, status, "%s: in an earlier run: %s", call, runs->failed.text);
+    runs->failed.status = KILN_OK;
+    runs->failed.text[0] = 0;
     pthread_mutex_unlock(&runs->lock);
-    return found.status
-               ? kiln__fail(error, found.status, "%s: in an earlier run: %s", call, found.text)
-               : KILN_OK;
+    return status;
 }

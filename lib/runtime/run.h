@@ -28,6 +28,7 @@ struct kiln__stream *kiln__run_stream(const struct kiln__run *run);
 bool kiln__run_is_over(const struct kiln__run *run); /* and somebody has heard of it */
 void kiln__run_retain(struct kiln__run *run);
 void kiln__run_release(struct kiln__run *run); /* NULL does nothing */
+void kiln__run_destroy_spare(struct kiln__stream *stream);
 
 /* Keep the event of a command just enqueued, which is the run's last so far; the reference becomes
  * the run's, also after an error. Errors: OUT_OF_HOST_MEMORY. */

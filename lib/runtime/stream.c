@@ -81,6 +81,7 @@ void kiln__stream_destroy(struct kiln__stream *stream)
     if (stream->gated)
         kiln__gate_remove_queue(stream->queue);
     kiln__runs_destroy(stream->runs);
+    kiln__run_destroy_spare(stream);
     kiln__staging_destroy(stream->staging);
     kiln__pool_destroy(stream->pool);
     if (stream->counters)

@@ -22,8 +22,9 @@ struct kiln__stream { /* safe to submit to from many threads */
     bool gated; /* it passes the gate between launches and fetched binaries */
     struct kiln__pool *pool;
     struct kiln__staging *staging;
-    struct kiln__runs *runs; /* whose failures are still to be told */
-    cl_mem counters;         /* NULL until somebody needs them; under the runtime's `making` */
+    struct kiln__runs *runs;           /* whose failures are still to be told */
+    _Atomic(struct kiln__run *) spare; /* that nobody refers to; NULL: none */
+    cl_mem counters; /* NULL until somebody needs them; under the runtime's `making` */
 };
 
 /* One more stream of `runtime`, by one thread at a time; `queue`: the caller's, which is retained;

@@ -351,9 +351,9 @@ static kiln_status compare_operations(struct kiln__inputs *inputs, const kiln_ba
 kiln_status kiln__validate_end(struct kiln__inputs *inputs, const kiln_batch *batch,
                                const char *call, struct kiln__error *error)
 {
-    struct kiln__error of_results = {0}, of_operations = {0};
     if (!inputs->items)
         return KILN_OK;
+    struct kiln__error of_results = {0}, of_operations = {0};
     kiln_status status = kiln__batch_await(batch, call, &of_results);
     if (!status)
         status = compare_results(inputs, batch, call, &of_results);
