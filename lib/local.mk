@@ -243,6 +243,8 @@ runtime_sources = \
 	lib/runtime/run.h \
 	lib/runtime/runtime.c \
 	lib/runtime/runtime.h \
+	lib/runtime/source.c \
+	lib/runtime/source.h \
 	lib/runtime/staging.c \
 	lib/runtime/staging.h \
 	lib/runtime/stream.c \

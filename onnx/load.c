@@ -14,6 +14,7 @@
 #include "onnx/error.h"
 #include "onnx/model.h"
 #include "onnx/patterns.h"
+#include "onnx/source.h"
 #include "onnx/weights.h"
 #include "onnx/wire.h"
 
@@ -62,18 +63,21 @@ static kiln_status finish(kiln_onnx_model *model, const char *folder, struct kil
 }
 
 /* Of an unpacked file, which becomes the model's, or goes. */
-static kiln_status load(kiln_context *context, Onnx__ModelProto *proto, const char *folder,
+static kiln_status load(kiln_context *context, Onnx__ModelProto *proto,
+                        struct kiln__onnx_file *file, const char *folder,
                         const kiln_model_options *options, kiln_onnx_model **result)
 {
     kiln_onnx_model *model = calloc(1, sizeof *model);
     if (!model || pthread_mutex_init(&model->lock, NULL)) {
         free(model);
+        kiln__onnx_file_release(file);
         onnx__model_proto__free_unpacked(proto, NULL);
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
     }
     kiln_context_retain(context);
     model->context = context;
     model->proto = proto;
+    model->file = file;
     model->options = options ? *options : (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
     model->options.folder = NULL; /* the caller's */
     if (!model->options.batches)
@@ -102,7 +106,8 @@ kiln_status kiln_model_load_memory(kiln_context *context, const void *data, size
     Onnx__ModelProto *proto = NULL;
     if (!status)
         status = kiln__onnx_unpack("the memory", data, bytes, &proto);
-    return status ? status : load(context, proto, options ? options->folder : NULL, options, model);
+    return status ? status
+                  : load(context, proto, NULL, options ? options->folder : NULL, options, model);
 }
 
 /* The part of a path before its last name. Owner: the caller. */
@@ -114,9 +119,10 @@ static char *folder_of(const char *path)
                            : strndup(path, (size_t)(slash - path));
 }
 
-static kiln_status map_file(const char *path, void **data, size_t *bytes)
+/* The file stays open. */
+static kiln_status map_file(const char *path, int *descriptor, void **data, size_t *bytes)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int file = *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat about;
     if (file < 0 || fstat(file, &about)) {
         kiln_status status =
@@ -128,13 +134,15 @@ static kiln_status map_file(const char *path, void **data, size_t *bytes)
     bool fits = S_ISREG(about.st_mode) && about.st_size > 0 && about.st_size <= PTRDIFF_MAX;
     *bytes = fits ? (size_t)about.st_size : 0;
     *data = fits ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-    close(file);
+    bool mapped = *data != MAP_FAILED;
+    int why = errno;
+    if (!mapped)
+        close(file);
     if (!fits)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: %s is empty, or no file",
                                path);
-    if (*data == MAP_FAILED)
-        return kiln__onnx_fail(KILN_IO_ERROR, "kiln_model_load: %s: %s", path, strerror(errno));
-    return KILN_OK;
+    return mapped ? KILN_OK
+                  : kiln__onnx_fail(KILN_IO_ERROR, "kiln_model_load: %s: %s", path, strerror(why));
 }
 
 kiln_status kiln_model_load(kiln_context *context, const char *path,
@@ -150,18 +158,25 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: path is NULL");
     void *data = NULL;
     size_t bytes = 0;
-    status = map_file(path, &data, &bytes);
+    int descriptor;
+    status = map_file(path, &descriptor, &data, &bytes);
     if (status)
         return status;
     Onnx__ModelProto *proto = NULL;
     status = kiln__onnx_unpack(path, data, bytes, &proto);
+    struct kiln__onnx_file *file = NULL;
+    if (status)
+        close(descriptor);
+    else
+        file = kiln__onnx_file_open(descriptor, data, bytes, proto);
     munmap(data, bytes); /* it is all in `proto`: the weights are not to be there three times */
     if (status)
         return status;
     char *folder = folder_of(path);
     if (folder) {
-        status = load(context, proto, folder, options, model);
+        status = load(context, proto, file, folder, options, model);
     } else {
+        kiln__onnx_file_release(file);
         onnx__model_proto__free_unpacked(proto, NULL);
         status = kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
     }
@@ -175,6 +190,7 @@ void kiln_model_release(kiln_onnx_model *model)
         return;
     kiln__onnx_free_kept(model);
     kiln__onnx_free_weights(model);
+    kiln__onnx_file_release(model->file);
     kiln__onnx_graphs_free(&model->graphs);
     free(model->inputs);
     free(model->outputs);

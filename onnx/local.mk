@@ -53,6 +53,8 @@ onnx_sources = \
 	onnx/patterns.h \
 	onnx/record.c \
 	onnx/record.h \
+	onnx/source.c \
+	onnx/source.h \
 	onnx/tensor.c \
 	onnx/tensor.h \
 	onnx/types.c \

@@ -26,6 +26,7 @@ struct kiln_onnx_model {
     kiln_model_options options;
     Onnx__ModelProto *proto; /* without the content of weights */
     struct kiln__onnx_graphs graphs;
+    struct kiln__onnx_file *file;      /* that it was read from; or NULL */
     struct kiln__onnx_weight *weights; /* one for each of graphs.constants */
     struct kiln__onnx_host *hosts;     /* theirs */
     kiln_model_value *inputs, *outputs;

@@ -114,8 +114,7 @@ static int open_inside(const char *folder, const char *location, const char **wh
     return file;
 }
 
-/* Whether that many bytes could be read. */
-static bool read_at(int file, void *bytes, uint64_t length, uint64_t offset)
+bool kiln__onnx_read_at(int file, void *bytes, uint64_t length, uint64_t offset)
 {
     for (uint64_t done = 0; done < length;) {
         size_t part = length - done > 1 << 30 ? 1 << 30 : (size_t)(length - done);
@@ -165,7 +164,7 @@ static kiln_status read_external(const Onnx__TensorProto *proto, const char *fol
     }
     elements->owned = malloc(bytes ? bytes : 1);
     elements->bytes = elements->owned;
-    bool whole = elements->owned && read_at(file, elements->owned, bytes, place.offset);
+    bool whole = elements->owned && kiln__onnx_read_at(file, elements->owned, bytes, place.offset);
     close(file);
     if (!elements->owned)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory for '%s'",

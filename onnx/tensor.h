@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <kiln/status.h>
 #include <kiln/types.h>
@@ -29,6 +30,9 @@ struct kiln__onnx_elements {
 kiln_status kiln__onnx_elements(const Onnx__TensorProto *proto, const char *folder,
                                 struct kiln__onnx_elements *elements);
 void kiln__onnx_elements_free(struct kiln__onnx_elements *elements);
+
+/* Whether that many bytes could be read from a file. */
+bool kiln__onnx_read_at(int file, void *bytes, uint64_t length, uint64_t offset);
 
 /* Element i as a cell. */
 union kiln__onnx_cell kiln__onnx_element(const struct kiln__onnx_elements *elements, size_t i);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "onnx/record.h"
+#include "onnx/source.h"
 #include "onnx/tensor.h"
 #include "onnx/types.h"
 
@@ -120,24 +121,22 @@ static void convert(const struct kiln__onnx_elements *elements, kiln_type type, 
     }
 }
 
+static void convert_again(const struct kiln__onnx_elements *elements, kiln_type type, size_t n,
+                          void *to)
+{
+    struct changes changes = {0};
+    convert(elements, type, 0, n, to, &changes);
+}
+
 enum { PIECE = 1 << 16 };
 
-static kiln_status read_large(kiln_onnx_model *model, size_t which,
-                              const struct kiln__onnx_elements *elements,
-                              struct kiln__onnx_text *notes)
+static kiln_status write_converted(const kiln_onnx_model *model, size_t which, kiln_type type,
+                                   const struct kiln__onnx_elements *elements,
+                                   struct kiln__onnx_text *notes)
 {
-    struct kiln__onnx_weight *weight = &model->weights[which];
-    kiln_type type = stored_type(model, elements);
+    const struct kiln__onnx_weight *weight = &model->weights[which];
     size_t size = kiln_type_size(type);
-    kiln_status status =
-        kiln_buffer_create(model->context, type, elements->rank, elements->dims, &weight->buffer);
-    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size && type != KILN_I64 &&
-                    type == kiln__onnx_type(elements->type)->type &&
-                    (!elements->unpacked || type == KILN_F32);
-    if (status)
-        return status;
-    if (as_it_is)
-        return kiln_buffer_write(weight->buffer, 0, elements->bytes, elements->count * size);
+    kiln_status status = KILN_OK;
     struct changes changes = {0};
     void *piece = malloc(PIECE * size);
     if (!piece)
@@ -150,6 +149,28 @@ static kiln_status read_large(kiln_onnx_model *model, size_t which,
     free(piece);
     note(model, which, type, elements->count, &changes, notes);
     return status;
+}
+
+static kiln_status read_large(kiln_onnx_model *model, size_t which,
+                              const struct kiln__onnx_elements *elements,
+                              struct kiln__onnx_text *notes)
+{
+    struct kiln__onnx_weight *weight = &model->weights[which];
+    kiln_type type = stored_type(model, elements);
+    size_t size = kiln_type_size(type);
+    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size && type != KILN_I64 &&
+                    type == kiln__onnx_type(elements->type)->type &&
+                    (!elements->unpacked || type == KILN_F32);
+    kiln_status status =
+        kiln_buffer_create(model->context, type, elements->rank, elements->dims, &weight->buffer);
+    if (!status && as_it_is)
+        status = kiln_buffer_write(weight->buffer, 0, elements->bytes, elements->count * size);
+    else if (!status)
+        status = write_converted(model, which, type, elements, notes);
+    return status
+               ? status
+               : kiln__onnx_file_serve(model->file, model->graphs.constants[which].proto, elements,
+                                       type, as_it_is ? NULL : convert_again, weight->buffer);
 }
 
 /* The content is in its place: what the message has of it is not needed any more. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnx/wire.h"
 
+#include <string.h>
+
 #include "onnx/error.h"
 
 /* Models have graphs in attributes of nodes of graphs: four messages for each such level. */
@@ -87,6 +89,52 @@ kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t len
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                "kiln_model_load: %s is no ONNX model, or is damaged", name);
     return KILN_OK;
+}
+
+/* ---- where content lies ---- */
+
+enum { MODEL_GRAPH = 7, GRAPH_INITIALIZER = 5, TENSOR_RAW_DATA = 9 };
+
+/* The content of the next field of that number, in a message that has been walked. */
+static bool next_field(struct bytes *message, unsigned number, struct bytes *content)
+{
+    uint64_t tag, length = 0;
+    while (message->at < message->end && read_varint(message, &tag)) {
+        bool fits = true;
+        switch (tag & 7) {
+        case 0: fits = read_varint(message, &length); break;
+        case 1: fits = skip(message, 8); break;
+        case 5: fits = skip(message, 4); break;
+        default: fits = read_varint(message, &length);
+        }
+        content->at = message->at;
+        if ((tag & 7) == 2)
+            fits = fits && skip(message, length);
+        content->end = message->at;
+        if (!fits)
+            return false;
+        if (tag >> 3 == number && (tag & 7) == 2)
+            return true;
+    }
+    return false;
+}
+
+bool kiln__onnx_find_raw(const uint8_t *bytes, size_t length, const Onnx__ModelProto *model,
+                         uint64_t *places)
+{
+    struct bytes whole = {bytes, bytes + length}, graph, initializer, raw;
+    size_t i = 0, count = model->graph ? model->graph->n_initializer : 0;
+    while (next_field(&whole, MODEL_GRAPH, &graph))
+        for (; next_field(&graph, GRAPH_INITIALIZER, &initializer); i++) {
+            if (i >= count)
+                return false;
+            const ProtobufCBinaryData *data = &model->graph->initializer[i]->raw_data;
+            while (next_field(&initializer, TENSOR_RAW_DATA, &raw))
+                if ((size_t)(raw.end - raw.at) == data->len && data->len &&
+                    !memcmp(raw.at, data->data, data->len))
+                    places[i] = (uint64_t)(raw.at - bytes);
+        }
+    return i == count;
 }
 
 bool kiln__onnx_unknown(const ProtobufCMessage *message, unsigned number, size_t *next,

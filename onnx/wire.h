@@ -17,6 +17,12 @@
 kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t length,
                               Onnx__ModelProto **model);
 
+/* Where among the bytes that `model` was unpacked from the initializers of its graph have their raw
+ * data, `places[i]` bytes from the beginning; 0: initializer i has none, or it lies elsewhere.
+ * False if they cannot be told apart. */
+bool kiln__onnx_find_raw(const uint8_t *bytes, size_t length, const Onnx__ModelProto *model,
+                         uint64_t *places);
+
 /* Numbers of fields that the schema may be too old for. */
 enum {
     KILN__ONNX_NODE_OVERLOAD = 8,

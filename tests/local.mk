@@ -97,6 +97,7 @@ criterion_tests = \
 	tests/test_schedule \
 	tests/test_serve \
 	tests/test_signal \
+	tests/test_source \
 	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads \
@@ -178,6 +179,7 @@ device_tests = \
 	tests/test_reuse \
 	tests/test_saved \
 	tests/test_signal \
+	tests/test_source \
 	tests/test_staging \
 	tests/test_trial \
 	tests/test_types \
@@ -194,6 +196,7 @@ thread_tests = \
 	tests/test_executor_lengths \
 	tests/test_executor_threads \
 	tests/test_serve \
+	tests/test_source \
 	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads

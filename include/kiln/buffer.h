@@ -49,6 +49,25 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_map(kiln_buffer *buffer, void *
  *  Threads: any. Errors: WRONG_STATE if not mapped, DEVICE_ERROR. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_unmap(kiln_buffer *buffer);
 
+/** Copies `bytes` bytes of a buffer's content, from byte `offset` on, to `data`: whole elements,
+ * one after the other from the first, or OK is not the answer. Called by any thread that runs a
+ * batch or reads the buffer, by one at a time; it must not call kiln for the buffer's context. */
+typedef kiln_status (*kiln_buffer_reader)(void *user, size_t offset, void *data, size_t bytes);
+
+/** Say where the buffer's content, which it has already, can be had again, as from the file that it
+ *  was read from. Where runs need only what was made of the buffer and is kept, such as a product's
+ *  packed weights, its device memory is then given up after a few of them
+ *  (kiln_context_stats::given_up_bytes), and filled by `read` again when somebody asks for it: a
+ *  batch that reads the buffer itself, kiln_buffer_read(), kiln_buffer_cl(). What fails then fails
+ *  with what `read` has answered, or for want of memory, and can be tried again. Writing the buffer
+ *  ends this. `end` may be NULL; it is called once, when the buffer is released for the last time.
+ *  Owner: `user` is the caller's until then. Threads: one that alone has the buffer, before any
+ *  batch has. Errors: INVALID_ARGUMENT (NULL), WRONG_STATE (somebody else has the buffer, or it has
+ *  a source); `end` is not called then. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_set_source(kiln_buffer *buffer,
+                                                            kiln_buffer_reader read,
+                                                            void (*end)(void *user), void *user);
+
 /** Bytes of the buffer's content; 0 for NULL. Threads: any. Errors: none. */
 KILN_API size_t kiln_buffer_bytes(const kiln_buffer *buffer);
 

@@ -163,6 +163,7 @@ typedef struct kiln_context_stats {
     uint64_t cache_pending;       /**< kernels that are to be stored still */
     double compile_seconds;       /**< time that building programs from source took */
     uint64_t host_bytes;          /**< memory of kiln_host_alloc() that is not freed */
+    uint64_t given_up_bytes;      /**< of buffer_bytes, those that have no memory for now */
 } kiln_context_stats;
 
 /** Make a context. `options` may be NULL. An option or an environment variable with a value that

@@ -40,7 +40,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_buffer_create_cl(kiln_context *context
                                                            kiln_buffer **buffer);
 
 /** The cl_mem of a buffer. Owner: the buffer; retain it to keep it longer. Threads: any.
- *  Errors: NULL for NULL. */
+ *  Errors: NULL for NULL, for a buffer without elements, and for one whose content cannot be had
+ *  again (kiln_buffer_set_source(); kiln_last_error() has the sentence). */
 KILN_API cl_mem kiln_buffer_cl(const kiln_buffer *buffer);
 
 /** The cl_event that completes with a submission: its last command's. An earlier command may have

@@ -96,9 +96,6 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
 /* kiln_import() on behalf of a call. */
 kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call);
 
-/* What `imports` and `exports` are searched by. */
-uint64_t kiln__memory_hash(cl_mem memory);
-
 /* Whether a result of the batch is left in the buffer. */
 bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);
 

@@ -95,14 +95,10 @@ static bool hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
 static struct kiln__binding buffer_binding(kiln_buffer *buffer)
 {
     return (struct kiln__binding){.buffer = buffer,
-                                  .memory = buffer->memory,
+                                  .identity = kiln__buffer_identity(buffer),
+                                  .memory = buffer->source.read ? NULL : buffer->memory,
                                   .bytes = buffer->bytes,
                                   .item = kiln_type_size(buffer->type)};
-}
-
-uint64_t kiln__memory_hash(cl_mem memory)
-{
-    return (uint64_t)(uintptr_t)memory;
 }
 
 /* The tensor that stands for the buffer already, or none. */
@@ -110,7 +106,7 @@ static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffe
 {
     uint32_t i;
     for (size_t at = 0;
-         kiln__index_find(&batch->imports, kiln__memory_hash(buffer->memory), &at, &i);) {
+         kiln__index_find(&batch->imports, kiln__buffer_identity(buffer), &at, &i);) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
         if (node->type == buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
             return kiln__batch_tensor(batch, i);
@@ -128,7 +124,7 @@ kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const ch
     struct kiln__node node = {.kind = KILN__IMPORT, .type = buffer->type, .shape = buffer->shape};
     struct kiln__binding binding = buffer_binding(buffer);
     kiln_tensor made = record_input(batch, call, &node, &binding);
-    if (made.id && !kiln__index_add(&batch->imports, kiln__memory_hash(buffer->memory),
+    if (made.id && !kiln__index_add(&batch->imports, kiln__buffer_identity(buffer),
                                     kiln__tensor_index(made))) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
         return none;
@@ -189,7 +185,7 @@ static bool index_request(kiln_batch *batch, const struct kiln__request *request
     size_t at = 0;
     uint32_t first, number = (uint32_t)(batch->graph.requests.count - 1);
     if (request->kind == KILN__EXPORT)
-        return kiln__index_add(&batch->exports, kiln__memory_hash(binding->memory), number);
+        return kiln__index_add(&batch->exports, binding->identity, number);
     return kiln__index_find(&batch->reads, request->node, &at, &first) ||
            kiln__index_add(&batch->reads, request->node, number);
 }
@@ -239,8 +235,8 @@ bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer)
 {
     size_t at = 0;
     uint32_t request;
-    return buffer->memory &&
-           kiln__index_find(&batch->exports, kiln__memory_hash(buffer->memory), &at, &request);
+    return kiln__buffer_identity(buffer) &&
+           kiln__index_find(&batch->exports, kiln__buffer_identity(buffer), &at, &request);
 }
 
 kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buffer)

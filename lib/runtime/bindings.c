@@ -54,7 +54,7 @@ void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *
 bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b)
 {
     if (!a->host || !b->host)
-        return a->memory && a->memory == b->memory;
+        return a->identity && a->identity == b->identity;
     const char *x = a->host, *y = b->host;
     return x < y + b->bytes && y < x + a->bytes;
 }
@@ -153,7 +153,7 @@ static bool find_overlaps(struct kiln__bindings *bindings, struct spans *spans,
     size_t all = bindings->inputs.count + bindings->results.count;
     for (size_t i = 0; i < all; i++) {
         struct kiln__binding *binding = binding_at(bindings, i);
-        uintptr_t from = (uintptr_t)binding->host, memory = (uintptr_t)binding->memory;
+        uintptr_t from = (uintptr_t)binding->host, memory = binding->identity;
         const struct span span = {from, from + binding->bytes, i};
         size_t at = 0;
         uint32_t other;

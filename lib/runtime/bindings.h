@@ -17,7 +17,9 @@ struct kiln__binding {
     size_t item;       /* bytes of an element */
     kiln_type checked; /* of an upload whose elements may be beyond its type's range; or 0 */
     struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
-    cl_mem memory;     /* a buffer's, not owned; or a wrapper around `host`, owned; or NULL */
+    uintptr_t identity;         /* of a buffer's memory (kiln__buffer_identity()) */
+    cl_mem memory;     /* a buffer's, not owned, during a run if that may come and go; or a wrapper
+                          around `host`, owned; or NULL */
     bool is_part;      /* rows of a larger whole: */
     size_t offset;     /* of a buffer: from this byte on */
     bool needs_bounce; /* kernels must not work on it directly: a copy goes between */

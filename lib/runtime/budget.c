@@ -34,8 +34,6 @@ void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_
 
 void kiln__budget_end(struct kiln__budget *budget)
 {
-    if (budget->touches)
-        clReleaseCommandQueue(budget->touches);
     pthread_rwlock_destroy(&budget->turns);
     pthread_mutex_destroy(&budget->keeping);
     pthread_mutex_destroy(&budget->reserving);

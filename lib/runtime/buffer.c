@@ -28,14 +28,23 @@ void kiln__buffer_begin(kiln_buffer *buffer)
     pthread_mutex_init(&buffer->lock, NULL);
 }
 
+/* That of memory which may come and go is the buffer's own. */
+uintptr_t kiln__buffer_identity(const kiln_buffer *buffer)
+{
+    bool alone = buffer->source.read && !buffer->lent && buffer->bytes;
+    return alone ? (uintptr_t)buffer : (uintptr_t)buffer->memory;
+}
+
 void kiln__buffer_enter(kiln_buffer *buffer, bool writes)
 {
     if (writes)
         pthread_rwlock_wrlock(&buffer->order);
     else
         pthread_rwlock_rdlock(&buffer->order);
-    if (writes)
-        atomic_store(&buffer->version, next_version());
+    if (!writes)
+        return;
+    atomic_store(&buffer->version, next_version());
+    atomic_store(&buffer->source.is_content, false);
 }
 
 void kiln__buffer_leave(kiln_buffer *buffer)
@@ -122,9 +131,10 @@ void kiln__buffer_drop(kiln_buffer *buffer)
 /* Commands that belong to no batch are runs of their own. */
 struct action {
     kiln_buffer *buffer;
+    cl_mem memory;    /* the buffer's, from begin() to finish() */
     const char *call; /* for sentences */
     const char *name; /* of the command */
-    bool writes;
+    bool writes, has_begun;
     struct kiln__stream *stream;
     struct kiln__events events; /* of the commands, once they are enqueued */
     struct kiln__run *run;      /* that has them then */
@@ -140,14 +150,17 @@ static struct kiln__stream *stream_for(const kiln_buffer *buffer, size_t bytes)
 }
 
 /* Others that use the buffer wait outside from here to finish(). */
-static kiln_status begin(const struct action *action)
+static kiln_status begin(struct action *action)
 {
     kiln_buffer *buffer = action->buffer;
     struct kiln__events events = {0};
     struct kiln__error error = {0};
+    kiln_status status = kiln__source_hold_apart(buffer, &action->memory, &error);
+    if (status)
+        return kiln__fail(NULL, status, "%s: %s", action->call, error.text);
+    action->has_begun = true;
     kiln__buffer_enter(buffer, action->writes);
-    kiln_status status =
-        kiln__buffer_waits(buffer, action->stream, action->writes, &events, &error);
+    status = kiln__buffer_waits(buffer, action->stream, action->writes, &events, &error);
     if (!status)
         return kiln__stream_wait(action->stream, &events, NULL);
     kiln__events_free(&events);
@@ -173,6 +186,8 @@ static kiln_status took(struct action *action, const char *function, cl_int code
 static kiln_status finish(struct action *action, kiln_status status, size_t bytes)
 {
     kiln_buffer *buffer = action->buffer;
+    if (!action->has_begun)
+        return status;
     struct kiln__run *run = status ? NULL : kiln__run_create(action->stream);
     if (!status && !run)
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
@@ -185,6 +200,7 @@ static kiln_status finish(struct action *action, kiln_status status, size_t byte
         kiln__buffer_note(buffer, run, action->writes);
     action->run = run;
     kiln__buffer_leave(buffer);
+    kiln__source_release(buffer);
     return status;
 }
 
@@ -208,7 +224,7 @@ static kiln_status leave_be(struct action *action, kiln_status status)
 static kiln_status enqueue(struct action *action, size_t offset, void *host, size_t bytes)
 {
     struct kiln__staging *staging = action->stream->staging;
-    const struct kiln__transfer transfer = {action->buffer->memory, offset, host, bytes};
+    const struct kiln__transfer transfer = {action->memory, offset, host, bytes};
     struct kiln__error error = {0};
     kiln_status status =
         action->writes ? kiln__staging_upload(staging, &transfer, &action->events, &error)
@@ -250,7 +266,7 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call)
     kiln_status status = begin(&action);
     if (!status) {
         cl_int code =
-            clEnqueueFillBuffer(buffer->stream->queue, buffer->memory, &zero,
+            clEnqueueFillBuffer(buffer->stream->queue, action.memory, &zero,
                                 kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, &event);
         status = took(&action, "clEnqueueFillBuffer", code, event);
     }
@@ -269,7 +285,7 @@ kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
     bool mapped = false;
     kiln_status status = begin(&action);
     if (!status) {
-        buffer->mapping = clEnqueueMapBuffer(buffer->stream->queue, buffer->memory, CL_FALSE,
+        buffer->mapping = clEnqueueMapBuffer(buffer->stream->queue, action.memory, CL_FALSE,
                                              CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
                                              &event, &code);
         mapped = !code;
@@ -292,8 +308,8 @@ kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call)
     cl_event event = NULL;
     kiln_status status = begin(&action);
     if (!status) {
-        cl_int code = clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory,
-                                              buffer->mapping, 0, NULL, &event);
+        cl_int code = clEnqueueUnmapMemObject(buffer->stream->queue, action.memory, buffer->mapping,
+                                              0, NULL, &event);
         status = took(&action, "clEnqueueUnmapMemObject", code, event);
     }
     return leave_be(&action, finish(&action, status, buffer->bytes));

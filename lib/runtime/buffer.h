@@ -10,6 +10,7 @@
 #include <kiln/buffer.h>
 
 #include "graph/shape.h"
+#include "runtime/source.h"
 #include "runtime/stream.h"
 #include "util/vector.h"
 
@@ -20,7 +21,7 @@ struct kiln_buffer {
     struct kiln__shape shape;
     size_t bytes;
     struct kiln__stream *stream; /* of the calls that clear and map it, and of small transfers */
-    cl_mem memory;               /* NULL if it has no elements */
+    cl_mem memory;               /* NULL if it has no elements, or has given it up (source.h) */
     bool lent;                   /* by the program, which may use it in the stream's queue */
     bool wraps;                  /* memory of the host's, which is none of the device's budget */
     atomic_bool shown; /* its cl_mem, to the program, which may write it unseen from then on */
@@ -35,10 +36,14 @@ struct kiln_buffer {
     struct kiln__run
         *writer; /* the last that was enqueued, retained; NULL: none, or it has ended */
     KILN__VECTOR(struct kiln__run *) readers; /* since then; of each stream the last */
+    struct kiln__buffer_source source;
 };
 
 /* A buffer without memory that nobody has used. */
 void kiln__buffer_begin(kiln_buffer *buffer);
+
+/* What tells its memory from others': the same of two buffers over one cl_mem; 0 without memory. */
+uintptr_t kiln__buffer_identity(const kiln_buffer *buffer);
 
 /* Around finding what to wait for, enqueuing and noting. Commands of two threads then follow each
  * other as a whole, in one stream or in two: neither overlooks the other, and no command of the one

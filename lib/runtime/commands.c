@@ -23,7 +23,8 @@ struct commands {
         cl_mem memory;
         size_t result_bytes; /* 0 of an input */
     })
-    wrappers; /* around host memory, for this run only */
+    wrappers;                         /* around host memory, for this run only */
+    KILN__VECTOR(kiln_buffer *) held; /* whose memory stays until the run is enqueued */
     KILN__VECTOR(struct kiln__kept_use) kept;
     KILN__VECTOR(cl_mem) made; /* pool memory for what could be kept and is not */
     bool keeps_nothing;
@@ -82,9 +83,27 @@ static kiln_status wrap_host(struct commands *commands, struct kiln__binding *bi
     return KILN_OK;
 }
 
+/* Have a buffer's memory stay, if it would not otherwise. */
+static kiln_status hold(struct commands *commands, struct kiln__binding *binding,
+                        struct kiln__error *error)
+{
+    if (!binding->buffer || !binding->buffer->source.read)
+        return KILN_OK;
+    kiln_buffer **place = kiln__vector_push(&commands->held);
+    if (!place)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
+    *place = binding->buffer;
+    kiln_status status = kiln__source_hold(binding->buffer, &binding->memory, error);
+    commands->held.count -= status != KILN_OK;
+    return status;
+}
+
 static kiln_status place_binding(struct commands *commands, struct kiln__binding *binding,
                                  bool is_input, cl_mem *memory, struct kiln__error *error)
 {
+    kiln_status status = hold(commands, binding, error);
+    if (status)
+        return status;
     if (binding->needs_bounce)
         return take_bounce(commands, binding, is_input, memory, error);
     *memory = binding->memory;
@@ -169,6 +188,50 @@ static void leave_out(struct commands *commands)
     }
 }
 
+/* Whether the run reads what is in the slot. */
+static bool is_read(const struct kiln__executable *executable, uint32_t slot)
+{
+    if (executable->stepped[slot])
+        return true;
+    for (uint32_t u = executable->first_use[slot]; u < executable->first_use[slot + 1]; u++)
+        if (!executable->left_out[executable->uses[u].launch])
+            return true;
+    return false;
+}
+
+/* The slot's binding, if its buffer only has memory while somebody reads it; or NULL. */
+static struct kiln__binding *find_sourced(const struct commands *commands, uint32_t index)
+{
+    const struct kiln__slot *slot = &commands->executable->plan->slots.items[index];
+    if (slot->place != KILN__PLACE_INPUT || !slot->bytes)
+        return NULL;
+    struct kiln__binding *binding = &commands->bindings->inputs.items[slot->binding];
+    return binding->buffer && binding->buffer->source.read ? binding : NULL;
+}
+
+/* What such inputs have, once it is known which launches run. */
+static kiln_status place_sourced(struct commands *commands, struct kiln__error *error)
+{
+    struct kiln__executable *executable = commands->executable;
+    kiln_status status = KILN_OK;
+    for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++) {
+        struct kiln__binding *binding = find_sourced(commands, i);
+        if (binding && is_read(executable, i))
+            status = place_binding(commands, binding, true, &executable->memory[i], error);
+    }
+    return status;
+}
+
+/* The run was enqueued. */
+static void tell_unread(const struct commands *commands)
+{
+    for (uint32_t i = 0; i < commands->executable->plan->slots.count; i++) {
+        const struct kiln__binding *binding = find_sourced(commands, i);
+        if (binding && !commands->executable->memory[i])
+            kiln__source_went_without(binding->buffer);
+    }
+}
+
 static struct kiln__binding *result_of(const struct commands *commands,
                                        const struct kiln__plan_step *step)
 {
@@ -211,17 +274,23 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
             status = kiln__stream_counters(commands->stream, &executable->memory[i], error);
             continue;
         }
+        executable->memory[i] = NULL;
+        if (find_sourced(commands, (uint32_t)i))
+            continue;
         bool is_input = slot->place == KILN__PLACE_INPUT;
         struct kiln__binding *binding = is_input
                                             ? &commands->bindings->inputs.items[slot->binding]
                                             : &commands->bindings->results.items[slot->binding];
         executable->foreign[i] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
+        status = slot->in_place ? hold(commands, binding, error) : KILN_OK;
         if (slot->in_place)
             executable->memory[i] = binding->memory;
         else
             status = place_binding(commands, binding, is_input, &executable->memory[i], error);
     }
     leave_out(commands);
+    if (!status)
+        status = place_sourced(commands, error);
     return status ? status : hold_deliveries(commands, error);
 }
 
@@ -237,6 +306,9 @@ static void give_back(struct commands *commands)
         kiln__kept_give(&commands->kept.items[i]);
     for (size_t i = 0; i < commands->made.count; i++)
         kiln__pool_give(pool, commands->made.items[i]);
+    for (size_t i = 0; i < commands->held.count; i++)
+        kiln__source_release(commands->held.items[i]);
+    kiln__vector_free(&commands->held);
     kiln__vector_free(&commands->bounces);
     kiln__vector_free(&commands->wrappers);
     kiln__vector_free(&commands->kept);
@@ -648,6 +720,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (status) {
         kiln__run_release(commands.run);
     } else {
+        tell_unread(&commands);
         kiln__executable_launched(executable);
         atomic_fetch_add(&executable->runtime->counters.batches, 1);
         *run = commands.run;

@@ -112,6 +112,17 @@ static bool list_uses(struct kiln__executable *executable)
     return executable->uses;
 }
 
+static void find_stepped(struct kiln__executable *executable)
+{
+    const struct kiln__plan *plan = executable->plan;
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        struct kiln__named named = {0};
+        while (plan->steps.items[i].kind != KILN__STEP_LAUNCH &&
+               kiln__plan_next_named(plan, &plan->steps.items[i], &named))
+            executable->stepped[named.slot] = true;
+    }
+}
+
 static bool make_room(struct kiln__executable *executable,
                       const struct kiln__launch_program *programs)
 {
@@ -123,6 +134,7 @@ static bool make_room(struct kiln__executable *executable,
     executable->ready = calloc(slots + 1, sizeof *executable->ready);
     executable->needed = calloc(slots + 1, sizeof *executable->needed);
     executable->left_out = calloc(launches + 1, sizeof *executable->left_out);
+    executable->stepped = calloc(slots + 1, sizeof *executable->stepped);
     executable->foreign = calloc(slots + 1, sizeof *executable->foreign);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
@@ -130,8 +142,8 @@ static bool make_room(struct kiln__executable *executable,
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->programs && executable->tables &&
            executable->memory && executable->ready && executable->needed && executable->left_out &&
-           executable->foreign && executable->bound && executable->first_use &&
-           list_uses(executable);
+           executable->stepped && executable->foreign && executable->bound &&
+           executable->first_use && list_uses(executable);
 }
 
 /* Without memory spans have no words. */
@@ -196,6 +208,7 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
         kiln__executable_destroy(executable);
         return status;
     }
+    find_stepped(executable);
     describe(executable);
     *made = executable;
     return status;
@@ -246,6 +259,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->ready);
     free(executable->needed);
     free(executable->left_out);
+    free(executable->stepped);
     free(executable->foreign);
     free(executable->bound);
     free(executable->first_use);

@@ -26,6 +26,7 @@ struct kiln__executable { /* used by one thread at a time */
     bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
     bool *needed;        /* per slot, in that run: a launch reads what is not there */
     bool *left_out;      /* per launch, in that run */
+    bool *stepped;       /* per slot: a step that is no launch names it */
     bool *foreign;       /* per slot, in that run: what others may release, a wrapper's memory */
     struct kiln__bound { /* per slot: what kernel arguments were last set to */
         cl_mem memory;

@@ -8,11 +8,15 @@
 /* Of a context: one that uploads, one that computes, one that is read. */
 #define MOST_STREAMS 3
 
-/* A queue that never has anything else to do: it is waited for. */
-static kiln_status make_touches(struct kiln__runtime *runtime, struct kiln__error *error)
+kiln_status kiln__runtime_aside(struct kiln__runtime *runtime, cl_command_queue *queue,
+                                struct kiln__error *error)
 {
-    cl_int code;
-    runtime->memory.touches = clCreateCommandQueue(runtime->context, runtime->device.id, 0, &code);
+    cl_int code = CL_SUCCESS;
+    pthread_mutex_lock(&runtime->making);
+    if (!runtime->aside)
+        runtime->aside = clCreateCommandQueue(runtime->context, runtime->device.id, 0, &code);
+    *queue = runtime->aside;
+    pthread_mutex_unlock(&runtime->making);
     return code ? kiln__cl_fail(error, "clCreateCommandQueue", code) : KILN_OK;
 }
 
@@ -36,7 +40,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     if (!status)
         status = kiln__stream_create(runtime, options->queue, &runtime->compute, error);
     if (!status && runtime->device.traits->lazy_memory)
-        status = make_touches(runtime, error);
+        status = kiln__runtime_aside(runtime, &runtime->memory.touches, error);
     return status;
 }
 
@@ -48,6 +52,8 @@ void kiln__runtime_end(struct kiln__runtime *runtime)
         next = stream->next;
         kiln__stream_destroy(stream);
     }
+    if (runtime->aside)
+        clReleaseCommandQueue(runtime->aside);
     pthread_mutex_destroy(&runtime->making);
     kiln__budget_end(&runtime->memory);
     kiln__pins_end(&runtime->pins);

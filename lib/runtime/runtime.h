@@ -21,7 +21,7 @@ enum kiln__host_mode {
 
 struct kiln__counters {
     atomic_uint_fast64_t uploads, upload_bytes, downloads, download_bytes, launches, batches,
-        plans_made, plans_reused, buffers_live, buffer_bytes;
+        plans_made, plans_reused, buffers_live, buffer_bytes, given_up_bytes;
 };
 
 struct kiln__runtime {
@@ -35,6 +35,8 @@ struct kiln__runtime {
     atomic_bool shown; /* the program has the first one's queue, and may rely on its order */
     struct kiln__trace *trace;  /* NULL: nobody asked for spans */
     struct kiln__budget memory; /* of the streams' pools */
+    cl_command_queue aside;     /* kiln__runtime_aside(); NULL until then; under `making` */
+    bool looks_at_buffers;      /* beside its runs, to compare or to judge what is in them */
     struct kiln__pins pins;     /* the program's pinned memory */
     atomic_bool lost;           /* the end of some commands could not be awaited */
     bool ends_on_demand; /* runs that are left get the event of their end when it is asked for */
@@ -63,6 +65,11 @@ void kiln__runtime_end(struct kiln__runtime *runtime);
 /* Errors: FORKED in a child of the process that made the runtime. */
 kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
                                         struct kiln__error *error);
+
+/* A queue that never has anything else to do than what is waited for. Owner: the runtime.
+ * Errors: DEVICE_ERROR. */
+kiln_status kiln__runtime_aside(struct kiln__runtime *runtime, cl_command_queue *queue,
+                                struct kiln__error *error);
 
 /* ---- all streams ---- */
 

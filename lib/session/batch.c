@@ -125,7 +125,7 @@ static uint32_t find_replaced(const kiln_batch *batch, size_t index)
 {
     size_t at = 0;
     uint32_t node, other;
-    uint64_t memory = kiln__memory_hash(batch->bindings.results.items[index].memory);
+    uint64_t memory = batch->bindings.results.items[index].identity;
     if (!kiln__index_find(&batch->imports, memory, &at, &node) ||
         kiln__index_find(&batch->imports, memory, &at, &other))
         return 0;

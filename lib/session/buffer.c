@@ -177,8 +177,18 @@ cl_mem kiln_buffer_cl(const kiln_buffer *buffer)
 {
     if (!buffer)
         return NULL;
-    atomic_store(&((kiln_buffer *)buffer)->shown, true);
-    return buffer->memory;
+    kiln_buffer *own = (kiln_buffer *)(uintptr_t)buffer;
+    struct kiln__error error = {0};
+    cl_mem memory;
+    kiln_status status = kiln__source_hold_apart(own, &memory, &error);
+    if (status) {
+        kiln__fail(NULL, status, "kiln_buffer_cl: %s", error.text);
+        return NULL;
+    }
+    atomic_store(&own->shown, true);
+    atomic_store(&own->source.is_content, false);
+    kiln__source_release(own);
+    return memory;
 }
 
 void kiln_buffer_retain(kiln_buffer *buffer)
@@ -197,6 +207,7 @@ void kiln_buffer_release(kiln_buffer *buffer)
         kiln__buffer_unmap(buffer, "kiln_buffer_release");
     if (!child)
         kiln__buffer_drop(buffer);
+    kiln__source_end(buffer);
     atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
     atomic_fetch_sub(&context->runtime.counters.buffer_bytes, buffer->bytes);
     free(buffer);
@@ -295,6 +306,20 @@ kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
     if (!status)
         buffer->mapped = false;
     return status;
+}
+
+kiln_status kiln_buffer_set_source(kiln_buffer *buffer, kiln_buffer_reader read,
+                                   void (*end)(void *user), void *user)
+{
+    if (!buffer || !read)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_set_source: %s is NULL",
+                          buffer ? "read" : "buffer");
+    if (atomic_load(&buffer->references) != 1 || buffer->source.read)
+        return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_set_source: %s",
+                          buffer->source.read ? "the buffer has a source already"
+                                              : "somebody else has the buffer already");
+    kiln__source_begin(buffer, read, end, user);
+    return KILN_OK;
 }
 
 size_t kiln_buffer_bytes(const kiln_buffer *buffer)

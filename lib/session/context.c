@@ -142,6 +142,8 @@ static kiln_status complete(const char *call, kiln_context *context,
                                      options->check_values, "KILN_CHECK_VALUES");
     if (!status)
         status = make_parts(call, options, queue, context);
+    context->runtime.looks_at_buffers =
+        context->validate.share > 0 || context->check_values.share > 0;
     if (status)
         destroy(context);
     else
@@ -344,6 +346,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .cache_pending = programs.pending,
         .compile_seconds = (double)programs.compile_ns * 1e-9,
         .host_bytes = kiln__pins_bytes((struct kiln__pins *)(uintptr_t)&context->runtime.pins),
+        .given_up_bytes = atomic_load(&counters->given_up_bytes),
     };
     return KILN_OK;
 }

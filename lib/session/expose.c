@@ -24,7 +24,8 @@ kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding
         memcpy(*copy, binding->host, binding->bytes);
     if (!binding->bytes || binding->host)
         return KILN_OK;
-    cl_int code = clEnqueueReadBuffer(context->runtime.compute->queue, binding->memory, CL_TRUE,
+    cl_mem memory = binding->buffer ? binding->buffer->memory : binding->memory; /* which stays */
+    cl_int code = clEnqueueReadBuffer(context->runtime.compute->queue, memory, CL_TRUE,
                                       binding->offset, binding->bytes, *copy, 0, NULL, NULL);
     return code ? kiln__cl_fail(error, "clEnqueueReadBuffer", code) : KILN_OK;
 }

@@ -36,6 +36,7 @@ static bool copy_binding(kiln_context *context, const struct kiln__binding *from
         copy->memory = clCreateBuffer(context->runtime.context,
                                       CL_MEM_READ_WRITE | (content ? CL_MEM_COPY_HOST_PTR : 0),
                                       from->bytes, content, &code);
+    copy->identity = (uintptr_t)copy->memory;
     return copy->host || (copy->memory && !code);
 }
 
@@ -43,9 +44,9 @@ static bool copy_binding(kiln_context *context, const struct kiln__binding *from
 static const struct kiln__binding *same_buffer(const struct kiln__bindings *bindings,
                                                const struct kiln__bindings *copies, size_t result)
 {
-    cl_mem memory = bindings->results.items[result].memory;
+    uintptr_t identity = bindings->results.items[result].identity;
     for (size_t i = 0; i < bindings->inputs.count && !bindings->results.items[result].host; i++)
-        if (!bindings->inputs.items[i].host && bindings->inputs.items[i].memory == memory)
+        if (!bindings->inputs.items[i].host && bindings->inputs.items[i].identity == identity)
             return &copies->inputs.items[i];
     return NULL;
 }

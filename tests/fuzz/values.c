@@ -653,6 +653,28 @@ static kiln_event_callback take_callback(void)
     return one_in(4) ? NULL : be_called;
 }
 
+static kiln_status read_source(void *user, size_t offset, void *data, size_t bytes)
+{
+    (void)user, (void)offset;
+    memset(data, 0, bytes);
+    return bytes % 16 == 5 ? KILN_IO_ERROR : KILN_OK;
+}
+
+static kiln_buffer_reader take_reader(void)
+{
+    return one_in(8) ? NULL : read_source;
+}
+
+static void be_ended(void *user)
+{
+    (void)user;
+}
+
+static end_function take_ender(void)
+{
+    return one_in(4) ? NULL : be_ended;
+}
+
 static int visit(const kiln_cache_entry *entry, void *user)
 {
     return !entry || !user;

@@ -14,6 +14,8 @@
 /* All memory that calls read and write has so many bytes behind every offset that is used. */
 #define ROOM ((size_t)1 << 16)
 
+typedef void (*end_function)(void *user);
+
 enum kind {
     KIND_END,
 #define KIND(name, type) KIND_##name,

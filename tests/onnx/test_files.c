@@ -493,3 +493,97 @@ Test(onnx_files, arguments_are_looked_at)
     expect_ok(kiln_model_get_operator(100000, &op));
     cr_assert_null(op.name);
 }
+
+/* ---- weights that are read again ---- */
+
+enum { ROWS = 8, DEEP = 64, WIDE = 512, WIDE_BYTES = DEEP * WIDE * 4 };
+
+/* y = x w, in a file. */
+static kiln_onnx_model *load_product(kiln_type weights)
+{
+    static float values[DEEP * WIDE];
+    kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+    kiln_onnx_model *loaded;
+    char path[600];
+    size_t bytes;
+    options.weights = weights;
+    fill(values, DEEP * WIDE, 3);
+    model = new_model(17);
+    add_input(model, "x", FLOAT, "8 64");
+    add_output(model, "y", FLOAT, NULL);
+    add_floats(model, "other", "8 512", values);
+    add_floats(model, "w", "64 512", values);
+    add_node(model, "MatMul", "x w", "product");
+    add_node(model, "Add", "product other", "y");
+    const uint8_t *packed = pack_model(model, &bytes);
+    write_file("m.onnx", packed, bytes);
+    snprintf(path, sizeof path, "%s/m.onnx", folder);
+    expect_ok(kiln_model_load(context, path, &options, &loaded));
+    return loaded;
+}
+
+static kiln_status run_product(kiln_onnx_model *loaded, float *y)
+{
+    static float x[ROWS * DEEP];
+    fill(x, ROWS * DEEP, 4);
+    kiln_array in = {KILN_F32, 2, {ROWS, DEEP}, x}, out;
+    kiln_status status = kiln_model_run(loaded, &in, &out);
+    if (!status)
+        memcpy(y, out.data, ROWS * WIDE * sizeof *y);
+    kiln_free(out.data);
+    return status;
+}
+
+/* Bytes that are given up once runs go without them. */
+static uint64_t settle(kiln_onnx_model *loaded, const float *wanted)
+{
+    float y[ROWS * WIDE];
+    for (int i = 0; i < 6; i++) {
+        expect_ok(run_product(loaded, y));
+        cr_assert_arr_eq(y, wanted, sizeof y);
+    }
+    return stats_of(context).given_up_bytes;
+}
+
+Test(onnx_files, weights_that_are_given_up_are_read_again)
+{
+    const kiln_type types[] = {KILN_F32, KILN_F16};
+    for (int t = 0; t < 2; t++) {
+        static float wanted[ROWS * WIDE];
+        kiln_onnx_model *loaded = load_product(types[t]);
+        expect_ok(run_product(loaded, wanted));
+        for (int i = 0; i < 3; i++) {
+            uint64_t uploaded = stats_of(context).upload_bytes, given_up = settle(loaded, wanted);
+            cr_expect(!given_up || given_up == (uint64_t)WIDE_BYTES / (1 + t));
+            expect_ok(kiln_context_trim(context));
+            expect_ok(run_product(loaded, wanted));
+            cr_expect_eq(stats_of(context).given_up_bytes, 0u);
+            cr_expect_geq(stats_of(context).upload_bytes, uploaded + given_up);
+        }
+        kiln_model_release(loaded);
+        cr_expect_eq(stats_of(context).buffers_live, 0u);
+    }
+}
+
+Test(onnx_files, weights_are_not_read_again_from_a_file_that_has_changed)
+{
+    static float wanted[ROWS * WIDE], y[ROWS * WIDE];
+    kiln_onnx_model *loaded = load_product(KILN_F32);
+    char path[600];
+    snprintf(path, sizeof path, "%s/m.onnx", folder);
+    expect_ok(run_product(loaded, wanted));
+    if (!settle(loaded, wanted))
+        cr_skip("this device's products keep nothing");
+    cr_assert_eq(truncate(path, 1000), 0);
+    settle(loaded, wanted); /* which needs nothing of it */
+    expect_ok(kiln_context_trim(context));
+    expect_error_part(run_product(loaded, y), KILN_IO_ERROR,
+                      "a buffer of 131072 bytes cannot be read again from its source, at byte 0: ");
+    kiln_model_release(loaded);
+    loaded = load_product(KILN_F32);
+    settle(loaded, wanted);
+    cr_assert_eq(unlink(path), 0); /* whoever has it open has it still */
+    expect_ok(kiln_context_trim(context));
+    settle(loaded, wanted);
+    kiln_model_release(loaded);
+}
