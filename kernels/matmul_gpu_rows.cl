@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * C[b] = A[b] B[b] in float for GPUs where A has a few rows at most, or B a few columns: the larger
- * operand, `many`, is read once, as fast as memory gives it; the smaller one, `few`, lies in caches.
+ * operand, `many`, is read once, as fast as memory gives it; the smaller one, `few`, by each
+ * work-group.
  *
  *     args    few, many, c, few_count, many_count, k, few_offset, few_lead, few_batch, many_offset,
  *             many_lead, many_batch, c_offset, c_few, c_many, c_batch, depth, splits, c_split,
@@ -9,8 +10,11 @@
  * few: few_count lines, at most FEW, k contiguous, few_lead apart. Lines of many are columns of B,
  * or, with few_are_columns 1, rows of A; c_few and c_many are the result's strides along both.
  *
- *   ALONG 0, matmul_gpu_across: many's lines lie beside each other, k is many_lead apart. ITEMS / LANES parts
- *     of a work-group take k by turns, LANES items of each 4 lines each. many_count is 4 at least.
+ *   ALONG 0, matmul_gpu_across: many's lines lie beside each other, k is many_lead apart.
+ *     ITEMS / LANES parts of a work-group take k by turns, LANES items of each 4 lines each.
+ *     many_count is 4 at least. Items of a part read a line of few each and tell the others: LANES
+ *     is FEW at least, and a divisor of 32. WARPS 1: 32 items that run together wait for each other
+ *     by NVIDIA's instruction; 0: all of a work-group do.
  *     global  ceil(many_count / (4 * LANES)) * ITEMS, splits, batch           local  ITEMS, 1, 1
  *   ALONG 1, matmul_gpu_along: k is contiguous and all items share it; LINES lines a work-group.
  *     global  ceil(many_count / LINES) * ITEMS, splits, batch                 local  ITEMS, 1, 1
@@ -33,6 +37,9 @@
 #endif
 #ifndef ALONG
 #define ALONG 1
+#endif
+#ifndef WARPS
+#define WARPS 0
 #endif
 #ifndef ALIGNED
 #define ALIGNED 0
@@ -59,13 +66,11 @@
 
 #define SLICES (ITEMS / LANES)
 #define SUMMED ((SLICES + 7) / 8) /* slices that are left after the first of two rounds of adding */
-/* At once, so that twice as much is on its way; for four lines of few 1,024 items lack registers. */
-#if FEW == 4
-#define ROUNDS 1
-#else
-#define ROUNDS 2
+#ifndef ROUNDS
+#define ROUNDS 1 /* turns whose reads are on their way at once */
 #endif
-#define STEP 4                    /* of k, which a slice or an item takes at once */
+#define TURN (SLICES * STEP) /* of k, which all slices take */
+#define STEP 4               /* of k, which a slice or an item takes at once */
 #define VALUES (FEW * LINES)
 #define CHUNKS (ITEMS / VALUES) /* into which the items' sums are cut to be added up */
 #define PITCH (ITEMS + 1)       /* of the items' sums, so that chunks meet in no bank */
@@ -181,10 +186,16 @@ matmul_gpu_along(__global const OPERAND_A_TYPE *restrict few,
     store(sum, true, c + f * c_few, c_many, batch, f, line, few_are_columns EPILOGUE_ARGUMENTS);
 }
 #else
+#if WARPS
+#define AWAIT_SLICES asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define AWAIT_SLICES barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+
 /* Four lines of one k, or zeros. */
 INLINE float4 read_across(__global const OPERAND_B_TYPE *from, bool valid PLACE_B)
 {
-    return ALIGNED || valid ? READ_B_VECTOR(0, from, 0, 0) : (float4)(0.0f);
+    return valid ? READ_B_VECTOR(0, from, 0, 0) : (float4)(0.0f);
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
@@ -196,7 +207,7 @@ matmul_gpu_across(__global const OPERAND_A_TYPE *restrict few,
                   long few_are_columns OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS
                   EPILOGUE_PARAMETERS)
 {
-    __local float4 shared[ITEMS];
+    __local float4 shared[ITEMS], told[2][ROUNDS][SLICES][FEW];
     const int item = get_local_id(0), lane = item % LANES, slice = item / LANES;
     const long batch = get_group_id(2), split = get_group_id(1);
     const long own = ((long)get_group_id(0) * LANES + lane) * 4;
@@ -210,26 +221,45 @@ matmul_gpu_across(__global const OPERAND_A_TYPE *restrict few,
     for (int f = 0; f < FEW; f++)
         sums[f] = (float4)(0.0f);
 
-#pragma unroll ROUNDS
-    for (long at = first + slice * STEP; at < last; at += SLICES * STEP) {
-        const int valid = (int)min(last - at, (long)STEP);
-        float4 quads[STEP];
+    /* What a slice needs of few is in no cache before: an item reads a line of it as it reads its
+     * own of many, and all take it from local memory, of which there are two in turns. */
+    const long own_few = min((long)(lane % FEW), few_count - 1);
+    int turn = 0;
+    few += own_few * few_lead;
+    for (long at = first + slice * STEP; at - slice * STEP < last; at += ROUNDS * TURN) {
+        float4 quads[ROUNDS][STEP], few_quad[ROUNDS];
 #pragma unroll
-        for (int s = 0; s < STEP; s++)
-            quads[s] = read_across(many + s * many_lead,
-                                   s < valid AT_B(batch, line, many_count, at + s));
-        many += SLICES * STEP * many_lead;
+        for (int r = 0; r < ROUNDS; r++) {
+            const long here = at + r * TURN;
+            const int valid = (int)clamp(last - here, 0L, (long)STEP);
+            few_quad[r] =
+                valid > 0 ? read_few(few + r * TURN, valid AT_A(batch, own_few, few_count, here))
+                          : (float4)(0.0f);
 #pragma unroll
-        for (int f = 0; f < FEW; f++) {
-            const long row = min((long)f, few_count - 1);
-            const float4 x =
-                read_few(few + row * few_lead, valid AT_A(batch, row, few_count, at));
-            sums[f] = fma((float4)(x.x), quads[0], sums[f]);
-            sums[f] = fma((float4)(x.y), quads[1], sums[f]);
-            sums[f] = fma((float4)(x.z), quads[2], sums[f]);
-            sums[f] = fma((float4)(x.w), quads[3], sums[f]);
+            for (int s = 0; s < STEP; s++)
+                quads[r][s] = read_across(many + (r * TURN + s) * many_lead,
+                                          s < valid AT_B(batch, line, many_count, here + s));
         }
-        few += SLICES * STEP;
+        few += ROUNDS * TURN;
+        many += ROUNDS * TURN * many_lead;
+        if (lane < FEW) {
+#pragma unroll
+            for (int r = 0; r < ROUNDS; r++)
+                told[turn][r][slice][lane] = few_quad[r];
+        }
+        AWAIT_SLICES;
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+#pragma unroll
+            for (int f = 0; f < FEW; f++) {
+                const float4 x = told[turn][r][slice][f];
+                sums[f] = fma((float4)(x.x), quads[r][0], sums[f]);
+                sums[f] = fma((float4)(x.y), quads[r][1], sums[f]);
+                sums[f] = fma((float4)(x.z), quads[r][2], sums[f]);
+                sums[f] = fma((float4)(x.w), quads[r][3], sums[f]);
+            }
+        }
+        turn = 1 - turn;
     }
 
 #pragma unroll

@@ -23,6 +23,7 @@
  *     TYPE       BYTES  PARTS  MARKS  TILE_N  STAGES
  *     bf16, f16  2      1      44     256     4        at least a tile for each core
  *                                     128     5        otherwise
+ *                                     64      7        if even those are few
  *     s8         1      1      44     the same; A not transposed, B transposed
  *     tf32       4      1      44     the same: floats, rounded as they are loaded
  *     tf32       4      2      68     128     3        floats in two parts; the same layout
@@ -148,6 +149,10 @@ INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const
 #define NAMES NAMES_128
 #define BOUND(of) BOUND_64(of, 0), BOUND_64(of, 64)
 #define PLACES(at) PASTE(PLACES_256_, at)
+#elif TILE_N == 64
+#define NAMES NAMES_32
+#define BOUND(of) BOUND_16(of, 0), BOUND_16(of, 16)
+#define PLACES(at) PASTE(PLACES_64_, at)
 #else
 #define NAMES NAMES_64
 #define BOUND(of) BOUND_64(of, 0)
@@ -161,6 +166,10 @@ INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const
 #define PLACES_128_1 "%66, %67"
 #define PLACES_128_2 "%68, %69"
 #define PLACES_128_3 "%70, %71"
+#define PLACES_64_0 "%32, %33"
+#define PLACES_64_1 "%34, %35"
+#define PLACES_64_2 "%36, %37"
+#define PLACES_64_3 "%38, %39"
 /* `keep`: what was in the sums stays in them. */
 #define MULTIPLY_PLACES(places, keep)                                                              \
     "//!wgmma.mma_async.sync.aligned.m64n" TEXT(TILE_N) SHAPE " {" NAMES "}, " places ", " keep      \

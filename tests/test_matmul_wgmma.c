@@ -103,7 +103,7 @@ static const char *planned(const struct kiln__device *device, const struct produ
 static void expect_words(const struct product *product, const char *words)
 {
     struct kiln__device device = hopper();
-    believed = 128 + 256;
+    believed = 64 + 128 + 256;
     cr_expect_str_eq(planned(&device, product), words);
 }
 
@@ -112,9 +112,10 @@ static void expect_other(const struct product *product)
     expect_words(product, "");
 }
 
-/* Tiles of 256 and of 128 columns. */
+/* Tiles of 256, of 128 and of 64 columns. */
 #define WIDE " -DPARTS=1 -DMARKS=44 -DTILE_N=256 -DSTAGES=4 -DLOCAL=229888"
 #define NARROW " -DPARTS=1 -DMARKS=44 -DTILE_N=128 -DSTAGES=5 -DLOCAL=197120"
+#define SLIM " -DPARTS=1 -DMARKS=44 -DTILE_N=64 -DSTAGES=7 -DLOCAL=205312"
 
 Test(wgmma, has_a_program_for_each_type_and_layout)
 {
@@ -133,7 +134,10 @@ Test(wgmma, takes_narrow_tiles_where_wide_ones_leave_cores_idle)
 {
     expect_words(&(struct product){KILN_BF16, 1, 1024, 1024, 1024, 0, 1, .after = NULL},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
-                 "-DRESULT=1 -DALIGNED=1" NARROW " 64");
+                 "-DRESULT=1 -DALIGNED=1" SLIM " 128");
+    expect_words(&(struct product){KILN_BF16, 1, 1536, 1024, 1024, 0, 1, .after = NULL},
+                 "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
+                 "-DRESULT=1 -DALIGNED=1" NARROW " 96");
 }
 
 /* What this device was tuned to. */
@@ -151,10 +155,11 @@ Test(wgmma, takes_the_tiles_and_the_splits_that_were_tuned)
 {
     const struct product wide = {KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL};
     const struct product deep = {KILN_BF16, 1, 256, 256, 4096, 0, 0, .after = NULL};
-    believed = 128 + 256;
-    cr_expect(strstr(tuned(1, 0, &wide), NARROW));
-    cr_expect(strstr(tuned(2, 0, &wide), WIDE));
-    cr_expect(strstr(tuned(3, 0, &wide), WIDE), "it has but two");
+    believed = 64 + 128 + 256;
+    cr_expect(strstr(tuned(1, 0, &wide), SLIM));
+    cr_expect(strstr(tuned(2, 0, &wide), NARROW));
+    cr_expect(strstr(tuned(3, 0, &wide), WIDE));
+    cr_expect(strstr(tuned(4, 0, &wide), WIDE), "it has but three");
     cr_expect_not(strstr(tuned(0, 1, &deep), ", "), "one launch");
     cr_expect(strstr(tuned(0, 4, &deep), ", "), "another one adds up");
     believed = 256;
@@ -186,20 +191,20 @@ Test(wgmma, splits_what_has_few_tiles_and_many_steps)
 {
     expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_layer},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-                 "-DRESULT=1 -DALIGNED=1" NARROW " 104, matmul_gpu_sum");
+                 "-DRESULT=1 -DALIGNED=1" SLIM " 128, matmul_gpu_sum");
     expect_words(&(struct product){KILN_BF16, 1, 256, 256, 16384, 0, 0, .after = as_narrow_layer},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-                 "-DRESULT=1 -DALIGNED=1" NARROW " 104, matmul_gpu_sum");
+                 "-DRESULT=1 -DALIGNED=1" SLIM " 128, matmul_gpu_sum");
 }
 
 Test(wgmma, takes_any_size_whose_rows_are_of_16_bytes)
 {
     expect_words(&(struct product){KILN_BF16, 1, 333, 512, 72, 0, 0, .after = NULL},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-                 "-DRESULT=1 -DALIGNED=1" NARROW " 12");
+                 "-DRESULT=1 -DALIGNED=1" SLIM " 24");
     expect_words(&(struct product){KILN_BF16, 1, 512, 333, 72, 0, 1, .after = NULL},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=1 "
-                 "-DRESULT=1 -DALIGNED=0" NARROW " 12");
+                 "-DRESULT=1 -DALIGNED=0" SLIM " 24");
     expect_other(&(struct product){KILN_BF16, 1, 512, 512, 333, 0, 0, .after = NULL});
     expect_other(&(struct product){KILN_BF16, 1, 512, 333, 512, 0, 0, .after = NULL});
 }
@@ -220,9 +225,9 @@ Test(wgmma, adds_up_products_of_i8_however_deep)
     expect_words(&(struct product){KILN_I8, 1, 4096, 4096, 4096, 0, 1, .after = NULL},
                  WHOLE "-DRESULT=1 -DALIGNED=1" WIDE " 132");
     expect_words(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .after = as_layer},
-                 WHOLE "-DRESULT=1 -DALIGNED=1" NARROW " 16");
+                 WHOLE "-DRESULT=1 -DALIGNED=1" SLIM " 32");
     expect_words(&(struct product){KILN_I8, 1, 512, 512, 64, 0, 1, .after = NULL},
-                 WHOLE "-DRESULT=1 -DALIGNED=1" NARROW " 16");
+                 WHOLE "-DRESULT=1 -DALIGNED=1" SLIM " 32");
 }
 
 /* What does not lie along k, or not at multiples of 16 bytes. */
@@ -324,7 +329,7 @@ Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
     cr_expect_str_eq(planned(&device, &product), "");
     believed = 128;
     cr_expect(strstr(planned(&device, &product), "-DTILE_N=128"));
-    believed = 128 + 256;
+    believed = 64 + 128 + 256;
     device.ptx_level = 100;
     cr_expect_str_eq(planned(&device, &product), "");
     device = imagined_gpu()->runtime.device;
@@ -483,7 +488,7 @@ Test(wgmma, is_done_without_where_it_does_not_build)
     context->runtime.device.info.max_work_group = 1024;
     context->runtime.device.ptx_level = 90;
     kiln__plan_cache_use_prover(context->plan_cache, &prover);
-    believed = 128 + 256;
+    believed = 64 + 128 + 256;
     for (size_t i = 0; i < SIDE * SIDE; i++)
         ones[i] = 0x3f80;
     for (int i = 0; i < 2; i++) {

@@ -37,8 +37,10 @@ struct tile {
 static const struct tile tile_table[] = {
     {128, 128, 8, 16, 8, 2, 84, 92, 1.13}, {128, 64, 16, 8, 8, 2, 70, 85, 1.1},
     {64, 64, 16, 8, 4, 4, 45, 80, 1},      {128, 32, 16, 8, 4, 4, 53, 75, 1},
-    {128, 16, 32, 4, 4, 4, 33, 44, 1},     {32, 32, 16, 4, 4, 8, 14, 56, 1}};
+    {128, 16, 32, 4, 4, 4, 33, 44, 1},     {32, 32, 16, 4, 4, 8, 14, 56, 1},
+    {128, 128, 16, 8, 8, 2, 90, 90, 1.13}};
 #define TILES (sizeof tile_table / sizeof *tile_table)
+#define SMALLEST 5 /* for every device, and few sums */
 
 static int64_t items_of(const struct tile *tile)
 {
@@ -139,7 +141,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
     const struct kiln__traits *traits = plan->options.device->traits;
     bool alike = plan->fusion.graph.alike;
     int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
-    struct way best = split_way(product, &tile_table[TILES - 1], 1, aligned);
+    struct way best = split_way(product, &tile_table[SMALLEST], 1, aligned);
     double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
         for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
@@ -165,7 +167,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
 static bool tiled_fits(const struct kiln__plan *plan, const struct kiln__product *product)
 {
     (void)product;
-    return tile_fits(plan, &tile_table[TILES - 1]);
+    return tile_fits(plan, &tile_table[SMALLEST]);
 }
 
 static bool by_fours(const struct kiln__matrix *matrix)
@@ -449,10 +451,17 @@ static bool rows_suits(const struct kiln__plan *plan, const struct kiln__product
 /* Work-items of a work-group, and of them those that share k, or lines. */
 struct shape {
     int few, items, lanes, lines;
+    int rounds; /* whose reads are on their way at once */
 };
 
-/* Across lines a unit has one work-group, as large as its registers allow; where that leaves none
- * without one, each takes twice as many lines. */
+static uint64_t across_bytes(const struct shape *shape)
+{
+    int slices = shape->items / shape->lanes;
+    return 16 * (uint64_t)(shape->items + 2 * shape->rounds * slices * shape->few);
+}
+
+/* Across lines a unit has one large work-group; where there are many lines, several small ones,
+ * whose ends hide each other, and where there are few, k is split among middling ones. */
 static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
 {
     const struct kiln_device_info *info = &plan->options.device->info;
@@ -460,12 +469,14 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
     while (few < sides->few_count)
         few *= 2;
     if (runs_along(&sides->many))
-        return (struct shape){few, 128, 8, 4};
-    items = few <= 4 ? 1024 : 512;
-    while ((uint64_t)items > info->max_work_group)
-        items /= 2;
-    bool many = sides->many_count >= (int64_t)info->compute_units * 16 * 4;
-    return (struct shape){few, items, few > 4 && many ? 16 : 8, 4};
+        return (struct shape){few, 128, 8, 4, 1};
+    int64_t lines = sides->many_count / most(1, info->compute_units);
+    items = few <= 4 ? 1024 : lines >= 64 ? 256 : lines >= 16 ? 1024 : 512;
+    struct shape shape = {few, items, 8, 4, few <= 2 ? 3 : 1};
+    while ((uint64_t)shape.items > info->max_work_group ||
+           across_bytes(&shape) > info->local_memory)
+        shape.items /= 2;
+    return shape;
 }
 
 /* Some 1,024 items for each unit, or half as many of more sums, but none with less than 16 of k. */
@@ -494,9 +505,11 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kil
                    product->k % 4 == 0 && (along || sides.many_count % 4 == 0);
     struct kiln__launch launch = kiln__product_launch(
         group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across", product);
-    snprintf(launch.options, sizeof launch.options,
-             "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d", along, shape.few,
-             shape.items, shape.lanes, shape.lines, aligned);
+    snprintf(
+        launch.options, sizeof launch.options,
+        "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d -DROUNDS=%d -DWARPS=%d",
+        along, shape.few, shape.items, shape.lanes, shape.lines, aligned, shape.rounds,
+        plan->options.device->traits->shuffles);
     kiln__product_range(&launch, groups * shape.items, splits, product->batch);
     launch.local[0] = (size_t)shape.items;
     sides.few.across = false;

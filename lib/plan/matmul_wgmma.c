@@ -17,8 +17,9 @@ struct cut {
     int stages;
     double pace;
 };
-static const struct cut both[] = {{128, 5, 1.15}, {256, 4, 1.0}}, narrow[] = {{128, 3, 1.0}};
-enum { MOST_CUTS = sizeof both / sizeof *both };
+static const struct cut any[] = {{64, 7, 1.4}, {128, 5, 1.1}, {256, 4, 1.0}},
+                        narrow[] = {{128, 3, 1.0}};
+enum { MOST_CUTS = sizeof any / sizeof *any };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
  * others that do not lie as the kernel reads them, are packed. */
@@ -31,10 +32,10 @@ struct kind {
     size_t cut_count; /* 0: not multiplied */
 };
 enum { F16, BF16, S8, TF32, TF32X3 };
-static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 44, both, 2},
-                                          {"bf16", KILN_BF16, 2, 1, 44, both, 2},
-                                          {"s8", KILN_I8, 1, 1, 44, both, 2},
-                                          {"tf32", KILN_F32, 4, 1, 44, both, 2},
+static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 44, any, 3},
+                                          {"bf16", KILN_BF16, 2, 1, 44, any, 3},
+                                          {"s8", KILN_I8, 1, 1, 44, any, 3},
+                                          {"tf32", KILN_F32, 4, 1, 44, any, 3},
                                           {"tf32", KILN_F32, 4, 2, 68, narrow, 1}};
 static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 0, narrow, 1},
                                         {"bf16", KILN_BF16, 2, 1, 0, narrow, 1},
