@@ -177,6 +177,23 @@ Test(schedule, has_larger_work_groups_for_rows_that_are_read_twice)
     gpu->runtime.device.info.max_work_group = 1024;
 }
 
+/* Of columns each item has a place in local memory for each reduction. */
+Test(schedule, has_larger_work_groups_for_long_columns_that_are_read_twice)
+{
+    kiln_context *gpu = imagined_gpu();
+    cr_expect_eq(1 << form_of(gpu, softmax_columns, 512, 64, 0).work_group, 256);
+    cr_expect_eq(1 << form_of(gpu, softmax_columns, 1500, 64, 0).work_group, 1024);
+    gpu->runtime.device.info.local_memory = 16 << 10;
+    cr_expect_eq(1 << form_of(gpu, softmax_columns, 1500, 64, 0).work_group, 512);
+    gpu->runtime.device.info.local_memory = 48 << 10;
+}
+
+Test(schedule, has_smaller_work_groups_for_maps)
+{
+    cr_expect_eq(1 << form_of(imagined_gpu(), adds, 64, 96, 0).work_group, 128);
+    cr_expect_eq(1 << form_of(imagined_gpu(), rows, 64, 96, 0).work_group, 256);
+}
+
 Test(schedule, exchanges_values_of_lanes_beside_each_other)
 {
     kiln_context *gpu = imagined_gpu();

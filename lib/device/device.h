@@ -26,6 +26,8 @@ struct kiln__traits {
     unsigned min_chunk;       /* chunked: fewest elements worth a work-item */
     unsigned work_group;      /* not chunked: work-items in a work-group, */
     unsigned long_work_group; /* and in one for a long row that is read twice; 0: as many */
+    bool small_maps;          /* of maps half as many: gelu took an H200 0.975 times as long, a
+                                 gather 0.98, with twice as many 1.02 and 1.04 */
     bool shuffles;            /* 32 items exchange values by kernels/lanes.cl */
     bool live_host_pointers;  /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
                                  with no map and unmap around the host's accesses */

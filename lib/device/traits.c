@@ -50,6 +50,7 @@ static const struct row {
     {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256),
                                                               .serial_compiler = true,
                                                               .long_work_group = 1024,
+                                                              .small_maps = true,
                                                               .shuffles = true,
                                                               .fast_math_functions = true,
                                                               .lazy_memory = true,
