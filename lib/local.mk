@@ -229,6 +229,7 @@ runtime_sources = \
 	lib/runtime/checked.c \
 	lib/runtime/clblast.c \
 	lib/runtime/clblast.h \
+	lib/runtime/clblast_sets.h \
 	lib/runtime/commands.c \
 	lib/runtime/commands.h \
 	lib/runtime/executable.c \

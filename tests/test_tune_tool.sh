@@ -45,6 +45,23 @@ check "a comparison keeps nothing" 0 '^vector ' list
 [ "$(run list | awk '$1 == "chunks" { print 1 }')" ] || sed -i 's/chunks 8/lanes 8/' "$folder/works"
 check "a work's values are imported" 0 '^imported$' import "$folder/works"
 check "and kept beside the others" 0 '^rows 40x300: .*segment 1024' list
+{ head -n 1 "$folder/record"; echo 'gemm 3'; echo 'gemm_direct 99'; } >"$folder/library"
+check "a set that CLBlast is not given is named" 1 '"gemm_direct 99" is not understood' import "$folder/library"
+check "and one that it is given is kept" 0 '^gemm  *3 ' list
+check "a time without a work" 2 '--time needs a work' --time
+if KILN_MATMUL=clblast "$kiln" tune --time 'product 8x8x8 nn' >/dev/null 2>&1; then
+    KILN_TUNE=gemm_direct=7 KILN_MATMUL=clblast KILN_LOG=error
+    export KILN_TUNE KILN_MATMUL KILN_LOG
+    check "CLBlast takes a set" 0 '^[0-9.e-]*$' --time 'product 70x130x50 nn'
+    run() {
+        "$kiln" tune --time 'product 70x130x50 nn' 2>&1 | grep -c 'CLBlast answered'
+    }
+    check "without a complaint" 1 '^0$'
+    unset KILN_TUNE KILN_MATMUL KILN_LOG
+    run() {
+        "$kiln" tune "$@"
+    }
+fi
 check "clear" 0 '^cleared$' clear
 run() {
     "$kiln" tune list | grep -c '^#'

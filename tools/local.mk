@@ -15,6 +15,8 @@ kiln_SOURCES = \
 	tools/run.c \
 	tools/tool.h \
 	tools/tune.c \
+	tools/tune_library.c \
+	tools/tune_library.h \
 	tools/tune_measure.c \
 	tools/tune_measure.h \
 	tools/tune_record.c \

@@ -15,12 +15,13 @@
 #include <kiln/kiln.h>
 
 #include "tool.h"
+#include "tune_library.h"
 #include "tune_search.h"
 
 struct request {
     const char *device, *action, *file, *shapes;
     double seconds;
-    bool again, compares, json;
+    bool again, compares, json, times;
     const char **works; /* as given */
     size_t works_count;
 };
@@ -42,7 +43,8 @@ static kiln_context *open_context(const struct request *request)
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     kiln_context *context = NULL;
     options.device = request->device;
-    unsetenv("KILN_TUNE"); /* which would go before what is kept */
+    if (!request->times)
+        unsetenv("KILN_TUNE"); /* which would go before what is kept */
     unsetenv("KILN_RECORD_SHAPES");
     return kiln_context_create(&options, &context) ? NULL : context;
 }
@@ -167,18 +169,26 @@ static kiln_status expect_kept(struct tune_search *search)
     return status;
 }
 
+/* CLBlast's parameters have half of the time, where products go there. */
 static int search_device(const struct request *request, struct tune_search *search)
 {
     struct tune_work works[COMMON_WORKS];
-    struct tune_gain gains[TUNE_MOST_WORKS];
+    struct tune_gain gains[TUNE_MOST_WORKS + TUNE_LIBRARY_WORKS];
     const char *why;
+    bool library = tune_uses_library(search->context);
+    size_t count = COMMON_WORKS + (library ? TUNE_LIBRARY_WORKS : 0);
     for (size_t i = 0; i < COMMON_WORKS; i++)
         if (!tune_work_read(common_works[i], &works[i], &why))
             return 1;
-    search->until = tune_now() + request->seconds;
-    if (tune_search_device(search, works, COMMON_WORKS, gains))
+    const double end = tune_now() + request->seconds;
+    search->until = library ? end - request->seconds / 2 : end;
+    kiln_status status = tune_search_device(search, works, COMMON_WORKS, gains);
+    search->until = end;
+    if (!status && library)
+        status = tune_search_library(search, request->device, gains + COMMON_WORKS);
+    if (status)
         return complain();
-    print_gains(request, search, gains, COMMON_WORKS);
+    print_gains(request, search, gains, count);
     return 0;
 }
 
@@ -250,6 +260,22 @@ static int run_search(const struct request *request)
 }
 
 /* ---- the others ---- */
+
+static int run_time(const struct request *request)
+{
+    kiln_context *context = open_context(request);
+    int result = context ? 0 : complain();
+    for (size_t i = 0; i < request->works_count && !result; i++) {
+        struct tune_work work;
+        const char *why;
+        if (!tune_work_read(request->works[i], &work, &why))
+            result = 1;
+        else if (tune_time_work(context, &work))
+            result = complain();
+    }
+    kiln_context_release(context);
+    return result;
+}
 
 static int run_list(kiln_context *context, struct tune_record *record, const char *file)
 {
@@ -366,7 +392,7 @@ static int run_action(const struct request *request)
 
 /* ---- arguments ---- */
 
-enum { COMPARE = 256, JSON };
+enum { COMPARE = 256, JSON, TIME };
 
 static const struct argp_option options[] = {
     {"again", 'a', NULL, 0, "Measure also what was measured before", 0},
@@ -375,6 +401,7 @@ static const struct argp_option options[] = {
     {"json", JSON, NULL, 0, "Write the table as JSON, and progress to standard error", 0},
     {"seconds", 's', "TIME", 0, "Begin no candidate after so long (120)", 0},
     {"shapes", 'S', "FILE", 0, "Tune for the works of this file", 0},
+    {"time", TIME, NULL, 0, "Only say how many seconds each work takes as it is now", 0},
     {0},
 };
 
@@ -407,6 +434,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'S': request->shapes = arg; return 0;
     case COMPARE: request->compares = true; return 0;
     case JSON: request->json = true; return 0;
+    case TIME: request->times = true; return 0;
     case 's':
         request->seconds = strtod(arg, &end);
         if (end == arg || *end || !(request->seconds >= 0))
@@ -416,6 +444,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (request->action && find_action(request->action)->takes_file && !request->file)
             argp_error(state, "%s needs the name of a file", request->action);
+        if (request->times && !request->works_count)
+            argp_error(state, "--time needs a work");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -443,7 +473,9 @@ int kiln__tool_tune(int argc, char **argv)
     if (!request.works)
         return 1;
     argp_parse(&argp, argc, argv, 0, NULL, &request);
-    int result = request.action ? run_action(&request) : run_search(&request);
+    int result = request.times    ? run_time(&request)
+                 : request.action ? run_action(&request)
+                                  : run_search(&request);
     free(request.works);
     return result;
 }

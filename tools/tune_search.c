@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "tune_search.h"
 
+#include "tune_library.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,7 +222,8 @@ static kiln_status search_values(struct tune_search *search, const char *work)
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < record->count && !status; i++) {
         const kiln_tunable *tunable = &record->tunables[i];
-        for (size_t k = 0; k < tunable->count && !status && (work || !tunable->of_works); k++) {
+        bool searched = (work || !tunable->of_works) && !tune_is_of_library(tunable);
+        for (size_t k = 0; k < tunable->count && !status && searched; k++) {
             const unsigned *place = tune_record_value(search->record, work, i);
             struct candidate candidate = {work, i, tunable->candidates[k], place ? *place : 0};
             if (!place || candidate.value == *place || was_measured(search, &candidate))
@@ -289,7 +292,8 @@ kiln_status tune_search_device(struct tune_search *search, const struct tune_wor
         fill_gain(works[i].name, verdict.shares[i], verdict.seconds[i], &gains[i]);
     if (!status && verdict.share >= 1) {
         for (size_t i = 0; i < search->record->count; i++)
-            search->record->tunables[i].value = search->record->tunables[i].usual;
+            if (!tune_is_of_library(&search->record->tunables[i]))
+                search->record->tunables[i].value = search->record->tunables[i].usual;
         if (search->keeps)
             status = tune_record_remember(search->context, search->record);
     }

@@ -57,6 +57,9 @@ struct kiln__traits {
     unsigned splits;  /* of a product's depth */
     unsigned share;   /* chunked: work-items of a product for each unit */
     unsigned depth;   /* chunked: of a product's blocks */
+    /* CLBlast's parameters, 1 + the number of a set of runtime/clblast_sets.h; 0: its own. */
+    unsigned gemm;        /* of large products */
+    unsigned gemm_direct; /* of small ones */
 };
 
 struct kiln__device {

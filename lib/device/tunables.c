@@ -38,6 +38,8 @@ static const struct kiln__tunable rows[] = {
     CHUNKED(stream,     1, 0, "stores past the caches: never, always",   1, 2)
     CHUNKED(share,      1, 0, "work-items of a product for each core",   1, 2, 4, 8)
     CHUNKED(depth,      1, 1, "of a product's blocks",                   128, 256, 384, 512)
+    EITHER (gemm,       0, 1, "CLBlast's parameters, by number",         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    EITHER (gemm_direct, 0, 1, "the same for small products",            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
     /* clang-format on */
 };
 

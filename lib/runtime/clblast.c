@@ -6,7 +6,11 @@
 #ifdef HAVE_CLBLAST
 
 #include <clblast_c.h>
+#include <pthread.h>
 #include <stdatomic.h>
+
+#include "runtime/clblast_sets.h"
+#include "util/log.h"
 
 static atomic_uint users;
 
@@ -21,6 +25,64 @@ void kiln__clblast_end(void)
         CLBlastClearCache();
 }
 
+/* ---- parameters ---- */
+
+/* CLBlast has one set per device for the whole process, and does not tell its own: each kernel's
+ * latest one that was asked for counts for all contexts. */
+enum { MOST_DEVICES = 16 };
+static struct used {
+    cl_device_id device;
+    unsigned sets[KILN__CLBLAST_KERNELS];
+} used[MOST_DEVICES];
+static pthread_mutex_t using = PTHREAD_MUTEX_INITIALIZER; /* guards `used` */
+
+/* With the lock. NULL: beyond the last device CLBlast's own stay. */
+static struct used *find_used(cl_device_id device)
+{
+    for (size_t i = 0; i < MOST_DEVICES; i++)
+        if (used[i].device == device || !used[i].device) {
+            used[i].device = device;
+            return &used[i];
+        }
+    return NULL;
+}
+
+/* A change has CLBlast compile its programs anew. */
+static void use_set(struct used *device, size_t which, unsigned set)
+{
+    const struct kiln__clblast_kernel *kernel = &kiln__clblast_kernels[which];
+    const char *names[KILN__CLBLAST_MOST];
+    size_t values[KILN__CLBLAST_MOST];
+    if (!set || set > KILN__CLBLAST_SETS || device->sets[which] == set)
+        return;
+    for (size_t i = 0; i < kernel->count; i++) {
+        names[i] = kernel->parameters[i];
+        values[i] = kernel->sets[set - 1][i];
+    }
+    CLBlastStatusCode code = CLBlastOverrideParameters(
+        device->device, kernel->name, CLBlastPrecisionSingle, kernel->count, names, values);
+    if (code)
+        KILN__LOG(KILN__LOG_ERROR,
+                  "CLBlast answered %d to set %u of %s's parameters, and keeps its own", (int)code,
+                  set, kernel->name);
+    device->sets[which] = set;
+}
+
+static void use_parameters(const struct kiln__device *device)
+{
+    const unsigned sets[KILN__CLBLAST_KERNELS] = {device->traits->gemm,
+                                                  device->traits->gemm_direct};
+    if (!sets[0] && !sets[1])
+        return;
+    pthread_mutex_lock(&using);
+    struct used *known = find_used(device->id);
+    for (size_t i = 0; known && i < KILN__CLBLAST_KERNELS; i++)
+        use_set(known, i, sets[i]);
+    pthread_mutex_unlock(&using);
+}
+
+/* ---- products ---- */
+
 static size_t size_at(const struct kiln__launch *launch, enum kiln__clblast_argument position)
 {
     return (size_t)launch->arguments.items[position].integer;
@@ -32,8 +94,9 @@ static CLBlastTranspose transpose_at(const struct kiln__launch *launch,
     return size_at(launch, position) ? CLBlastTransposeYes : CLBlastTransposeNo;
 }
 
-kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
-                                  const cl_mem *memory, cl_event *event, struct kiln__error *error)
+kiln_status kiln__clblast_enqueue(const struct kiln__device *device, cl_command_queue queue,
+                                  const struct kiln__launch *launch, const cl_mem *memory,
+                                  cl_event *event, struct kiln__error *error)
 {
     const struct kiln__argument *arguments = launch->arguments.items;
     cl_mem a = memory[arguments[KILN__CLBLAST_A].slot];
@@ -44,6 +107,7 @@ kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__lau
     CLBlastTranspose transpose_a = transpose_at(launch, KILN__CLBLAST_A_TRANSPOSED);
     CLBlastTranspose transpose_b = transpose_at(launch, KILN__CLBLAST_B_TRANSPOSED);
     CLBlastStatusCode code;
+    use_parameters(device);
     if (batch == 1)
         code = CLBlastSgemm(
             CLBlastLayoutRowMajor, transpose_a, transpose_b, m, n, k, 1.0f, a,
@@ -74,10 +138,11 @@ void kiln__clblast_end(void)
 {
 }
 
-kiln_status kiln__clblast_enqueue(cl_command_queue queue, const struct kiln__launch *launch,
-                                  const cl_mem *memory, cl_event *event, struct kiln__error *error)
+kiln_status kiln__clblast_enqueue(const struct kiln__device *device, cl_command_queue queue,
+                                  const struct kiln__launch *launch, const cl_mem *memory,
+                                  cl_event *event, struct kiln__error *error)
 {
-    (void)queue, (void)launch, (void)memory, (void)event;
+    (void)device, (void)queue, (void)launch, (void)memory, (void)event;
     return kiln__fail(error, KILN_UNSUPPORTED, "kiln_matmul: this build has no CLBlast");
 }
 

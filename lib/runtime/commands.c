@@ -439,7 +439,7 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
-        kiln_status status = kiln__clblast_enqueue(commands->stream->queue, launch,
+        kiln_status status = kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
                                                    commands->executable->memory, event, error);
         if (status)
             return status;
