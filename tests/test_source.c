@@ -274,6 +274,30 @@ Test(source, ends_with_an_export_and_a_map)
     }
 }
 
+/* One value for several buffers is computed in one of them and copied to the others. */
+Test(source, ends_with_a_copy_to_it)
+{
+    struct scene scene;
+    kiln_buffer *first;
+    begin(&scene);
+    settle(&scene);
+    expect_ok(kiln_buffer_create(scene.context, KILN_F32, 2, (size_t[]){K, N}, &first));
+    kiln_batch *update = kiln_batch_create(scene.context);
+    for (size_t i = 0; i < K * N; i++)
+        b[i] = (float)i;
+    kiln_tensor value = kiln_upload(update, KILN_F32, 2, (size_t[]){K, N}, b);
+    value = kiln_add(update, value, kiln_constant(update, KILN_F32, 1));
+    expect_ok(kiln_export(update, value, first));
+    expect_ok(kiln_export(update, value, scene.weights));
+    run_batch(update);
+    for (size_t i = 0; i < K * N; i++)
+        b[i] += 1;
+    kiln_batch_release(update);
+    kiln_buffer_release(first);
+    expect_content(&scene);
+    end(&scene);
+}
+
 /* The program may do with it what kiln cannot see. */
 Test(source, ends_when_the_program_has_the_memory)
 {

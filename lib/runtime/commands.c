@@ -101,9 +101,6 @@ static kiln_status hold(struct commands *commands, struct kiln__binding *binding
 static kiln_status place_binding(struct commands *commands, struct kiln__binding *binding,
                                  bool is_input, cl_mem *memory, struct kiln__error *error)
 {
-    kiln_status status = hold(commands, binding, error);
-    if (status)
-        return status;
     if (binding->needs_bounce)
         return take_bounce(commands, binding, is_input, memory, error);
     *memory = binding->memory;
@@ -216,7 +213,10 @@ static kiln_status place_sourced(struct commands *commands, struct kiln__error *
     kiln_status status = KILN_OK;
     for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++) {
         struct kiln__binding *binding = find_sourced(commands, i);
-        if (binding && is_read(executable, i))
+        bool reads = binding && is_read(executable, i);
+        if (reads)
+            status = hold(commands, binding, error);
+        if (reads && !status)
             status = place_binding(commands, binding, true, &executable->memory[i], error);
     }
     return status;
@@ -237,6 +237,14 @@ static struct kiln__binding *result_of(const struct commands *commands,
 {
     bool delivers = step->kind == KILN__STEP_DOWNLOAD || step->kind == KILN__STEP_COPY;
     return delivers ? &commands->bindings->results.items[step->binding] : NULL;
+}
+
+static kiln_status hold_results(struct commands *commands, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < commands->bindings->results.count && !status; i++)
+        status = hold(commands, &commands->bindings->results.items[i], error);
+    return status;
 }
 
 /* A delivery to memory that later steps still read goes through a bounce buffer. */
@@ -261,6 +269,8 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
     if (plan->arena_bytes)
         status = kiln__pool_take_turn(commands->stream->pool, plan->arena_bytes, &commands->arena,
                                       error);
+    if (!status)
+        status = hold_results(commands, error);
     for (size_t i = 0; i < plan->slots.count && !status; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         executable->memory[i] = commands->arena;
@@ -282,7 +292,6 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
                                             ? &commands->bindings->inputs.items[slot->binding]
                                             : &commands->bindings->results.items[slot->binding];
         executable->foreign[i] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
-        status = slot->in_place ? hold(commands, binding, error) : KILN_OK;
         if (slot->in_place)
             executable->memory[i] = binding->memory;
         else

@@ -488,6 +488,7 @@ static kiln_status take_sums(const struct kiln__parts *parts, struct kiln__strea
         sums[i].item = sums[i].bytes / (kiln__node_count(node) ? kiln__node_count(node) : 1);
         if (sums[i].bytes)
             status = kiln__pool_take(stream->pool, sums[i].bytes, &sums[i].memory, error);
+        sums[i].identity = (uintptr_t)sums[i].memory;
     }
     return status;
 }
