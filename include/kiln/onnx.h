@@ -70,7 +70,8 @@ typedef struct kiln_model_value {
 } kiln_model_value;
 
 /** Read a model from a file. Weights in files of their own are looked for in its folder, and have
- *  to lie inside it. `options` may be NULL.
+ *  to lie inside it. `options` may be NULL. The file stays open, and is not to be changed while the
+ *  model or a batch of it lives: large weights may be read from it again (kiln_buffer_set_source()).
  *  Owner: the caller, until kiln_model_release(); it holds the context. Threads: any; the model
  *  itself may be used by many threads at once.
  *  Errors: INVALID_ARGUMENT (also for a file that is no model, or a damaged one), IO_ERROR,
