@@ -27,7 +27,8 @@ static const struct shape {
 };
 
 /* Of these, --each times those that fit a shape. */
-static const char *const each[] = {"packed", "small", "skinny", "dots", "rows", "tiled", "clblast"};
+static const char *const each[] = {"single", "packed", "small", "skinny",
+                                   "dots",   "rows",   "tiled", "clblast"};
 enum { EACH = sizeof each / sizeof *each };
 
 /* CLBlast without tuning takes seconds for larger products on a CPU. */

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * C[b] = A[b] B[b] in float for CPUs, both operands packed: the large sizes.
+ * C[b] = A[b] B[b] in float for CPUs, with B packed: the large sizes.
  *
  * Launch 1, matmul_pack_b, copies B to scratch as [batch][panel][k][TILE_COLUMNS], zero padded.
  *     args    b, packed, packed_offset, n, k, b_offset, b_row, b_column, b_batch
  *     global  panels, ceil(k / PACK_DEPTH), batch (1 if b_batch is 0)      local  1, 1, 1
- * Launch 2, matmul_packed: each item packs its rows of A into local memory, a block of BLOCK_DEPTH
- * of k at a time, and walks its panels.
+ * Launch 2, matmul_packed: each item walks its rows of A, read where they are or, if LINES is not 0,
+ * copied to local memory, LINES at a time, and for each tile its panels, a block of BLOCK_DEPTH of k
+ * and NEAR_PANELS of them at a time.
  *     args    a, packed, c, m, n, k, a_offset, a_row, a_column, a_batch, packed_offset,
  *             packed_batch, c_offset, c_row, c_batch, item_rows, item_panels
  *     global  ceil(panels / item_panels), ceil(m / item_rows), batch       local  1, 1, 1
  *     panels = ceil(n / TILE_COLUMNS); packed_batch = panels * k * TILE_COLUMNS, or 0 if b_batch
- * is; item_rows is a multiple of TILE_ROWS, at most BLOCK_ROWS. Scratch: batch (1 if b_batch is 0)
- * * panels * k * TILE_COLUMNS * 4 bytes. Local memory: BLOCK_ROWS * BLOCK_DEPTH * 4 bytes. Offsets
- * and strides count elements; integer arguments are long. Any strides are right for A and B; fast
- * is a row or a column stride of 1. k of 0 (then no launch 1) writes zeros.
+ * is; item_rows is best a multiple of TILE_ROWS. Scratch: batch (1 if b_batch is 0) * panels * k * TILE_COLUMNS * 4 bytes. Local memory:
+ * LINES * (BLOCK_DEPTH + 16) * 4 bytes. LINES is a multiple of TILE_ROWS; an A of which more is made
+ * than to read it (operands.h) has to have some. Offsets and strides count elements; integer
+ * arguments are long. Any strides are right for A and B; fast is a row or a column stride of 1, a
+ * row stride with LINES. k of 0 (then no launch 1) writes zeros.
  *
  * Or, for few rows, launch 2 is matmul_few: an item takes a vector of columns after the other, with
  * VECTOR rows in registers, so that each line of B comes from memory once.
@@ -40,8 +42,8 @@
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 256
 #endif
-#ifndef BLOCK_ROWS
-#define BLOCK_ROWS (TILE_ROWS * 32)
+#ifndef LINES
+#define LINES 0
 #endif
 #ifndef FEW_TILES
 #define FEW_TILES 2
@@ -49,10 +51,13 @@
 #ifndef PACK_DEPTH
 #define PACK_DEPTH 256
 #endif
+/* A block of that many panels stays in the second cache, beside a tile of A in the first. */
+#define NEAR_PANELS 4
 #define TILE_COLUMNS (TILE_VECTORS * VECTOR)
 #define PACK_SPACE __global
 #include "cpu_vector.h"
 #include "operands.h"
+#include "cpu_lines.h"
 #include "cpu_pack.h"
 #include "cpu_tile.h"
 
@@ -78,51 +83,6 @@ matmul_pack_b(__global const OPERAND_B_TYPE *restrict b, __global float *restric
                       packed AT_B(batch, panel * TILE_COLUMNS, n, first_k));
 }
 
-/* Rows of A as [k][TILE_ROWS], zeros past the last row. */
-INLINE void pack_a_tile(__global const OPERAND_A_TYPE *a, long row, long column, int depth,
-                        int rows, __local float *packed PLACE_A)
-{
-    if (rows == TILE_ROWS) {
-        for (int k = 0; k < depth; k++) {
-#pragma unroll
-            for (int i = 0; i < TILE_ROWS; i++)
-                packed[k * TILE_ROWS + i] = READ_A(a, i * row + k * column, i, k);
-        }
-        return;
-    }
-    PLAIN_LOOP
-    for (int k = 0; k < depth; k++) {
-        PLAIN_LOOP
-        for (int i = 0; i < TILE_ROWS; i++)
-            packed[k * TILE_ROWS + i] = i < rows ? READ_A(a, i * row + k * column, i, k) : 0.0f;
-    }
-}
-
-/* sums = the product of a packed tile of A and a packed panel of B, all in registers. */
-INLINE void multiply_tile(__local const float *a, __global const float *b, int depth,
-                          vector sums[TILE_ROWS][TILE_VECTORS])
-{
-#pragma unroll
-    for (int i = 0; i < TILE_ROWS; i++) {
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            sums[i][v] = (vector)(0.0f);
-    }
-    for (int k = 0; k < depth; k++) {
-        vector line[TILE_VECTORS];
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            line[v] = LOAD(v, __global, b + k * TILE_COLUMNS);
-#pragma unroll
-        for (int i = 0; i < TILE_ROWS; i++) {
-            const vector factor = (vector)(a[k * TILE_ROWS + i]);
-#pragma unroll
-            for (int v = 0; v < TILE_VECTORS; v++)
-                sums[i][v] = fma(factor, line[v], sums[i][v]);
-        }
-    }
-}
-
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_packed(__global const OPERAND_A_TYPE *restrict a, __global const float *restrict packed,
               __global float *c, long m, long n, long k, long a_offset, long a_row,
@@ -130,7 +90,7 @@ matmul_packed(__global const OPERAND_A_TYPE *restrict a, __global const float *r
               long c_row, long c_batch, long item_rows,
               long item_panels OPERAND_A_PARAMETERS EPILOGUE_PARAMETERS)
 {
-    __local float block[BLOCK_ROWS * BLOCK_DEPTH];
+    __local float lines[LINES ? LINES * TILE_LINE : 1];
     const long batch = get_group_id(2);
     const long row0 = (long)get_group_id(1) * item_rows;
     const int rows = min(item_rows, m - row0);
@@ -143,19 +103,24 @@ matmul_packed(__global const OPERAND_A_TYPE *restrict a, __global const float *r
     c += c_offset + batch * c_batch + row0 * c_row;
     for (long k0 = 0; k0 == 0 || k0 < k; k0 += BLOCK_DEPTH) {
         const int depth = min((long)BLOCK_DEPTH, k - k0);
-        for (int i = 0; i < rows; i += TILE_ROWS)
-            pack_a_tile(a + i * a_row + k0 * a_column, a_row, a_column, depth,
-                        min(TILE_ROWS, rows - i),
-                        block + i * depth AT_A(batch, row0 + i, m, k0));
-        for (long panel = panel0; panel < panel1; panel++) {
-            __global const float *b = packed + (panel * k + k0) * TILE_COLUMNS;
-            const long column = panel * TILE_COLUMNS;
-            const int columns = min((long)TILE_COLUMNS, n - column);
+        for (long first = panel0; first < panel1; first += NEAR_PANELS) {
+            const long end = min(first + NEAR_PANELS, panel1);
             for (int i = 0; i < rows; i += TILE_ROWS) {
-                vector sums[TILE_ROWS][TILE_VECTORS];
-                expect_tile(c + i * c_row + column, c_row, rows - i);
-                multiply_tile(block + i * depth, b, depth, sums);
-                write_tile(sums, c + i * c_row + column, c_row, rows - i, columns, k0 == 0);
+#if LINES
+                if (i % LINES == 0)
+                    copy_lines(a + i * a_row + k0 * a_column, a_row, a_column, min(LINES, rows - i),
+                               depth, lines AT_A(batch, row0 + i, m, k0));
+#endif
+                for (long panel = first; panel < end; panel++) {
+                    const long column = panel * TILE_COLUMNS;
+                    vector sums[TILE_ROWS][TILE_VECTORS];
+                    expect_tile(c + i * c_row + column, c_row, rows - i);
+                    multiply_tile(a + i * a_row + k0 * a_column, a_row, a_column, rows - i,
+                                  lines + (LINES ? i % LINES * TILE_LINE : 0),
+                                  packed + (panel * k + k0) * TILE_COLUMNS, depth, sums);
+                    write_tile(sums, c + i * c_row + column, c_row, rows - i,
+                               min((long)TILE_COLUMNS, n - column), k0 == 0);
+                }
             }
         }
     }

@@ -5,8 +5,9 @@
  * in the image, and so is an element of the row; the last of these is contiguous, in runs.
  *
  * Launch 1 is matmul_pack_b (matmul_cpu_packed.cl), with the same options. Launch 2, matmul_patches:
- * each item copies a tile of its rows, a block of BLOCK_DEPTH of k at a time, next to each other into
- * local memory, and walks its panels.
+ * each item takes a tile of its rows after the other, a block of BLOCK_DEPTH of k at a time, and
+ * walks its panels. LINES, not 0, has the tile copied next to each other into local memory before:
+ * for tiles of more rows than there are registers that hold where they are.
  *     args    a, packed, c, m, n, k, a_offset, rows_1, rows_2, row_0, row_1, row_2, taps, run,
  *             tap_0, tap_1, packed_offset, c_offset, c_row, item_rows, item_panels
  *     global  ceil(panels / item_panels), ceil(m / item_rows), 1            local  1, 1, 1
@@ -30,13 +31,15 @@
 #ifndef BLOCK_DEPTH
 #define BLOCK_DEPTH 256
 #endif
+#ifndef LINES
+#define LINES 0
+#endif
 
 #define TILE_COLUMNS (TILE_VECTORS * VECTOR)
+#define PACK_SPACE __global
 #include "cpu_vector.h"
+#include "cpu_lines.h"
 #include "cpu_tile.h"
-
-/* Lines of a tile do not start a power of two apart: loads of them would meet in the cache. */
-#define TILE_LINE (BLOCK_DEPTH + 16)
 
 /* Where rows, and their elements, lie in the image. */
 struct patches {
@@ -44,24 +47,35 @@ struct patches {
     long row_0, row_1, row_2, tap_0, tap_1;
 };
 
-/* Elements `from` to `end` of a tile of rows, as lines next to each other. */
-INLINE void copy_patches(__global const float *a, const struct patches *patches, long row,
-                         int rows, int from, int end, __local float *tile)
+/* Where the rows of a tile begin; past the last one that again. */
+INLINE void find_rows(const struct patches *patches, long row, int rows, long start[TILE_ROWS])
 {
-    long start[TILE_ROWS];
-    PLAIN_LOOP
+#pragma unroll
     for (int i = 0; i < TILE_ROWS; i++) {
         const uint at = row + min(i, rows - 1), line = at / (uint)patches->rows_2;
         start[i] = line / (uint)patches->rows_1 * patches->row_0 +
                    line % (uint)patches->rows_1 * patches->row_1 +
                    at % (uint)patches->rows_2 * patches->row_2;
     }
+}
+
+/* From element l of a row on, where it lies and how many lie behind it, up to `end`. */
+INLINE long find_run(const struct patches *patches, int l, int end, int *count)
+{
+    const uint tap = (uint)l / (uint)patches->run, within = (uint)l % (uint)patches->run;
+    *count = min(patches->run - (int)within, end - l);
+    return tap / (uint)patches->taps * patches->tap_0 +
+           tap % (uint)patches->taps * patches->tap_1 + within;
+}
+
+/* Elements `from` to `end` of a tile of rows, as lines next to each other. */
+INLINE void copy_patches(__global const float *a, const struct patches *patches,
+                         const long start[TILE_ROWS], int from, int end, __local float *tile)
+{
+    int count;
     PLAIN_LOOP
-    for (int l = from; l < end;) {
-        const uint tap = (uint)l / (uint)patches->run, within = (uint)l % (uint)patches->run;
-        const int count = min(patches->run - (int)within, end - l);
-        __global const float *place = a + tap / (uint)patches->taps * patches->tap_0 +
-                                      tap % (uint)patches->taps * patches->tap_1 + within;
+    for (int l = from; l < end; l += count) {
+        __global const float *place = a + find_run(patches, l, end, &count);
         PLAIN_LOOP
         for (int i = 0; i < TILE_ROWS; i++) {
             __local float *line = tile + i * TILE_LINE + l - from;
@@ -73,32 +87,22 @@ INLINE void copy_patches(__global const float *a, const struct patches *patches,
             for (; k < count; k++)
                 line[k] = place[start[i] + k];
         }
-        l += count;
     }
 }
 
-/* sums = a tile of rows times a packed panel. */
-INLINE void multiply_tile(__local const float *a, __global const float *b, int depth,
-                          vector sums[TILE_ROWS][TILE_VECTORS])
+/* sums += elements `from` to `end` of a tile of rows, read where they are, times a packed panel. */
+INLINE void add_patches(__global const float *a, const struct patches *patches,
+                        const long start[TILE_ROWS], int from, int end, __global const float *b,
+                        vector sums[TILE_ROWS][TILE_VECTORS])
 {
+    int count;
+    PLAIN_LOOP
+    for (int l = from; l < end; l += count, b += count * TILE_COLUMNS) {
+        __global const float *place = a + find_run(patches, l, end, &count), *rows[TILE_ROWS];
 #pragma unroll
-    for (int i = 0; i < TILE_ROWS; i++) {
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            sums[i][v] = (vector)(0.0f);
-    }
-    for (int k = 0; k < depth; k++) {
-        vector line[TILE_VECTORS];
-#pragma unroll
-        for (int v = 0; v < TILE_VECTORS; v++)
-            line[v] = LOAD(v, __global, b + k * TILE_COLUMNS);
-#pragma unroll
-        for (int i = 0; i < TILE_ROWS; i++) {
-            const vector factor = (vector)(a[i * TILE_LINE + k]);
-#pragma unroll
-            for (int v = 0; v < TILE_VECTORS; v++)
-                sums[i][v] = fma(factor, line[v], sums[i][v]);
-        }
+        for (int i = 0; i < TILE_ROWS; i++)
+            rows[i] = place + start[i];
+        add_rows(rows, 1, b, count, sums);
     }
 }
 
@@ -109,7 +113,7 @@ matmul_patches(__global const float *restrict a, __global const float *restrict 
                long packed_offset, long c_offset, long c_row, long item_rows,
                long item_panels EPILOGUE_PARAMETERS)
 {
-    __local float tile[TILE_ROWS * TILE_LINE];
+    __local float tile[LINES ? TILE_ROWS * TILE_LINE : 1];
     const struct patches patches = {rows_1, rows_2, taps, run, row_0, row_1, row_2, tap_0, tap_1};
     const long row0 = (long)get_group_id(1) * item_rows;
     const int rows = min(item_rows, m - row0);
@@ -123,13 +127,21 @@ matmul_patches(__global const float *restrict a, __global const float *restrict 
     for (int k0 = 0; k0 < k; k0 += BLOCK_DEPTH) {
         const int depth = min((long)BLOCK_DEPTH, k - k0);
         for (int i = 0; i < rows; i += TILE_ROWS) {
-            copy_patches(a, &patches, row0 + i, rows - i, k0, k0 + depth, tile);
+            long start[TILE_ROWS];
+            find_rows(&patches, row0 + i, rows - i, start);
+            if (LINES)
+                copy_patches(a, &patches, start, k0, k0 + depth, tile);
             for (long panel = panel0; panel < panel1; panel++) {
+                __global const float *panel_at = packed + (panel * k + k0) * TILE_COLUMNS;
                 const long column = panel * TILE_COLUMNS;
                 const int columns = min((long)TILE_COLUMNS, n - column);
                 vector sums[TILE_ROWS][TILE_VECTORS];
                 expect_tile(c + i * c_row + column, c_row, rows - i);
-                multiply_tile(tile, packed + (panel * k + k0) * TILE_COLUMNS, depth, sums);
+                clear_sums(sums);
+                if (LINES)
+                    add_lines(tile, panel_at, depth, sums);
+                else
+                    add_patches(a, &patches, start, k0, k0 + depth, panel_at, sums);
                 write_tile(sums, c + i * c_row + column, c_row, rows - i, columns, k0 == 0);
             }
         }

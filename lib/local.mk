@@ -411,6 +411,7 @@ kernels = \
 # What they include.
 kernel_headers = \
 	kernels/attention.h \
+	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \
 	kernels/cpu_tile.h \
 	kernels/cpu_vector.h \

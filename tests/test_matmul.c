@@ -185,7 +185,7 @@ static void multiply_alike(const char *name, float *y)
 
 Test(matmul, adds_up_alike_by_each_implementation_that_may)
 {
-    static const char *const names[] = {"dots", "few", "small", "packed", "clblast"};
+    static const char *const names[] = {"dots", "few", "small", "single", "packed", "clblast"};
     float wanted[4 * 64], found[4 * 64];
     multiply_alike("skinny", wanted);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -406,6 +406,10 @@ Test(matmul, few)
 Test(matmul, small)
 {
     everything_with("small", true);
+}
+Test(matmul, single)
+{
+    everything_with("single", true);
 }
 Test(matmul, packed)
 {

@@ -243,6 +243,12 @@ Test(epilogue, of_small_products)
                     &(struct product){4, {2, 3}, 9, 35, 20, 1, 0});
 }
 
+Test(epilogue, of_single_products)
+{
+    everything_with("single", true, &(struct product){2, {0}, 37, 143, 600, 2, 0},
+                    &(struct product){4, {2, 3}, 9, 35, 20, 1, 0});
+}
+
 Test(epilogue, of_packed_products)
 {
     everything_with("packed", true, &(struct product){2, {0}, 37, 143, 600, 2, 0},
@@ -424,7 +430,7 @@ static void update_weights(size_t rows)
 
 Test(epilogue, updates_in_place)
 {
-    static const char *const names[] = {"", "packed", "small"};
+    static const char *const names[] = {"", "packed", "single", "small"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         setenv("KILN_MATMUL", names[i], 1);
         update_weights(40);

@@ -145,6 +145,11 @@ Test(operands, small)
     CHECK_ALL("small", true, {0, 37, 70, 300, 0}, {2, 17, 20, 9, 0}, {0, 50, 41, 33, 3});
 }
 
+Test(operands, single)
+{
+    CHECK_ALL("single", true, {0, 37, 70, 300, 0}, {2, 17, 20, 9, 0}, {0, 50, 77, 33, 3});
+}
+
 Test(operands, packed)
 {
     CHECK_ALL("packed", true, {0, 37, 70, 300, 0}, {2, 17, 20, 9, 0}, {0, 50, 77, 33, 3});

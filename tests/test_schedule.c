@@ -87,9 +87,11 @@ Test(schedule, of_products_goes_by_whether_weights_stay)
         size_t rows;
         bool stays;
         const char *chosen;
-    } cases[] = {{4, true, "skinny"}, {16, true, "few"},    {16, false, "small"},
-                 {32, true, "few"},   {33, true, "packed"}, {33, false, "small"}};
+    } cases[] = {{4, true, "skinny"},     {16, true, "few"},     {16, false, "small"},
+                 {32, true, "few"},       {33, true, "packed"},  {33, false, "small"},
+                 {1000, false, "single"}, {1000, true, "packed"}};
     kiln_context *cpu = imagined_cpu();
+    cpu->runtime.device.info.local_memory = 1 << 20;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kiln_batch *batch = kiln_batch_create(cpu);
         kiln_tensor w =

@@ -65,7 +65,8 @@ struct kiln__matmul_row {
     ROW(tiled_patches)                                                                             \
     ROW(dots)                                                                                      \
     ROW(skinny)                                                                                    \
-    ROW(few) ROW(small) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(mma) ROW(tiled)
+    ROW(few)                                                                                       \
+    ROW(small) ROW(single) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(mma) ROW(tiled)
 #define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
 KILN__MATMULS(KILN__MATMUL)
 #undef KILN__MATMUL

@@ -2,6 +2,7 @@
 /* How kernels/matmul_cpu_*.cl are launched on chunked devices. Each file's head has the recipe. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/matmul.h"
 
@@ -76,6 +77,12 @@ static int64_t block_depth(const struct kiln__plan *plan)
     return traits_of(plan)->depth ? traits_of(plan)->depth : 256;
 }
 
+/* Floats from a copied row of a to the next one. */
+static int64_t line_of(const struct kiln__plan *plan)
+{
+    return block_depth(plan) + 16;
+}
+
 /* Work-items for each unit. */
 static int64_t share_of(const struct kiln__plan *plan, int64_t usual)
 {
@@ -118,30 +125,56 @@ static struct kiln__matrix scratch_of(struct kiln__plan *plan, int64_t floats)
 
 /* ---- packed: both operands copied into the order in which they are used ---- */
 
-#define BLOCK_TILES 32   /* of rows of a in local memory at once */
+#define NEAR_PANELS 4    /* of which a block stays in the second cache */
+#define BLOCK_TILES 48   /* of an item, whose part of c stays in the second cache */
 #define ITEMS_PER_UNIT 2 /* so that a late unit leaves less behind */
 
-/* Even shares of rows for all units, then of panels. */
-static void share_packed(const struct kiln__plan *plan, const struct kiln__product *product,
-                         int64_t panels, int64_t tile, int64_t most_rows, int64_t *rows,
-                         int64_t *item_panels)
+/* How an item walks its part: `panels` of b at once, `lines` of a copied at once. */
+struct walk {
+    int64_t tile, vectors, panels, lines;
+    bool packs; /* b itself */
+};
+
+/* Which shares leave the least to the unit with the most of them, in cycles of a line of k: of a
+ * tile's product, of packing a line of a panel and of copying one of a tile. */
+static void share_tiles(const struct kiln__plan *plan, const struct kiln__product *product,
+                        int64_t panels, const struct walk *walk, int64_t *rows,
+                        int64_t *item_panels)
 {
-    const int64_t units = units_of(plan), wanted = units * share_of(plan, ITEMS_PER_UNIT);
-    int64_t blocks = most(1, divide_up(product->m, most_rows));
-    int64_t all = product->batch * blocks;
-    if (all % wanted && all * 2 > wanted)
-        blocks = divide_up(round_up(all, wanted), product->batch);
-    *rows = round_up(most(1, divide_up(product->m, blocks)), tile);
-    blocks = most(1, divide_up(product->m, *rows));
-    int64_t parts = least(panels, most(1, divide_up(wanted, blocks * product->batch)));
-    *item_panels = most(1, divide_up(panels, parts));
-    for (int64_t fewer = parts; fewer > 1; fewer--) {
-        int64_t share = divide_up(panels, fewer);
-        if (divide_up(panels, share) * blocks * product->batch % units == 0) {
+    const int64_t units = units_of(plan), tiles = most(1, divide_up(product->m, walk->tile));
+    const int64_t fewest = divide_up(tiles, BLOCK_TILES);
+    int64_t least_cost = INT64_MAX;
+    *rows = tiles * walk->tile;
+    *item_panels = panels;
+    for (int64_t blocks = fewest; blocks <= least(tiles, fewest + units * 2); blocks++) {
+        for (int64_t items = 1; items <= share_of(plan, ITEMS_PER_UNIT); items++) {
+            int64_t wanted = divide_up(units * items, blocks * product->batch);
+            int64_t share = divide_up(panels, least(panels, wanted));
+            int64_t high = divide_up(tiles, blocks);
+            int64_t all = divide_up(panels, share) * divide_up(tiles, high) * product->batch;
+            int64_t cost = share * (high * 12 + (walk->packs ? 8 : 0));
+            cost += walk->lines ? divide_up(share, walk->panels) * high * 4 : 0;
+            cost *= divide_up(all, units);
+            if (cost >= least_cost)
+                continue;
+            least_cost = cost;
+            *rows = high * walk->tile;
             *item_panels = share;
-            return;
         }
     }
+}
+
+/* Rows of a that are copied at once: none if they are contiguous; of contiguous columns as many as
+ * make whole vectors and, nearly, whole tiles; at least a tile of what has to be made. */
+#define WHOLE_LINES 48
+static int64_t lines_of(const struct kiln__plan *plan, const struct kiln__product *product,
+                        int64_t tile)
+{
+    const struct kiln__matrix *a = &product->a;
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 4 / 4 / line_of(plan);
+    if (a->computed)
+        return tile;
+    return a->row == 1 && a->column != 1 ? most(tile, least(WHOLE_LINES, room) / tile * tile) : 0;
 }
 
 static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
@@ -165,9 +198,18 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
         kiln__plan_keep(plan, packed->slot, product->b.operand);
 }
 
-/* Launch 1: packed b. Its options are those of launch 2, too. */
+/* Apart from the other options, which are those of panels as well. */
+static void set_lines(struct kiln__launch *launch, int64_t lines)
+{
+    size_t length = strlen(launch->options);
+    if (lines)
+        snprintf(launch->options + length, sizeof launch->options - length, " -DLINES=%d",
+                 (int)lines);
+}
+
+/* Launch 1: packed b. Its options are among those of launch 2, too. */
 static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
-                                       const struct kiln__product *product, int64_t block,
+                                       const struct kiln__product *product,
                                        struct kiln__launch *launch)
 {
     const struct tiles *tiles = panels_of(plan, product->n);
@@ -177,11 +219,11 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
         scratch_of(plan, size * (product->b.batch ? product->batch : 1) + 1);
     packed.batch = product->b.batch ? size : 0;
     snprintf(launch->options, sizeof launch->options,
-             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DBLOCK_ROWS=%d "
-             "-DPACK_DEPTH=%d",
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors,
-             (int)block_depth(plan), (int)block, (int)block_depth(plan));
+             (int)block_depth(plan), (int)block_depth(plan));
     pack(plan, group, product, launch->options, &packed, panels);
+    set_lines(launch, lines_of(plan, product, tiles->packed_rows));
     return packed;
 }
 
@@ -197,24 +239,18 @@ static void add_packed(struct kiln__launch *launch, const struct kiln__product *
     add_strides(launch, &product->c, product->c.row, product->c.batch);
 }
 
-/* Rows of a that local memory holds, in whole tiles. */
-static int64_t block_rows(const struct kiln__plan *plan, int64_t tile)
-{
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4 / block_depth(plan);
-    return most(tile, least(BLOCK_TILES * tile, room / tile * tile));
-}
-
 static void lower_packed(struct kiln__plan *plan, uint32_t group,
                          const struct kiln__product *product)
 {
     const struct tiles *tiles = panels_of(plan, product->n);
-    int64_t tile = tiles->packed_rows, block = block_rows(plan, tile), rows, item_panels;
-    int64_t panels = divide_up(product->n, tiles->packed_vectors * tiles->vector);
+    struct walk walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
+                        lines_of(plan, product, tiles->packed_rows), false};
+    int64_t panels = divide_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
-    struct kiln__matrix packed = pack_panels(plan, group, product, block, &launch);
+    struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
-    share_packed(plan, product, panels, tile, block, &rows, &item_panels);
+    share_tiles(plan, product, panels, &walk, &rows, &item_panels);
     kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
                         product->batch);
     add_packed(&launch, product, &packed);
@@ -253,8 +289,7 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln
     int64_t item_vectors = divide_up(vectors, parts);
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_packed", "matmul_few", product);
-    struct kiln__matrix packed = pack_panels(
-        plan, group, product, block_rows(plan, panels_of(plan, product->n)->packed_rows), &launch);
+    struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = vector};
     kiln__product_range(&launch, divide_up(vectors, item_vectors), 1, product->batch);
     add_packed(&launch, product, &packed);
@@ -274,6 +309,9 @@ const struct kiln__matmul_row kiln__matmul_few = {"few",
 
 /* Blocks as deep as the others' where that decides in which order they add up. */
 #define PATCH_DEPTH 512
+
+#define POINTED_ROWS 8        /* of a tile: registers hold where they are */
+#define PATCH_BYTES (1 << 18) /* of c for an item: it is still near when the epilogue comes */
 
 static bool patches_fit(const struct kiln__plan *plan, const struct kiln__product *product)
 {
@@ -312,8 +350,10 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
              (int)tiles->vector, (int)tile, (int)vectors,
              (int)(deep ? PATCH_DEPTH : block_depth(plan)), (int)block_depth(plan));
     pack(plan, group, product, launch.options, &packed, panels);
+    set_lines(&launch, tile > POINTED_ROWS ? tile : 0);
     int64_t rows =
         round_up(divide_up(product->m, units_of(plan) * share_of(plan, ITEMS_PER_UNIT)), tile);
+    rows = least(rows, most(1, PATCH_BYTES / 4 / product->n / tile) * tile);
     struct kiln__extras extras = {.product = product, .vector = tiles->vector};
     kiln__product_range(&launch, 1, divide_up(product->m, rows), 1);
     add_memory(&launch, patches.slot, packed.slot, product->c.slot);
@@ -361,9 +401,33 @@ static void share_small(const struct kiln__product *product, int64_t panels, int
 static bool has_room(const struct kiln__plan *plan, const struct kiln__product *product,
                      int64_t columns, int64_t rows)
 {
-    uint64_t lines = (uint64_t)(columns + (product->a.computed ? rows : 0));
-    return lines * (uint64_t)block_depth(plan) * sizeof(float) <=
+    int64_t depth = block_depth(plan), lines = product->a.computed ? rows : 0;
+    return (uint64_t)(columns * depth + lines * line_of(plan)) * sizeof(float) <=
            plan->options.device->info.local_memory;
+}
+
+static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                      const struct walk *walk, int64_t rows, int64_t item_panels)
+{
+    int64_t vector = tiles_of(plan)->vector;
+    int64_t panels = divide_up(product->n, walk->vectors * vector);
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPANELS=%d -DLINES=%d",
+             (int)vector, (int)walk->tile, (int)walk->vectors, (int)block_depth(plan),
+             (int)walk->panels, (int)walk->lines);
+    struct kiln__extras extras = {
+        .a = &product->a, .b = &product->b, .product = product, .vector = vector};
+    kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
+                        product->batch);
+    add_memory(&launch, product->a.slot, product->b.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    add_matrix(&launch, &product->a);
+    add_matrix(&launch, &product->b);
+    add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    KILN__LAUNCH_INDICES(&launch, rows, item_panels);
+    kiln__plan_product(plan, &extras, &launch);
 }
 
 static void lower_small(struct kiln__plan *plan, uint32_t group,
@@ -377,28 +441,56 @@ static void lower_small(struct kiln__plan *plan, uint32_t group,
     while (tile > 1 && !has_room(plan, product, vectors * tiles->vector, tile))
         tile /= 2;
     int64_t panels = divide_up(product->n, vectors * tiles->vector), rows, item_panels;
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
-    snprintf(launch.options, sizeof launch.options,
-             "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d", (int)tiles->vector,
-             (int)tile, (int)vectors, (int)block_depth(plan));
-    struct kiln__extras extras = {
-        .a = &product->a, .b = &product->b, .product = product, .vector = tiles->vector};
     share_small(product, panels, tile, units_of(plan) * share_of(plan, 1), &rows, &item_panels);
-    kiln__product_range(&launch, divide_up(panels, item_panels), divide_up(product->m, rows),
-                        product->batch);
-    add_memory(&launch, product->a.slot, product->b.slot, product->c.slot);
-    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
-    add_matrix(&launch, &product->a);
-    add_matrix(&launch, &product->b);
-    add_strides(&launch, &product->c, product->c.row, product->c.batch);
-    KILN__LAUNCH_INDICES(&launch, rows, item_panels);
-    kiln__plan_product(plan, &extras, &launch);
+    struct walk walk = {tile, vectors, 1, product->a.computed ? tile : 0, true};
+    add_small(plan, group, product, &walk, rows, item_panels);
 }
 
 const struct kiln__matmul_row kiln__matmul_small = {
     "small",       .chunked = true,      .takes_steps = true,
     .alike = true, .suits = small_suits, .lower = lower_small};
+
+/* ---- single: one launch, whose items pack panels of their own ---- */
+
+/* Panels that half of the local memory holds. */
+static int64_t single_panels(const struct kiln__plan *plan, const struct tiles *tiles)
+{
+    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4;
+    return least(NEAR_PANELS, room / (tiles->packed_vectors * tiles->vector * block_depth(plan)));
+}
+
+static bool single_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return single_panels(plan, panels_of(plan, product->n)) > 0;
+}
+
+/* Up to where the launch that is saved takes longer than panels that several items pack; what may
+ * be kept is packed apart. */
+static bool single_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    double work = (double)product->m * (double)product->n * (double)product->k;
+    (void)plan;
+    return !product->b.lasting && work <= 1 << 28;
+}
+
+static void lower_single(struct kiln__plan *plan, uint32_t group,
+                         const struct kiln__product *product)
+{
+    const struct tiles *tiles = panels_of(plan, product->n);
+    struct walk walk = {tiles->packed_rows, tiles->packed_vectors, single_panels(plan, tiles),
+                        lines_of(plan, product, tiles->packed_rows), true};
+    int64_t panels = divide_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
+    share_tiles(plan, product, panels, &walk, &rows, &item_panels);
+    add_small(plan, group, product, &walk, rows, item_panels);
+}
+
+const struct kiln__matmul_row kiln__matmul_single = {"single",
+                                                     .chunked = true,
+                                                     .takes_steps = true,
+                                                     .alike = true,
+                                                     .fits = single_fits,
+                                                     .suits = single_suits,
+                                                     .lower = lower_single};
 
 /* ---- skinny: few rows, b read once where it is ---- */
 
