@@ -6,6 +6,7 @@
 onnx_operators = \
 	onnx/ops_attention.c \
 	onnx/ops_channels.c \
+	onnx/ops_content.c \
 	onnx/ops_control.c \
 	onnx/ops_conv.c \
 	onnx/ops_elementwise.c \
@@ -22,7 +23,9 @@ onnx_operators = \
 	onnx/ops_pool.c \
 	onnx/ops_product.c \
 	onnx/ops_quantize.c \
+	onnx/ops_recurrence.c \
 	onnx/ops_reduce.c \
+	onnx/ops_region.c \
 	onnx/ops_resize.c \
 	onnx/ops_rnn.c \
 	onnx/ops_sample.c \

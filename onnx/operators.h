@@ -13,6 +13,7 @@ struct kiln__onnx_call;
 #define KILN__ONNX_TABLES(X)                                                                       \
     X(attention)                                                                                   \
     X(channels)                                                                                    \
+    X(content)                                                                                     \
     X(control)                                                                                     \
     X(conv)                                                                                        \
     X(elementwise)                                                                                 \
@@ -28,7 +29,9 @@ struct kiln__onnx_call;
     X(pool)                                                                                        \
     X(product)                                                                                     \
     X(quantize)                                                                                    \
+    X(recurrence)                                                                                  \
     X(reduce)                                                                                      \
+    X(region)                                                                                      \
     X(resize)                                                                                      \
     X(rnn)                                                                                         \
     X(sample)                                                                                      \

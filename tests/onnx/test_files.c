@@ -53,7 +53,8 @@ static void refuse_recording(kiln_status status, const char *sentence)
 {
     kiln_onnx_model *loaded;
     expect_ok(load_model(context, model, NULL, &loaded));
-    kiln_array in = {KILN_F32, 2, {2, 3}, NULL};
+    float x[6] = {0}; /* where it decides about shapes */
+    kiln_array in = {KILN_F32, 2, {2, 3}, x};
     kiln_model_lease *lease;
     expect_error(kiln_model_batch(loaded, &in, &lease), status, sentence);
     cr_assert_null(lease);
@@ -274,6 +275,29 @@ Test(onnx_files, functions_that_double_are_refused)
     }
     add_node(model, "F0", "x", "y")->domain = (char *)"local";
     refuse(KILN_TOO_LARGE, "kiln_model_load: more than 1048576 nodes");
+}
+
+/* The number of rows of such results is the kernels' to say. */
+Test(onnx_files, shapes_by_what_is_computed_are_refused)
+{
+    begin(13);
+    add_floats(model, "w", "3 2", (const float[]){1, 2, 3, 4, 5, 6});
+    add_node(model, "MatMul", "x w", "p");
+    add_node(model, "NonZero", "p", "y");
+    refuse_recording(KILN_UNSUPPORTED, "node 'y' (NonZero): the shape of its result depends on "
+                                       "operand 0, whose content is not known when the model is "
+                                       "recorded");
+}
+
+Test(onnx_files, regions_with_as_many_samples_as_they_are_wide_are_refused)
+{
+    begin(16);
+    add_floats(model, "picture", "1 1 1 2", (const float[]){1, 2});
+    add_floats(model, "rois", "1 4", (const float[]){0, 0, 1, 2});
+    add_integers(model, "image", "1", (const int64_t[]){0});
+    add_node(model, "RoiAlign", "picture rois image", "y");
+    refuse_recording(KILN_UNSUPPORTED,
+                     "node 'y' (RoiAlign): its sampling_ratio is 0, as many as content says");
 }
 
 /* From [2,3] to eight dimensions, and one more for what is collected. */

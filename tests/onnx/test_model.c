@@ -604,6 +604,108 @@ Test(model, unrolls_loops)
     kiln_model_release(model);
 }
 
+/* Sums along rows from their end, and each of the steps, the last one first. */
+Test(model, unrolls_scans)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "2 n");
+    add_output(proto, "steps", FLOAT, NULL);
+    add_floats(proto, "zero", "2", (const float[]){0, 0});
+    Onnx__GraphProto *body = new_graph();
+    graph_input(body, "state");
+    graph_input(body, "element");
+    graph_node(body, new_node("Add", "state element", "sum"));
+    graph_node(body, new_node("Identity", "sum", "step"));
+    graph_output(body, "sum");
+    graph_output(body, "step");
+    Onnx__NodeProto *node = add_node(proto, "Scan", "zero x", "y steps");
+    set_graph(node, "body", body);
+    set_int(node, "num_scan_inputs", 1);
+    set_ints(node, "scan_input_axes", 1, (const int64_t[]){-1});
+    set_ints(node, "scan_input_directions", 1, (const int64_t[]){1});
+    set_ints(node, "scan_output_axes", 1, (const int64_t[]){1});
+    set_ints(node, "scan_output_directions", 1, (const int64_t[]){1});
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2, 3), (const float[]){1, 2, 3, 4, 5, 6}, DIMS(2, 3),
+                  (const float[]){6, 5, 3, 15, 11, 6});
+    expect_floats(model, DIMS(2, 1), (const float[]){1, 2}, DIMS(2, 1), (const float[]){1, 2});
+    kiln_model_release(model);
+}
+
+/* Those rows of x whose place in its shape has more than two elements. */
+Test(model, picks_what_shapes_say)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "m n");
+    add_output(proto, "y", FLOAT, NULL);
+    add_integers(proto, "two", "", (const int64_t[]){2});
+    add_node(proto, "Shape", "x", "shape");
+    add_node(proto, "Greater", "shape two", "more");
+    set_int(add_node(proto, "Compress", "x more", "rows"), "axis", 0);
+    add_node(proto, "NonZero", "more", "where");
+    set_int(add_node(proto, "Cast", "where", "number"), "to", FLOAT);
+    add_node(proto, "Add", "rows number", "y");
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(2, 3), (const float[]){1, 2, 3, 4, 5, 6}, DIMS(1, 3),
+                  (const float[]){5, 6, 7});
+    expect_floats(model, DIMS(3, 1), (const float[]){7, 8, 9}, DIMS(1, 1), (const float[]){7});
+    kiln_model_release(model);
+}
+
+/* The best of two boxes that overlap by half, whose sides come in any order, and one apart; a score
+ * that is too low. */
+Test(model, suppresses_boxes_that_overlap_better_ones)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", FLOAT, "1 1 4");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "boxes", "1 4 4",
+               (const float[]){0, 0, 2, 2, 2, 3, 0, 1, 5, 5, 6, 6, 7, 7, 8, 8});
+    add_integers(proto, "most", "1", (const int64_t[]){4});
+    add_floats(proto, "overlap", "1", (const float[]){0.3f});
+    add_floats(proto, "least", "1", (const float[]){0.1f});
+    add_node(proto, "NonMaxSuppression", "boxes x most overlap least", "chosen");
+    set_int(add_node(proto, "Cast", "chosen", "y"), "to", FLOAT);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1, 1, 4), (const float[]){0.5f, 0.6f, 0.7f, 0.1f}, DIMS(2, 3),
+                  (const float[]){0, 0, 2, 0, 0, 1});
+    expect_floats(model, DIMS(1, 1, 4), (const float[]){0.7f, 0.6f, 0, 0.2f}, DIMS(2, 3),
+                  (const float[]){0, 0, 0, 0, 0, 3});
+    kiln_model_release(model);
+}
+
+/* A whole picture, and a region beside it. */
+Test(model, aligns_regions)
+{
+    Onnx__ModelProto *proto = new_model(16);
+    add_input(proto, "x", FLOAT, "1 1 2 2");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "rois", "2 4", (const float[]){0, 0, 2, 2, 4, 4, 6, 6});
+    add_integers(proto, "image", "2", (const int64_t[]){0, 0});
+    set_int(add_node(proto, "RoiAlign", "x rois image", "y"), "sampling_ratio", 2);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1, 1, 2, 2), (const float[]){1, 2, 3, 4}, DIMS(2, 1, 1, 1),
+                  (const float[]){2.5f, 0});
+    kiln_model_release(model);
+}
+
+/* A state that is halved between two steps, and takes half of what it does not say yet. */
+Test(model, attends_linearly)
+{
+    Onnx__ModelProto *proto = new_model(27);
+    add_input(proto, "x", FLOAT, "1 2 1");
+    add_output(proto, "y", FLOAT, NULL);
+    add_floats(proto, "decay", "1 2 1", (const float[]){0, -0.6931472f});
+    add_floats(proto, "beta", "1 2 1", (const float[]){1, 0.5f});
+    Onnx__NodeProto *node = add_node(proto, "LinearAttention", "x x x - decay beta", "y state");
+    set_int(node, "q_num_heads", 1);
+    set_int(node, "kv_num_heads", 1);
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1, 2, 1), (const float[]){2, 3}, DIMS(1, 2, 1),
+                  (const float[]){8, -7.5f});
+    kiln_model_release(model);
+}
+
 /* A convolution, the constants of a batch norm, which become a factor and a shift beside it, and a
  * pool. Both extents are called "?", and differ. */
 Test(model, runs_a_small_picture_network)
