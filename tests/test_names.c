@@ -272,3 +272,32 @@ Test(names, change_no_plan_and_are_in_traces)
     json_decref(root);
     unlink(path);
 }
+
+static void expect_unavailable(kiln_batch *batch, const char *before)
+{
+    cr_expect_eq(kiln_batch_execute(batch), KILN_BUILD_FAILED);
+    const char *said = kiln_last_error();
+    cr_expect(!strncmp(said, before, strlen(before)), "%s", said);
+    cr_expect(strstr(said, "is not in the kernel cache"), "%s", said);
+    kiln_batch_release(batch);
+}
+
+/* The sentence that says which kernel cannot be had says for what; of one plan, too, each batch has
+ * its own names. */
+Test(names, are_in_the_errors_of_kernels_that_cannot_be_had)
+{
+    static float values[64], results[64];
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.compile = KILN_COMPILE_NEVER;
+    options.cache = KILN_CACHE_OFF;
+    kiln_context *context = open_context_with(&options);
+    expect_unavailable(record(context, "one.q", "sum"), "computing one.q: kernel 0 (");
+    expect_unavailable(record(context, "two.q", "sum"), "computing two.q: kernel 0 (");
+    expect_unavailable(record(context, NULL, "sum"), "kernel 0 (");
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, DIMS(64), values);
+    x = kiln_name(batch, kiln_exp(batch, x), "power");
+    kiln_read(batch, kiln_name(batch, kiln_relu(batch, x), "y"), results, sizeof results);
+    expect_unavailable(batch, "computing power and 1 more: kernel 0 (");
+    close_context(context);
+}

@@ -89,8 +89,9 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
 /* ---- plan -> codegen -> cache -> executable ---- */
 
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                                     bool checked, const unsigned *threads,
-                                     struct kiln__executable **made, struct kiln__error *error)
+                                     const struct kiln__labels *labels, bool checked,
+                                     const unsigned *threads, struct kiln__executable **made,
+                                     struct kiln__error *error)
 {
     struct kiln__launch_program *programs = calloc(plan->launches.count + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);
@@ -98,7 +99,7 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
     if (!status && !checked)
         status = kiln__compile_ahead(runtime->programs, plan, threads, error);
     if (!status)
-        status = kiln__compile_programs(runtime->programs, plan, checked, programs, error);
+        status = kiln__compile_programs(runtime->programs, plan, labels, checked, programs, error);
     if (!status)
         status = kiln__executable_create(runtime, plan, programs, made, error);
     free(programs);

@@ -24,19 +24,21 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                struct kiln__plan *plan, struct kiln__error *error);
 
 /* The plan, which must outlive it, made ready to run: programs from memory, disk or source, with
- * their kernels. `checked`: kernels that look at every index. `threads`: see kiln__compile_ahead().
+ * their kernels. `labels`, which may be NULL, name in errors what a kernel computes. `checked`:
+ * kernels that look at every index. `threads`: see kiln__compile_ahead().
  * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                                     bool checked, const unsigned *threads,
-                                     struct kiln__executable **made, struct kiln__error *error);
+                                     const struct kiln__labels *labels, bool checked,
+                                     const unsigned *threads, struct kiln__executable **made,
+                                     struct kiln__error *error);
 
 /* ---- programs.c: text from codegen, binary from the cache ---- */
 
 /* Look up or compile the program of each launch; `checked`: those of generated kernels look at
  * every index (codegen/codegen.h). Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   bool checked, struct kiln__launch_program *found,
-                                   struct kiln__error *error);
+                                   const struct kiln__labels *labels, bool checked,
+                                   struct kiln__launch_program *found, struct kiln__error *error);
 
 /* Some of a plan's programs as wishes, with their texts. */
 struct kiln__wishes {

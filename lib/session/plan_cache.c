@@ -339,8 +339,8 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
     struct kiln__behind *behind = lease->entry->behind;
     struct kiln__error ignored = {0};
     if (!behind || has_tensor_cores(&lease->entry->plan) ||
-        kiln__compile_executable(cache->runtime, &behind->plan, false, NULL, &lease->executable,
-                                 &ignored))
+        kiln__compile_executable(cache->runtime, &behind->plan, NULL, false, NULL,
+                                 &lease->executable, &ignored))
         return status;
     pthread_mutex_lock(&cache->lock);
     bool first = !behind->stays;
@@ -360,15 +360,17 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
     struct kiln__plan_entry *entry = lease->entry;
     struct kiln__error ignored = {0};
     lease->meanwhile = !lease->checked && !threads && runs_meanwhile(cache, graph, entry);
-    if (lease->meanwhile && !kiln__compile_executable(cache->runtime, &entry->behind->plan, false,
-                                                      NULL, &lease->executable, &ignored))
+    if (lease->meanwhile &&
+        !kiln__compile_executable(cache->runtime, &entry->behind->plan, graph->labels, false, NULL,
+                                  &lease->executable, &ignored))
         return KILN_OK;
     if (lease->meanwhile)
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
     lease->meanwhile = false;
-    kiln_status status = kiln__compile_executable(cache->runtime, &entry->plan, lease->checked,
-                                                  threads, &lease->executable, error);
+    kiln_status status =
+        kiln__compile_executable(cache->runtime, &entry->plan, graph->labels, lease->checked,
+                                 threads, &lease->executable, error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
                ? stay_without(cache, lease, status, error)
                : status;

@@ -5,6 +5,7 @@
 
 #include "codegen/codegen.h"
 #include "plan/describe.h"
+#include "plan/names.h"
 #include "session/compile.h"
 
 static bool has_program(const struct kiln__launch *launch)
@@ -57,9 +58,28 @@ static kiln_status find_program(struct kiln__programs *programs, const struct ki
     return status;
 }
 
+/* Put what the launch computes before the sentence: "computing layer3.q and 2 more: kernel ...". */
+static void say_names(const struct kiln__plan *plan, const struct kiln__labels *labels,
+                      uint32_t launch, struct kiln__error *error)
+{
+    const char *found[KILN__MOST_NAMES];
+    struct kiln__names names;
+    struct kiln__text doing = {0};
+    kiln__names_make(plan, labels, &names);
+    size_t count = kiln__names_of(&names, launch, found);
+    if (count)
+        kiln__text_add(&doing, "computing %s", found[0]);
+    if (count > 1)
+        kiln__text_add(&doing, " and %zu more", count - 1);
+    if (doing.length && !doing.failed)
+        kiln__error_within(error, doing.data);
+    kiln__text_free(&doing);
+    kiln__names_free(&names);
+}
+
 kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   bool checked, struct kiln__launch_program *found,
-                                   struct kiln__error *error)
+                                   const struct kiln__labels *labels, bool checked,
+                                   struct kiln__launch_program *found, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < plan->launches.count && !status; i++) {
@@ -68,6 +88,8 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
             (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
         if (has_program(launch))
             status = find_program(programs, plan, (uint32_t)i, &found[i], error);
+        if (status == KILN_BUILD_FAILED)
+            say_names(plan, labels, (uint32_t)i, error);
     }
     return status;
 }

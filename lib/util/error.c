@@ -51,14 +51,14 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     return status;
 }
 
-void kiln__error_within(struct kiln__error *error, const char *call)
+void kiln__error_within(struct kiln__error *error, const char *doing)
 {
     char inner[sizeof error->text];
-    size_t length = strlen(call);
-    if (!error->status || (!strncmp(error->text, call, length) && error->text[length] == ':'))
+    size_t length = strlen(doing);
+    if (!error->status || (!strncmp(error->text, doing, length) && error->text[length] == ':'))
         return;
     memcpy(inner, error->text, sizeof inner);
-    int written = snprintf(error->text, sizeof error->text, "%s: ", call);
+    int written = snprintf(error->text, sizeof error->text, "%s: ", doing);
     snprintf(error->text + written, sizeof error->text - (size_t)written, "%s", inner);
     last = *error;
     *foreign = 0;

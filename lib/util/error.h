@@ -30,7 +30,8 @@ struct kiln__speaker {
  * where another call on its behalf refuses. */
 void kiln__error_speaker(const struct kiln__speaker *who);
 
-/* Put the name of the call that the caller made before the sentence of one that it is made of. */
-void kiln__error_within(struct kiln__error *error, const char *call);
+/* Put what was being done before the sentence of what failed in it: the name of the call that the
+ * caller made, or words as "computing layer3.q". */
+void kiln__error_within(struct kiln__error *error, const char *doing);
 
 #endif
