@@ -434,10 +434,10 @@ static unsigned count_visits(const struct kiln__group *group, const struct kiln_
     return visits;
 }
 
-/* Columns that are read twice have one lane to 16 items of a work-group at most, and so are long for
- * it early. Softmax down the 1,500 of 333 columns took an H200 15.5 us with 256 items, 11.2 with
- * 1024, of 64 such 229 and 145, down the 2,000 of 2,048 19 and 13; of 64 times 1,500 columns of 333
- * it took 99 and 144. */
+/* Columns that are read twice have one lane to 16 items of a work-group at most, and so are long
+ * for it early. Softmax down the 1,500 of 333 columns took an H200 15.5 us with 256 items, 11.2
+ * with 1024, of 64 such 229 and 145, down the 2,000 of 2,048 19 and 13; of 64 times 1,500 columns
+ * of 333 it took 99 and 144. */
 #define LONG_COLUMN 1024
 
 static bool wants_larger_group(const struct kiln__group *group, const struct kiln__space *space,
