@@ -62,6 +62,18 @@ static bool is_among(const char *const *found, size_t count, const char *name)
     return false;
 }
 
+/* The names of a node of the plan behind `count` others. Returns how many these are now. */
+static size_t add_names(const struct kiln__names *names, uint32_t node, size_t count,
+                        const char *found[KILN__MOST_NAMES])
+{
+    for (uint32_t k = names->first ? names->first[node] : 0; k; k = names->next[k - 1]) {
+        const char *name = kiln__labels_name(names->labels, k - 1);
+        if (count < KILN__MOST_NAMES && !is_among(found, count, name))
+            found[count++] = name;
+    }
+    return count;
+}
+
 size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
                       const char *found[KILN__MOST_NAMES])
 {
@@ -69,20 +81,30 @@ size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
     const struct kiln__group *group =
         &plan->fusion.groups.items[plan->launches.items[launch].group];
     size_t count = 0;
-    for (size_t i = 0; names->first && i < group->nodes.count; i++)
-        for (uint32_t k = names->first[group->nodes.items[i]]; k; k = names->next[k - 1]) {
-            const char *name = kiln__labels_name(names->labels, k - 1);
-            if (count < KILN__MOST_NAMES && !is_among(found, count, name))
-                found[count++] = name;
-        }
+    for (size_t i = 0; i < group->nodes.count; i++)
+        count = add_names(names, group->nodes.items[i], count, found);
     return count;
+}
+
+static void say(const char *const *found, size_t count, const char *before, const char *between,
+                struct kiln__text *text)
+{
+    for (size_t i = 0; i < count; i++)
+        kiln__text_add(text, "%s%s", i ? between : before, found[i]);
 }
 
 void kiln__names_say(const struct kiln__names *names, uint32_t launch, const char *before,
                      const char *between, struct kiln__text *text)
 {
     const char *found[KILN__MOST_NAMES];
-    size_t count = kiln__names_of(names, launch, found);
-    for (size_t i = 0; i < count; i++)
-        kiln__text_add(text, "%s%s", i ? between : before, found[i]);
+    say(found, kiln__names_of(names, launch, found), before, between, text);
+}
+
+void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
+                          struct kiln__text *text)
+{
+    const char *found[KILN__MOST_NAMES];
+    uint32_t node = names->plan->slots.items[slot].node;
+    size_t count = node == KILN__SCRATCH ? 0 : add_names(names, node, 0, found);
+    say(found, count, "", between, text);
 }

@@ -29,4 +29,8 @@ size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
 void kiln__names_say(const struct kiln__names *names, uint32_t launch, const char *before,
                      const char *between, struct kiln__text *text);
 
+/* The same of what lies in a slot. */
+void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
+                          struct kiln__text *text);
+
 #endif

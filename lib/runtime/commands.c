@@ -16,6 +16,7 @@ struct commands {
     KILN__VECTOR(struct bounce {
         cl_mem memory;
         struct kiln__binding *binding;
+        uint32_t slot;
         bool is_input;
     })
     bounces; /* pool memory between kernels and bindings that need it */
@@ -40,14 +41,16 @@ static struct kiln__runtime *runtime_of(const struct commands *commands)
 
 /* ---- memory ---- */
 
-static kiln_status take_bounce(struct commands *commands, struct kiln__binding *binding,
-                               bool is_input, cl_mem *memory, struct kiln__error *error)
+static kiln_status take_bounce(struct commands *commands, uint32_t slot,
+                               struct kiln__binding *binding, bool is_input, cl_mem *memory,
+                               struct kiln__error *error)
 {
     struct bounce *bounce = kiln__vector_push(&commands->bounces);
     if (!bounce)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     binding->bounce = commands->bounces.count - 1;
     bounce->binding = binding;
+    bounce->slot = slot;
     bounce->is_input = is_input;
     kiln_status status =
         kiln__pool_take(commands->stream->pool, binding->bytes, &bounce->memory, error);
@@ -98,11 +101,13 @@ static kiln_status hold(struct commands *commands, struct kiln__binding *binding
     return status;
 }
 
-static kiln_status place_binding(struct commands *commands, struct kiln__binding *binding,
-                                 bool is_input, cl_mem *memory, struct kiln__error *error)
+static kiln_status place_binding(struct commands *commands, uint32_t slot,
+                                 struct kiln__binding *binding, bool is_input,
+                                 struct kiln__error *error)
 {
+    cl_mem *memory = &commands->executable->memory[slot];
     if (binding->needs_bounce)
-        return take_bounce(commands, binding, is_input, memory, error);
+        return take_bounce(commands, slot, binding, is_input, memory, error);
     *memory = binding->memory;
     return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
 }
@@ -217,7 +222,7 @@ static kiln_status place_sourced(struct commands *commands, struct kiln__error *
         if (reads)
             status = hold(commands, binding, error);
         if (reads && !status)
-            status = place_binding(commands, binding, true, &executable->memory[i], error);
+            status = place_binding(commands, i, binding, true, error);
     }
     return status;
 }
@@ -256,7 +261,8 @@ static kiln_status hold_deliveries(struct commands *commands, struct kiln__error
         cl_mem memory;
         struct kiln__binding *result = result_of(commands, &plan->steps.items[i]);
         if (result && result->overlaps)
-            status = take_bounce(commands, result, false, &memory, error);
+            status =
+                take_bounce(commands, plan->steps.items[i].slot, result, false, &memory, error);
     }
     return status;
 }
@@ -295,7 +301,7 @@ static kiln_status settle_memory(struct commands *commands, struct kiln__error *
         if (slot->in_place)
             executable->memory[i] = binding->memory;
         else
-            status = place_binding(commands, binding, is_input, &executable->memory[i], error);
+            status = place_binding(commands, (uint32_t)i, binding, is_input, error);
     }
     leave_out(commands);
     if (!status)
@@ -371,27 +377,45 @@ static kiln_status keep(struct commands *commands, cl_event event,
     return kiln__run_keep(commands->run, what->name, what->bytes, event, error);
 }
 
+/* Memory and its byte. */
+struct spot {
+    cl_mem memory;
+    size_t offset;
+};
+
+/* A transfer of what lies in a slot, which a trace calls by its names. */
+static struct kiln__trace_span span_of(const struct commands *commands, const char *name,
+                                       uint32_t slot, uint64_t bytes)
+{
+    const struct kiln__executable *executable = commands->executable;
+    const uint32_t *called = executable->called;
+    return (struct kiln__trace_span){
+        .name = name,
+        .bytes = bytes,
+        .called = called ? called[executable->plan->launches.count + slot] : 0};
+}
+
 /* `status` of enqueuing them. Spans share the bytes. */
 static kiln_status keep_all(struct commands *commands, kiln_status status,
-                            struct kiln__events *events, const char *name, uint64_t bytes,
+                            struct kiln__events *events, const struct kiln__trace_span *what,
                             struct kiln__error *error)
 {
     struct kiln__trace *trace = runtime_of(commands)->trace;
-    const struct kiln__trace_span share = {.name = name,
-                                           .bytes = events->count ? bytes / events->count : 0};
+    struct kiln__trace_span share = *what;
+    share.bytes = events->count ? what->bytes / events->count : 0;
     for (size_t i = 0; i < events->count && trace && !status; i++)
         kiln__trace_add(trace, commands->stream->number, &share, events->items[i]);
     if (!status)
-        status = kiln__run_keep_all(commands->run, name, bytes, events, error);
+        status = kiln__run_keep_all(commands->run, what->name, what->bytes, events, error);
     kiln__events_free(events);
     return status;
 }
 
-static kiln_status upload(struct commands *commands, cl_mem memory, size_t offset,
+static kiln_status upload(struct commands *commands, uint32_t slot, struct spot at,
                           const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__counters *counters = &runtime_of(commands)->counters;
-    const struct kiln__transfer transfer = {memory, offset, binding->host, binding->bytes};
+    const struct kiln__transfer transfer = {at.memory, at.offset, binding->host, binding->bytes};
     struct kiln__events events = {0};
     commands->left--;
     kiln_status status = kiln__staging_upload(commands->stream->staging, &transfer, &events, error);
@@ -399,14 +423,15 @@ static kiln_status upload(struct commands *commands, cl_mem memory, size_t offse
         atomic_fetch_add(&counters->uploads, 1);
         atomic_fetch_add(&counters->upload_bytes, binding->bytes);
     }
-    return keep_all(commands, status, &events, "upload", binding->bytes, error);
+    const struct kiln__trace_span span = span_of(commands, "upload", slot, binding->bytes);
+    return keep_all(commands, status, &events, &span, error);
 }
 
-static kiln_status download(struct commands *commands, cl_mem memory, size_t offset,
+static kiln_status download(struct commands *commands, uint32_t slot, struct spot at,
                             const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__counters *counters = &runtime_of(commands)->counters;
-    const struct kiln__transfer transfer = {memory, offset, binding->host, binding->bytes};
+    const struct kiln__transfer transfer = {at.memory, at.offset, binding->host, binding->bytes};
     struct kiln__events events = {0};
     commands->left--;
     kiln_status status =
@@ -415,25 +440,21 @@ static kiln_status download(struct commands *commands, cl_mem memory, size_t off
         atomic_fetch_add(&counters->downloads, 1);
         atomic_fetch_add(&counters->download_bytes, binding->bytes);
     }
-    return keep_all(commands, status, &events, "download", binding->bytes, error);
+    const struct kiln__trace_span span = span_of(commands, "download", slot, binding->bytes);
+    return keep_all(commands, status, &events, &span, error);
 }
 
-/* Memory and its byte. */
-struct spot {
-    cl_mem memory;
-    size_t offset;
-};
-
-static kiln_status copy(struct commands *commands, struct spot from, struct spot to, size_t bytes,
-                        struct kiln__error *error)
+static kiln_status copy(struct commands *commands, uint32_t slot, struct spot from, struct spot to,
+                        size_t bytes, struct kiln__error *error)
 {
     cl_event event = NULL;
     commands->left--;
     cl_int code = clEnqueueCopyBuffer(commands->stream->queue, from.memory, to.memory, from.offset,
                                       to.offset, bytes, 0, NULL, &event);
-    return code ? kiln__cl_fail(error, "clEnqueueCopyBuffer", code)
-                : keep(commands, event, &(struct kiln__trace_span){.name = "copy", .bytes = bytes},
-                       error);
+    if (code)
+        return kiln__cl_fail(error, "clEnqueueCopyBuffer", code);
+    const struct kiln__trace_span span = span_of(commands, "copy", slot, bytes);
+    return keep(commands, event, &span, error);
 }
 
 static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
@@ -476,20 +497,18 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
     const struct kiln__plan *plan = commands->executable->plan;
     if (step->kind == KILN__STEP_LAUNCH)
         return launch(commands, step->launch, error);
-    cl_mem memory = commands->executable->memory[step->slot];
-    size_t offset = plan->slots.items[step->slot].offset;
+    const struct spot at = {commands->executable->memory[step->slot],
+                            plan->slots.items[step->slot].offset};
     if (step->kind == KILN__STEP_UPLOAD)
-        return upload(commands, memory, offset, &commands->bindings->inputs.items[step->binding],
+        return upload(commands, step->slot, at, &commands->bindings->inputs.items[step->binding],
                       error);
     const struct kiln__binding *result = result_of(commands, step);
+    struct spot to = {result->memory, result->offset};
     if (result->overlaps)
-        return copy(commands, (struct spot){memory, offset},
-                    (struct spot){commands->bounces.items[result->bounce].memory, 0}, result->bytes,
-                    error);
-    if (step->kind == KILN__STEP_DOWNLOAD)
-        return download(commands, memory, offset, result, error);
-    return copy(commands, (struct spot){memory, offset},
-                (struct spot){result->memory, result->offset}, result->bytes, error);
+        to = (struct spot){commands->bounces.items[result->bounce].memory, 0};
+    else if (step->kind == KILN__STEP_DOWNLOAD)
+        return download(commands, step->slot, at, result, error);
+    return copy(commands, step->slot, at, to, result->bytes, error);
 }
 
 /* Inputs go to their bounce buffers first, results leave theirs last. */
@@ -503,12 +522,12 @@ static kiln_status run_bounces(struct commands *commands, bool inputs, struct ki
             continue;
         const struct spot bounced = {bounce->memory, 0}, own = {binding->memory, binding->offset};
         if (!binding->host)
-            status = copy(commands, inputs ? own : bounced, inputs ? bounced : own, binding->bytes,
-                          error);
+            status = copy(commands, bounce->slot, inputs ? own : bounced, inputs ? bounced : own,
+                          binding->bytes, error);
         else if (inputs)
-            status = upload(commands, bounce->memory, 0, binding, error);
+            status = upload(commands, bounce->slot, bounced, binding, error);
         else
-            status = download(commands, bounce->memory, 0, binding, error);
+            status = download(commands, bounce->slot, bounced, binding, error);
     }
     return status;
 }

@@ -170,18 +170,21 @@ static void describe(struct kiln__executable *executable)
 void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels)
 {
     struct kiln__trace *trace = executable->runtime->trace;
-    size_t count = executable->plan->launches.count;
+    size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
     uint64_t hash = trace ? kiln__labels_hash(labels) : 0;
     if (hash == executable->labels)
         return;
     executable->labels = hash;
     free(executable->called);
-    executable->called = hash ? calloc(count + 1, sizeof *executable->called) : NULL;
+    executable->called = hash ? calloc(launches + slots + 1, sizeof *executable->called) : NULL;
     struct kiln__names names;
     kiln__names_make(executable->plan, labels, &names);
-    for (uint32_t i = 0; i < count && executable->called; i++) {
+    for (uint32_t i = 0; i < launches + slots && executable->called; i++) {
         struct kiln__text lines = {0};
-        kiln__names_say(&names, i, "", "\n", &lines);
+        if (i < launches)
+            kiln__names_say(&names, i, "", "\n", &lines);
+        else
+            kiln__names_say_slot(&names, i - (uint32_t)launches, "\n", &lines);
         executable->called[i] = lines.data ? kiln__trace_call(trace, lines.data) : 0;
         kiln__text_free(&lines);
     }

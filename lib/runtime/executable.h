@@ -21,7 +21,7 @@ struct kiln__executable { /* used by one thread at a time */
     cl_mem *tables;                        /* per launch, of those that have one */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
     uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
-    uint32_t *called;    /* per launch: its names in a trace; NULL: none has any */
+    uint32_t *called;    /* per launch, and behind these per slot: names in a trace; NULL: none */
     uint64_t labels;     /* hash of what these are of */
     bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
     bool *needed;        /* per slot, in that run: a launch reads what is not there */
