@@ -238,6 +238,8 @@ runtime_sources = \
 	lib/runtime/kept.h \
 	lib/runtime/pinned.c \
 	lib/runtime/pinned.h \
+	lib/runtime/placing.c \
+	lib/runtime/placing.h \
 	lib/runtime/pool.c \
 	lib/runtime/pool.h \
 	lib/runtime/run.c \

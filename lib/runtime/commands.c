@@ -1,351 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commands.h"
 
-#include <string.h>
-
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
-#include "runtime/kept.h"
+#include "runtime/placing.h"
 
 struct commands {
     struct kiln__executable *executable;
     struct kiln__stream *stream;
     struct kiln__bindings *bindings;
-    struct kiln__run *run; /* receives the events */
-    cl_mem arena;
-    KILN__VECTOR(struct bounce {
-        cl_mem memory;
-        struct kiln__binding *binding;
-        uint32_t slot;
-        bool is_input;
-    })
-    bounces; /* pool memory between kernels and bindings that need it */
-    KILN__VECTOR(struct wrapper {
-        cl_mem memory;
-        size_t result_bytes; /* 0 of an input */
-    })
-    wrappers;                         /* around host memory, for this run only */
-    KILN__VECTOR(kiln_buffer *) held; /* whose memory stays until the run is enqueued */
-    KILN__VECTOR(struct kiln__kept_use) kept;
-    KILN__VECTOR(cl_mem) made; /* pool memory for what could be kept and is not */
-    bool keeps_nothing;
-    size_t maps_back; /* wrappers of results */
-    size_t left;      /* steps still to come: the last has an event in any case */
-    size_t entered;   /* buffers */
+    struct kiln__placing placing; /* of the same three */
+    struct kiln__run *run;        /* receives the events */
+    size_t left;                  /* steps still to come: the last has an event in any case */
+    size_t entered;               /* buffers */
 };
 
 static struct kiln__runtime *runtime_of(const struct commands *commands)
 {
     return commands->executable->runtime;
-}
-
-/* ---- memory ---- */
-
-static kiln_status take_bounce(struct commands *commands, uint32_t slot,
-                               struct kiln__binding *binding, bool is_input, cl_mem *memory,
-                               struct kiln__error *error)
-{
-    struct bounce *bounce = kiln__vector_push(&commands->bounces);
-    if (!bounce)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    binding->bounce = commands->bounces.count - 1;
-    bounce->binding = binding;
-    bounce->slot = slot;
-    bounce->is_input = is_input;
-    kiln_status status =
-        kiln__pool_take(commands->stream->pool, binding->bytes, &bounce->memory, error);
-    *memory = bounce->memory;
-    return status;
-}
-
-/* The caller's memory as a cl_mem: kept with the binding where the driver uses it as it is at any
- * time, else made for this run, whose start is when the driver looks at it. */
-static kiln_status wrap_host(struct commands *commands, struct kiln__binding *binding,
-                             bool is_input, cl_mem *memory, struct kiln__error *error)
-{
-    cl_int code;
-    bool kept = runtime_of(commands)->host_mode == KILN__HOST_LIVE;
-    cl_mem_flags flags = CL_MEM_USE_HOST_PTR | (is_input ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE);
-    *memory =
-        clCreateBuffer(runtime_of(commands)->context, flags, binding->bytes, binding->host, &code);
-    if (code) {
-        *memory = NULL;
-        return kiln__cl_fail(error, "clCreateBuffer", code);
-    }
-    if (kept) {
-        binding->memory = *memory;
-        return KILN_OK;
-    }
-    struct wrapper *wrapper = kiln__vector_push(&commands->wrappers);
-    if (!wrapper) {
-        clReleaseMemObject(*memory);
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    }
-    *wrapper = (struct wrapper){*memory, is_input ? 0 : binding->bytes};
-    commands->maps_back += !is_input;
-    return KILN_OK;
-}
-
-/* Have a buffer's memory stay, if it would not otherwise. */
-static kiln_status hold(struct commands *commands, struct kiln__binding *binding,
-                        struct kiln__error *error)
-{
-    if (!binding->buffer || !binding->buffer->source.read)
-        return KILN_OK;
-    kiln_buffer **place = kiln__vector_push(&commands->held);
-    if (!place)
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    *place = binding->buffer;
-    kiln_status status = kiln__source_hold(binding->buffer, &binding->memory, error);
-    commands->held.count -= status != KILN_OK;
-    return status;
-}
-
-static kiln_status place_binding(struct commands *commands, uint32_t slot,
-                                 struct kiln__binding *binding, bool is_input,
-                                 struct kiln__error *error)
-{
-    cl_mem *memory = &commands->executable->memory[slot];
-    if (binding->needs_bounce)
-        return take_bounce(commands, slot, binding, is_input, memory, error);
-    *memory = binding->memory;
-    return *memory ? KILN_OK : wrap_host(commands, binding, is_input, memory, error);
-}
-
-/* The buffers that a kept slot is made of, the largest first: all that is made of some has one of
- * them for a place where it is found. Which of them was which still counts, in the key. False: one
- * is not a buffer as a whole. */
-static bool find_sources(const struct commands *commands, const struct kiln__slot *slot,
-                         struct kiln__kept_use *use)
-{
-    for (uint32_t i = 0; i < slot->n_sources; i++) {
-        const struct kiln__binding *binding = &commands->bindings->inputs.items[slot->sources[i]];
-        if (binding->is_part || !binding->buffer)
-            return false;
-        use->buffers[i] = binding->buffer;
-        if (binding->buffer->bytes > use->buffers[0]->bytes) {
-            use->buffers[i] = use->buffers[0];
-            use->buffers[0] = binding->buffer;
-            use->key.low ^= UINT64_C(1) << i;
-        }
-    }
-    use->n_buffers = slot->n_sources;
-    return true;
-}
-
-/* Where launches find, or leave, what they make of buffers. */
-static kiln_status place_kept(struct commands *commands, uint32_t index, struct kiln__error *error)
-{
-    struct kiln__executable *executable = commands->executable;
-    const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    struct kiln__kept_use *use = kiln__vector_push(&commands->kept);
-    cl_mem *made = kiln__vector_push(&commands->made);
-    executable->ready[index] = false;
-    if (made)
-        *made = NULL;
-    if (!use || !made) {
-        commands->kept.count -= use != NULL;
-        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    }
-    use->key = slot->key;
-    use->bytes = slot->bytes;
-    if (!commands->keeps_nothing && find_sources(commands, slot, use))
-        kiln__kept_take(use, commands->stream->pool);
-    executable->ready[index] = use->state == KILN__KEPT_READY;
-    executable->memory[index] = use->memory;
-    if (use->memory)
-        return KILN_OK;
-    commands->kept.count--;
-    kiln_status status = kiln__pool_take(commands->stream->pool, slot->bytes, made, error);
-    executable->memory[index] = *made;
-    return status;
-}
-
-/* Whether something is to read what the launch makes, and it is not there. */
-static bool is_needed(const struct kiln__executable *executable, const struct kiln__launch *launch)
-{
-    uint32_t made = launch->makes - 1;
-    if (!launch->makes)
-        return true;
-    const struct kiln__slot *slot = &executable->plan->slots.items[made];
-    return slot->place == KILN__PLACE_KEPT ? !executable->ready[made]
-                                           : slot->wanted || executable->needed[made];
-}
-
-/* Launches whose results are kept, and those that only they need: from the last on. */
-static void leave_out(struct commands *commands)
-{
-    struct kiln__executable *executable = commands->executable;
-    const struct kiln__plan *plan = executable->plan;
-    if (!plan->kept_bytes)
-        return;
-    memset(executable->needed, 0, plan->slots.count * sizeof *executable->needed);
-    for (size_t i = plan->launches.count; i-- > 0;) {
-        const struct kiln__launch *launch = &plan->launches.items[i];
-        executable->left_out[i] = !is_needed(executable, launch);
-        for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
-                !executable->left_out[i])
-                executable->needed[launch->arguments.items[k].slot] = true;
-    }
-}
-
-/* Whether the run reads what is in the slot. */
-static bool is_read(const struct kiln__executable *executable, uint32_t slot)
-{
-    if (executable->stepped[slot])
-        return true;
-    for (uint32_t u = executable->first_use[slot]; u < executable->first_use[slot + 1]; u++)
-        if (!executable->left_out[executable->uses[u].launch])
-            return true;
-    return false;
-}
-
-/* The slot's binding, if its buffer only has memory while somebody reads it; or NULL. */
-static struct kiln__binding *find_sourced(const struct commands *commands, uint32_t index)
-{
-    const struct kiln__slot *slot = &commands->executable->plan->slots.items[index];
-    if (slot->place != KILN__PLACE_INPUT || !slot->bytes)
-        return NULL;
-    struct kiln__binding *binding = &commands->bindings->inputs.items[slot->binding];
-    return binding->buffer && binding->buffer->source.read ? binding : NULL;
-}
-
-/* What such inputs have, once it is known which launches run. */
-static kiln_status place_sourced(struct commands *commands, struct kiln__error *error)
-{
-    struct kiln__executable *executable = commands->executable;
-    kiln_status status = KILN_OK;
-    for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++) {
-        struct kiln__binding *binding = find_sourced(commands, i);
-        bool reads = binding && is_read(executable, i);
-        if (reads)
-            status = hold(commands, binding, error);
-        if (reads && !status)
-            status = place_binding(commands, i, binding, true, error);
-    }
-    return status;
-}
-
-/* The run was enqueued. */
-static void tell_unread(const struct commands *commands)
-{
-    for (uint32_t i = 0; i < commands->executable->plan->slots.count; i++) {
-        const struct kiln__binding *binding = find_sourced(commands, i);
-        if (binding && !commands->executable->memory[i])
-            kiln__source_went_without(binding->buffer);
-    }
-}
-
-static struct kiln__binding *result_of(const struct commands *commands,
-                                       const struct kiln__plan_step *step)
-{
-    bool delivers = step->kind == KILN__STEP_DOWNLOAD || step->kind == KILN__STEP_COPY;
-    return delivers ? &commands->bindings->results.items[step->binding] : NULL;
-}
-
-static kiln_status hold_results(struct commands *commands, struct kiln__error *error)
-{
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->bindings->results.count && !status; i++)
-        status = hold(commands, &commands->bindings->results.items[i], error);
-    return status;
-}
-
-/* A delivery to memory that later steps still read goes through a bounce buffer. */
-static kiln_status hold_deliveries(struct commands *commands, struct kiln__error *error)
-{
-    const struct kiln__plan *plan = commands->executable->plan;
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < plan->steps.count && !status; i++) {
-        cl_mem memory;
-        struct kiln__binding *result = result_of(commands, &plan->steps.items[i]);
-        if (result && result->overlaps)
-            status =
-                take_bounce(commands, plan->steps.items[i].slot, result, false, &memory, error);
-    }
-    return status;
-}
-
-static kiln_status settle_memory(struct commands *commands, struct kiln__error *error)
-{
-    struct kiln__executable *executable = commands->executable;
-    const struct kiln__plan *plan = executable->plan;
-    kiln_status status = KILN_OK;
-    if (plan->arena_bytes)
-        status = kiln__pool_take_turn(commands->stream->pool, plan->arena_bytes, &commands->arena,
-                                      error);
-    if (!status)
-        status = hold_results(commands, error);
-    for (size_t i = 0; i < plan->slots.count && !status; i++) {
-        const struct kiln__slot *slot = &plan->slots.items[i];
-        executable->memory[i] = commands->arena;
-        if (slot->bytes == 0 || slot->place == KILN__PLACE_ARENA)
-            continue;
-        if (slot->place == KILN__PLACE_KEPT) {
-            status = place_kept(commands, (uint32_t)i, error);
-            continue;
-        }
-        if (slot->place == KILN__PLACE_COUNTERS) {
-            status = kiln__stream_counters(commands->stream, &executable->memory[i], error);
-            continue;
-        }
-        executable->memory[i] = NULL;
-        if (find_sourced(commands, (uint32_t)i))
-            continue;
-        bool is_input = slot->place == KILN__PLACE_INPUT;
-        struct kiln__binding *binding = is_input
-                                            ? &commands->bindings->inputs.items[slot->binding]
-                                            : &commands->bindings->results.items[slot->binding];
-        executable->foreign[i] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
-        if (slot->in_place)
-            executable->memory[i] = binding->memory;
-        else
-            status = place_binding(commands, (uint32_t)i, binding, is_input, error);
-    }
-    leave_out(commands);
-    if (!status)
-        status = place_sourced(commands, error);
-    return status ? status : hold_deliveries(commands, error);
-}
-
-static void give_back(struct commands *commands)
-{
-    struct kiln__pool *pool = commands->stream->pool;
-    kiln__pool_give(pool, commands->arena);
-    for (size_t i = 0; i < commands->bounces.count; i++)
-        kiln__pool_give(pool, commands->bounces.items[i].memory);
-    for (size_t i = 0; i < commands->wrappers.count; i++)
-        clReleaseMemObject(commands->wrappers.items[i].memory);
-    for (size_t i = 0; i < commands->kept.count; i++)
-        kiln__kept_give(&commands->kept.items[i]);
-    for (size_t i = 0; i < commands->made.count; i++)
-        kiln__pool_give(pool, commands->made.items[i]);
-    for (size_t i = 0; i < commands->held.count; i++)
-        kiln__source_release(commands->held.items[i]);
-    kiln__vector_free(&commands->held);
-    kiln__vector_free(&commands->bounces);
-    kiln__vector_free(&commands->wrappers);
-    kiln__vector_free(&commands->kept);
-    kiln__vector_free(&commands->made);
-    commands->arena = NULL;
-    commands->maps_back = 0;
-}
-
-/* What other runs took may have been given back, but for those that are being enqueued: without
- * room this one waits for their end and is alone. */
-static kiln_status take_memory(struct commands *commands, struct kiln__error *error)
-{
-    struct kiln__budget *budget = &runtime_of(commands)->memory;
-    struct kiln__error first = {0};
-    kiln_status status = settle_memory(commands, &first);
-    if (status != KILN_OUT_OF_DEVICE_MEMORY)
-        return status ? kiln__fail(error, status, "%s", first.text) : KILN_OK;
-    give_back(commands);
-    kiln__budget_leave(budget);
-    kiln__budget_enter(budget, true);
-    kiln__budget_make_room(budget); /* small things may have been put into large idle pieces */
-    return settle_memory(commands, error);
 }
 
 /* ---- commands ---- */
@@ -469,8 +141,9 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
-        kiln_status status = kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
-                                                   commands->executable->memory, event, error);
+        kiln_status status =
+            kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
+                                  commands->executable->memory, event, error);
         if (status)
             return status;
     } else {
@@ -502,10 +175,10 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
     if (step->kind == KILN__STEP_UPLOAD)
         return upload(commands, step->slot, at, &commands->bindings->inputs.items[step->binding],
                       error);
-    const struct kiln__binding *result = result_of(commands, step);
+    const struct kiln__binding *result = kiln__placing_result(&commands->placing, step);
     struct spot to = {result->memory, result->offset};
     if (result->overlaps)
-        to = (struct spot){commands->bounces.items[result->bounce].memory, 0};
+        to = (struct spot){commands->placing.bounces.items[result->bounce].memory, 0};
     else if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, step->slot, at, result, error);
     return copy(commands, step->slot, at, to, result->bytes, error);
@@ -515,8 +188,8 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
 static kiln_status run_bounces(struct commands *commands, bool inputs, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->bounces.count && !status; i++) {
-        const struct bounce *bounce = &commands->bounces.items[i];
+    for (size_t i = 0; i < commands->placing.bounces.count && !status; i++) {
+        const struct kiln__bounce *bounce = &commands->placing.bounces.items[i];
         const struct kiln__binding *binding = bounce->binding;
         if (bounce->is_input != inputs)
             continue;
@@ -533,7 +206,7 @@ static kiln_status run_bounces(struct commands *commands, bool inputs, struct ki
 }
 
 /* Mapping makes a result visible in the caller's memory; the wrapper is not used again. */
-static kiln_status map_back(struct commands *commands, const struct wrapper *wrapper,
+static kiln_status map_back(struct commands *commands, const struct kiln__wrapper *wrapper,
                             struct kiln__error *error)
 {
     cl_command_queue queue = commands->stream->queue;
@@ -559,9 +232,9 @@ static kiln_status map_back(struct commands *commands, const struct wrapper *wra
 static kiln_status map_results_back(struct commands *commands, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->wrappers.count && !status; i++)
-        if (commands->wrappers.items[i].result_bytes)
-            status = map_back(commands, &commands->wrappers.items[i], error);
+    for (size_t i = 0; i < commands->placing.wrappers.count && !status; i++)
+        if (commands->placing.wrappers.items[i].result_bytes)
+            status = map_back(commands, &commands->placing.wrappers.items[i], error);
     return status;
 }
 
@@ -592,8 +265,8 @@ static void find_last_steps(struct commands *commands)
     const struct kiln__bindings *bindings = commands->bindings;
     for (size_t i = 0; i < bindings->buffers.count; i++)
         bindings->buffers.items[i].last_step = 0;
-    for (size_t i = 0; i < commands->bounces.count; i++)
-        use_at(commands, commands->bounces.items[i].binding, KILN__NEVER_EARLY);
+    for (size_t i = 0; i < commands->placing.bounces.count; i++)
+        use_at(commands, commands->placing.bounces.items[i].binding, KILN__NEVER_EARLY);
     for (size_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         struct kiln__named named = {0};
@@ -604,8 +277,8 @@ static void find_last_steps(struct commands *commands)
             else if (slot->place == KILN__PLACE_RESULT)
                 use_at(commands, &bindings->results.items[slot->binding], i);
         }
-        if (result_of(commands, step))
-            use_at(commands, result_of(commands, step), i);
+        if (kiln__placing_result(&commands->placing, step))
+            use_at(commands, kiln__placing_result(&commands->placing, step), i);
     }
 }
 
@@ -636,7 +309,8 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
 static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
 {
     const struct kiln__plan *plan = commands->executable->plan;
-    commands->left = plan->steps.count + commands->bounces.count + commands->maps_back;
+    commands->left =
+        plan->steps.count + commands->placing.bounces.count + commands->placing.maps_back;
     if (commands->left == 0)
         return mark_end(commands, error);
     kiln_status status = run_bounces(commands, true, error);
@@ -677,9 +351,9 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
 
 static void leave_buffers(struct commands *commands, bool enqueued)
 {
-    for (size_t i = 0; i < commands->kept.count && enqueued; i++)
-        if (commands->kept.items[i].state == KILN__KEPT_NEW)
-            kiln__kept_offer(&commands->kept.items[i], kiln__run_end(commands->run));
+    for (size_t i = 0; i < commands->placing.kept.count && enqueued; i++)
+        if (commands->placing.kept.items[i].state == KILN__KEPT_NEW)
+            kiln__kept_offer(&commands->placing.kept.items[i], kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         if (enqueued)
@@ -693,8 +367,8 @@ static void leave_buffers(struct commands *commands, bool enqueued)
 
 static bool holds_kept(const struct commands *commands)
 {
-    for (size_t i = 0; i < commands->kept.count; i++)
-        if (!kiln__kept_holds(&commands->kept.items[i]))
+    for (size_t i = 0; i < commands->placing.kept.count; i++)
+        if (!kiln__kept_holds(&commands->placing.kept.items[i]))
             return false;
     return true;
 }
@@ -703,7 +377,7 @@ static bool holds_kept(const struct commands *commands)
  * enter them. */
 static kiln_status prepare(struct commands *commands, struct kiln__error *error)
 {
-    kiln_status status = take_memory(commands, error);
+    kiln_status status = kiln__placing_take(&commands->placing, error);
     if (!status)
         status = kiln__executable_bind(commands->executable, error);
     return status ? status : enter_buffers(commands, error);
@@ -718,8 +392,8 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
         status = prepare(commands, error);
     if (!status && !holds_kept(commands)) { /* a writer was faster */
         leave_buffers(commands, false);
-        give_back(commands);
-        commands->keeps_nothing = true;
+        kiln__placing_give_back(&commands->placing);
+        commands->placing.keeps_nothing = true;
         status = prepare(commands, error);
     }
     return status ? status : enqueue(commands, error);
@@ -733,7 +407,11 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     kiln_status status = kiln__runtime_check_process(executable->runtime, error);
     if (status)
         return status;
-    struct commands commands = {.executable = executable, .stream = stream, .bindings = bindings};
+    struct commands commands = {
+        .executable = executable,
+        .stream = stream,
+        .bindings = bindings,
+        .placing = {.executable = executable, .stream = stream, .bindings = bindings}};
     commands.run = kiln__run_create(stream);
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
@@ -748,12 +426,12 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (status) {
         kiln__run_release(commands.run);
     } else {
-        tell_unread(&commands);
+        kiln__placing_tell_unread(&commands.placing);
         kiln__executable_launched(executable);
         atomic_fetch_add(&executable->runtime->counters.batches, 1);
         *run = commands.run;
     }
-    give_back(&commands);
+    kiln__placing_give_back(&commands.placing);
     kiln__budget_leave(&executable->runtime->memory);
     kiln__stream_leave(stream);
     return status;
