@@ -460,19 +460,19 @@ static uint64_t across_bytes(const struct shape *shape)
     return 16 * (uint64_t)(shape->items + 2 * shape->rounds * slices * shape->few);
 }
 
-/* Across lines a unit has one large work-group; where there are many lines, several small ones,
- * whose ends hide each other, and where there are few, k is split among middling ones. */
+/* Across lines a unit has one work-group, as large as its registers allow; where that leaves none
+ * without one, each takes twice as many lines. Two rounds at once, for which 1,024 items with four
+ * lines of few lack registers. */
 static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
 {
     const struct kiln_device_info *info = &plan->options.device->info;
-    int few = 1, items;
+    int few = 1;
     while (few < sides->few_count)
         few *= 2;
     if (runs_along(&sides->many))
         return (struct shape){few, 128, 8, 4, 1};
-    int64_t lines = sides->many_count / most(1, info->compute_units);
-    items = few <= 4 ? 1024 : lines >= 64 ? 256 : lines >= 16 ? 1024 : 512;
-    struct shape shape = {few, items, 8, 4, few <= 2 ? 3 : 1};
+    bool many = few > 4 && sides->many_count >= (int64_t)info->compute_units * 16 * 4;
+    struct shape shape = {few, few > 4 ? 512 : 1024, many ? 16 : 8, 4, few == 4 ? 1 : 2};
     while ((uint64_t)shape.items > info->max_work_group ||
            across_bytes(&shape) > info->local_memory)
         shape.items /= 2;
