@@ -105,6 +105,11 @@ static void keep(const kiln::context &context)
     options.learning_rate = 0.5;
     kiln::optimizer optimizer(context, options, {other});
     kiln::tensor w = b.import(other);
+    EXPECT(optimizer.state().size() == 1 && optimizer.state()[0].bytes() == sizeof(float));
+    EXPECT(optimizer.state_names({"w"}).size() == 1);
+#ifndef KILN_EXCEPTIONS
+    EXPECT(optimizer.state_names({}).empty());
+#endif
     optimizer.step(b, kiln::grad(kiln::sum(w * w), {w}));
 #ifndef KILN_EXCEPTIONS
     kiln::batch lacking(context);

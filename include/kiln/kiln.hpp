@@ -1328,6 +1328,36 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
     {
         return detail::told(kiln_optimizer_set_learning_rate(object_, rate));
     }
+    /** Handles of the buffers of its own state (kiln_optimizer_state()), to save and load. */
+    std::vector<buffer> state() const
+    {
+        std::size_t count = 0;
+        kiln_buffer *const *all = kiln_optimizer_state(object_, &count);
+        std::vector<buffer> buffers;
+        for (std::size_t i = 0; i < count; i++) {
+            kiln_buffer_retain(all[i]);
+            buffers.emplace_back(all[i]);
+        }
+        return buffers;
+    }
+    /** Names for these in a file, made of the parameters': as many, in their order; none at all
+     *  after an error. */
+    std::vector<std::string> state_names(const std::vector<const char *> &parameters) const
+    {
+        std::vector<std::string> names;
+        const char **all = nullptr;
+        std::size_t count = 0;
+        kiln_status answer = parameters.size() == count_
+                                 ? kiln_optimizer_state_names(object_, parameters.data(), &all)
+                                 : kiln_error_set(KILN_INVALID_ARGUMENT,
+                                                  "state_names: not a name for each parameter");
+        if (detail::told(answer))
+            return names;
+        kiln_optimizer_state(object_, &count);
+        names.assign(all, all + count);
+        kiln_free(all);
+        return names;
+    }
 
   private:
     std::size_t count_;
