@@ -3,6 +3,7 @@
  * layouts; no score matrix in memory. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kiln/attention.h>
@@ -10,6 +11,7 @@
 
 #include "support/check.h"
 #include "support/gradient.h"
+#include "support/graph.h"
 
 static const kiln_tensor no_mask = {0};
 
@@ -406,6 +408,56 @@ Test(attention, gradients)
     differ(3, 4, 2, ADDED_ROW, 0, 0);
     differ(3, 0, 2, NO_MASK, 0, 0);
     check_close();
+}
+
+/* Gradients that a GPU makes of rounded products, beside those of the same operands as floats, by
+ * the reference: what rounding moves is a share of the largest, whatever the slopes' size is. */
+static void expect_near(kiln_type type, int causal, int masked, double slope)
+{
+    enum { M = 17, N = 40, D = 24, MOST = 2 * N * D };
+    static float data[5][MOST];
+    const double share = type == KILN_F16 ? 0x1p-9 : 0x1p-6;
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    kiln_batch *b = kiln_batch_create(imagined_gpu());
+    kiln_tensor x[4], narrow[4], wide[4], of_narrow[3], of_wide[3];
+    options.causal = causal;
+    options.scale = 0.25;
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < MOST; j++)
+            data[i][j] = (float)check_random(512) / 128 - 2;
+    for (int i = 0; i < 4; i++) {
+        x[i] = kiln_upload(b, KILN_F32, DIMS(2, i % 3 ? N : M, D), data[i]);
+        narrow[i] = kiln_cast(b, x[i], type);
+        wide[i] = kiln_cast(b, narrow[i], KILN_F32);
+    }
+    kiln_tensor mask = masked ? kiln_upload(b, KILN_F32, DIMS(M, N), data[4]) : no_mask;
+    kiln_tensor g = kiln_scale(b, x[3], slope);
+    kiln_tensor y = kiln_attention(b, narrow[0], narrow[1], narrow[2], mask, &options);
+    expect_ok(kiln_grad(b, kiln_sum(b, kiln_mul(b, y, g), 0, NULL, 0), x, 3, of_narrow));
+    y = kiln_attention(b, wide[0], wide[1], wide[2], mask, &options);
+    expect_ok(kiln_grad(b, kiln_sum(b, kiln_mul(b, y, g), 0, NULL, 0), x, 3, of_wide));
+    for (int i = 0; i < 3; i++) {
+        double *found = check_values(b, of_narrow[i]), *wanted = check_values(b, of_wide[i]);
+        double most = 0, worst = 0;
+        for (size_t j = 0; j < (size_t)2 * (i ? N : M) * D; j++) {
+            most = fmax(most, fabs(wanted[j]));
+            worst = fmax(worst, fabs(found[j] - wanted[j]));
+        }
+        cr_expect(most > 0 && worst > 0 && worst <= share * most,
+                  "%s, causal %d, mask %d, slopes of %g: of operand %d off by %g of %g",
+                  kiln_type_name(type), causal, masked, slope, i, worst, most);
+        free(found);
+        free(wanted);
+    }
+    kiln_batch_release(b);
+}
+
+Test(attention, gradients_of_narrow_operands_on_gpus)
+{
+    expect_near(KILN_F16, 0, 0, 1);
+    expect_near(KILN_F16, 1, 0, 1e-7); /* no number of f16 */
+    expect_near(KILN_F16, 0, 1, 1e5);  /* infinite there */
+    expect_near(KILN_BF16, 1, 1, 1e-7);
 }
 
 /* ---- errors ---- */

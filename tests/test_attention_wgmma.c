@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include <kiln/attention.h>
+#include <kiln/elementwise.h>
+#include <kiln/gradient.h>
 #include <kiln/operations.h>
+#include <kiln/reductions.h>
 
 #include "codegen/codegen.h"
 #include "session/compile.h"
@@ -180,4 +183,43 @@ Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
     prover.proves = believes;
     device.ptx_level = 89;
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+}
+
+static bool believes_all(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    (void)prover;
+    (void)proof;
+    return true;
+}
+
+/* Scores are made once as floats; weights, and what flows to the scores, lie in 16 bits, and each
+ * product takes them as they lie. */
+Test(attention_wgmma, makes_gradients_of_narrow_products)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {believes_all};
+    struct kiln__plan_options options = {.device = &device, .prover = &prover};
+    struct kiln__plan plan;
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor x[4], out[3];
+    for (int i = 0; i < 4; i++)
+        x[i] = operand(batch, KILN_F16, 4, 512, 64);
+    kiln_tensor y = kiln_attention(batch, x[0], x[1], x[2], (kiln_tensor){0}, NULL);
+    y = kiln_cast(batch, y, KILN_F16);
+    ask(batch, y);
+    kiln_grad(batch, kiln_sum(batch, kiln_mul(batch, y, x[3]), 0, NULL, 0), x, 3, out);
+    for (int i = 0; i < 3; i++)
+        ask(batch, kiln_cast(batch, out[i], KILN_F16));
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
+    size_t products = 0, maps = 0;
+    for (size_t i = 0; i < plan.launches.count; i++) {
+        products += !strcmp(plan.launches.items[i].kernel, "matmul_wgmma");
+        maps += !strcmp(plan.launches.items[i].kernel, "kiln_map");
+    }
+    cr_expect_eq(products, 5);
+    cr_expect_eq(maps, 0);
+    cr_expect_eq(plan.launches.count, 10);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
 }

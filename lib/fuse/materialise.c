@@ -32,6 +32,27 @@ static void materialise(struct kiln__fuser *fuser, uint32_t index, enum kiln__wh
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
 }
 
+/* A value that is rounded to a narrow type, and is computed with from there on. */
+static bool is_widened(const struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    if (node->kind != KILN__CAST || fuser->layouts[index].known)
+        return false;
+    const struct kiln__node *input = kiln__fuse_node(fuser, node->input[0]);
+    return node->type == kiln__node_computed(input) && kiln__node_is_floating(input) &&
+           kiln_type_size(input->type) < kiln_type_size(node->type);
+}
+
+/* As wide as it has to be. */
+static void materialise_value(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
+{
+    bool widened = is_widened(fuser, index);
+    materialise(fuser, widened ? kiln__fuse_node(fuser, index)->input[0] : index, why);
+    if (widened)
+        fuser->layouts[index] =
+            kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
+}
+
 /* Requests of a reshape are requests of what it reshapes: the same bytes. */
 static void materialise_requested(struct kiln__fuser *fuser)
 {
@@ -125,7 +146,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
     /* What is made of smaller operands, as a mask of labels, or of one that is as large, as what is
      * left of the mean, is sooner made again than loaded. */
     if (size->users > 1 && (size->cost > KILN__CHEAP || size->large_loads > 1))
-        materialise(fuser, index, KILN__BECAUSE_SHARED);
+        materialise_value(fuser, index, KILN__BECAUSE_SHARED);
     fuser->prologue[index] = kiln__fuse_may_be_prologue(fuser, index);
     fuser->layouts[index] =
         kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, fuser->prologue[index]);
@@ -138,7 +159,7 @@ static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
     if (fuser->layouts[index].known)
         return;
-    materialise(fuser, kiln__fuse_node(fuser, index)->input[0], KILN__BECAUSE_MOVED);
+    materialise_value(fuser, kiln__fuse_node(fuser, index)->input[0], KILN__BECAUSE_MOVED);
     fuser->layouts[index] = kiln__layout_of(graph, index, fuser->layouts, false);
 }
 
@@ -157,9 +178,12 @@ static void materialise_operand(struct kiln__fuser *fuser, uint32_t index, enum 
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
     struct kiln__layout *layout = &fuser->layouts[index];
     bool loaded = node->kind == KILN__CAST && layout->known && layout->base != index;
-    materialise(fuser, loaded ? node->input[0] : index, why);
-    if (loaded)
-        *layout = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
+    if (!loaded) {
+        materialise_value(fuser, index, why);
+        return;
+    }
+    materialise(fuser, node->input[0], why);
+    *layout = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
 }
 
 /* What a group of its own reads is read from memory as it lies there, if it suits. */

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The adjoint of attention: scores and weights are computed again, a block of query rows at a time,
- * so that what is in memory of the m by n matrices is bounded. */
+ * so that what is in memory of the m by n matrices is bounded.
+ *
+ * Where the operands are all of a narrow type and weights may be rounded to it, on a GPU all that
+ * is multiplied is: weights, the slope and what flows to the scores. Then all five products have
+ * operands for tensor cores, and the m by n matrices take half the memory. What is too small for
+ * f16 would be lost, so slopes go on at a size that fits: those of a matrix times a power of two.
+ */
 #include <math.h>
 
 #include <kiln/elementwise.h>
@@ -25,8 +31,10 @@ struct adjoint {
     kiln_batch *batch;
     const struct kiln__node *node;
     struct kiln__attention_size size;
+    kiln_type narrow;          /* what is multiplied is rounded to this; 0: is not */
     kiln_tensor q, k, v, mask; /* mask: empty if there is none */
-    kiln_tensor g;             /* of the result */
+    kiln_tensor g;             /* of the result, */
+    kiln_tensor unit;          /* times this; empty: as it is */
     kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
 };
 
@@ -56,6 +64,18 @@ static kiln_tensor real(const struct adjoint *a, double value)
     return kiln_constant(a->batch, KILN_F32, value);
 }
 
+/* As it is multiplied: f32 again, so that what is transposed next is what a product reads. */
+static kiln_tensor rounded(const struct adjoint *a, kiln_tensor x)
+{
+    return a->narrow ? kiln_cast(a->batch, kiln_cast(a->batch, x, a->narrow), KILN_F32) : x;
+}
+
+/* A result of the walk, at its own size. */
+static kiln_tensor resized(const struct adjoint *a, kiln_tensor x)
+{
+    return a->unit.id && x.id ? kiln_div(a->batch, x, a->unit) : x;
+}
+
 /* Where rows from `first` on see keys by their position: [rows, n]. */
 static kiln_tensor seen_by_position(const struct adjoint *a, size_t first, size_t rows)
 {
@@ -74,8 +94,9 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
 {
     kiln_batch *b = a->batch;
     const int axis = -1;
-    kiln_tensor score =
-        kiln_matmul_transposed(b, kiln_scale(b, q, a->node->attention.scale), 0, a->k, 1);
+    const double scale = a->node->attention.scale;
+    kiln_tensor score = a->narrow ? kiln_scale(b, kiln_matmul_transposed(b, q, 0, a->k, 1), scale)
+                                  : kiln_matmul_transposed(b, kiln_scale(b, q, scale), 0, a->k, 1);
     kiln_tensor hidden = real(a, -INFINITY), mask = rows_of(a, a->mask, first, end);
     bool masked =
         mask.id && a->walk->batch->graph.nodes.items[a->node->input[KILN__MASK]].type == KILN_U8;
@@ -105,13 +126,13 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
     kiln_batch *b = a->batch;
     double scale = a->node->attention.scale;
     kiln_tensor q = rows_of(a, a->q, first, end), g = rows_of(a, a->g, first, end);
-    kiln_tensor p = weights_of(a, q, first, end);
+    kiln_tensor p = rounded(a, weights_of(a, q, first, end));
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__VALUE]))
         add_to(a, &found->v, kiln_matmul_transposed(b, p, 1, g, 0));
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
     found->mask[found->blocks] = of_s;
-    kiln_tensor scaled = kiln_scale(b, of_s, scale);
+    kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
     found->q[found->blocks++] = kiln_matmul(b, scaled, a->k);
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
         add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
@@ -141,29 +162,48 @@ static void give_found(const struct adjoint *a, const struct found *found)
     const uint32_t *to = a->node->input;
     if (kiln__gradient_wants(a->walk, to[KILN__QUERY]))
         kiln__gradient_give(a->walk, to[KILN__QUERY],
-                            kiln_concat(a->batch, found->blocks, found->q, -2));
-    kiln__gradient_give(a->walk, to[KILN__KEY], found->k);
-    kiln__gradient_give(a->walk, to[KILN__VALUE], found->v);
+                            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2)));
+    kiln__gradient_give(a->walk, to[KILN__KEY], resized(a, found->k));
+    kiln__gradient_give(a->walk, to[KILN__VALUE], resized(a, found->v));
     if (a->mask.id && kiln__gradient_wants(a->walk, to[KILN__MASK]))
         kiln__gradient_give(a->walk, to[KILN__MASK],
-                            kiln_concat(a->batch, found->blocks, found->mask, -2));
+                            resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2)));
+}
+
+/* A power of two for each matrix, [.., 1, 1], that brings its largest slope to between 16 and 32:
+ * sums of columns many times that are no infinity still, and what a weight of 2^-16 leaves of it is
+ * still a normal number. */
+static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
+{
+    kiln_batch *b = a->batch;
+    const int column = -1, row = -2;
+    kiln_tensor peak = kiln_max(b, kiln_abs(b, g), 1, &column, 1);
+    peak = kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
+    return kiln_exp2(b, kiln_sub(b, real(a, 4), kiln_floor(b, kiln_log2(b, peak))));
 }
 
 void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
                              kiln_tensor y, kiln_tensor g)
 {
-    struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node, .g = g};
+    struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node};
     struct found found = {.blocks = 0};
     const int axis = -1;
     a.size = kiln__attention_size(&walk->batch->graph, node);
     if (kiln__node_count(node) == 0 || a.size.n == 0)
         return; /* nothing depends on anything */
+    if (a.batch->device->type == KILN_DEVICE_GPU)
+        a.narrow = (kiln_type)node->op;
     a.q = kiln__gradient_operand(walk, node, KILN__QUERY);
     a.k = kiln__gradient_operand(walk, node, KILN__KEY);
     a.v = kiln__gradient_operand(walk, node, KILN__VALUE);
     if (node->n_inputs > KILN__MASK)
         a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
-    a.shift = kiln_sum(a.batch, kiln_mul(a.batch, g, y), 1, &axis, 1);
+    if (a.narrow == KILN_F16) {
+        a.unit = unit_of(&a, g);
+        g = kiln_mul(a.batch, g, a.unit);
+    }
+    a.g = rounded(&a, g);
+    a.shift = kiln_sum(a.batch, kiln_mul(a.batch, a.g, rounded(&a, y)), 1, &axis, 1);
     size_t rows = rows_per_block(a.batch->device, &a.size);
     for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
         walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
