@@ -31,6 +31,7 @@
 #else
 #define WIDE(word) PASTE(word, NARROW_LANES)
 #endif
+#define HALF_STORE PASTE(WIDE(vstore_half), _rte)
 #define NAME(verb) WIDE(PASTE(PASTE(kiln_, NARROW), verb))
 #define F WIDE(float)
 #define I WIDE(int)
@@ -45,6 +46,25 @@
 #define OFFSET ((uint)(LEAST + 126) << 23)   /* between the exponents' biases */
 #define ENDLESS (SIGN - (1u << (DIGITS - 1))) /* infinity; above it NaN */
 
+/* NVIDIA's compiler has an instruction for each; any NaN may come out of one. */
+#if DIGITS == 11 && defined __NV_CL_C_VERSION
+static inline F NAME(_load)(WIDE(STORED) stored)
+{
+    return WIDE(vload_half)(0, (const half *)&stored);
+}
+
+static inline WIDE(STORED) NAME(_store)(F value)
+{
+    WIDE(STORED) stored;
+    HALF_STORE(value, 0, (half *)&stored);
+    return stored;
+}
+
+static inline F NAME(_round)(F value)
+{
+    return NAME(_load)(NAME(_store)(value));
+}
+#else
 static inline F NAME(_load)(WIDE(STORED) stored)
 {
     U bits = TO_U(stored), magnitude = bits & (SIGN - 1);
@@ -84,6 +104,7 @@ static inline F NAME(_round)(F value)
     rounded = magnitude > 0x7f800000u ? (U)(0x7fc00000u) : rounded;
     return AS_F(rounded | (bits & 0x80000000u));
 }
+#endif
 
 /* What a float cannot hold is made odd in its last place: that decides what is half way, and only
  * that. */
@@ -97,6 +118,7 @@ static inline F NAME(_whole)(I value)
 #undef PASTE_
 #undef PASTE
 #undef WIDE
+#undef HALF_STORE
 #undef NAME
 #undef F
 #undef I
