@@ -52,7 +52,7 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *  sees a single key those by q and k are what rounding leaves, next to 0 and not always 0. On a
  *  GPU, where q, k and v are all f16, or all bf16, weights, slopes and what flows to the scores are
  *  rounded to that type; f16's slopes are first brought to a size that suits it, a matrix at a
- * time, so that an infinite one makes NaN of all its matrix's gradients.
+ *  time, so that an infinite one makes NaN of all its matrix's gradients.
  *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
  *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE, UNSUPPORTED
