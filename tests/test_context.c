@@ -110,7 +110,7 @@ Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
     expect_refused(
         &options, KILN_INVALID_ARGUMENT,
         "kiln_context_create: matmul is \"abacus\", none of patches, tiled_patches, dots, "
-        "skinny, few, small, packed, rows, clblast, wgmma, mma, tiled");
+        "skinny, few, small, single, packed, rows, clblast, wgmma, mma, tiled");
     options.matmul = "";
     options.cache = (kiln_cache_mode)7;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "cache is 7, none of KILN_CACHE_DEFAULT, ");

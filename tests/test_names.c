@@ -249,6 +249,7 @@ static kiln_context *open_traced(char path[512])
     snprintf(path, 512, "%s/kiln-names-%ld.json", folder ? folder : "/tmp", (long)getpid());
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     options.trace = path;
+    options.host_memory = KILN_HOST_MEMORY_SEPARATE; /* so that there are transfers */
     return open_context_with(&options);
 }
 
@@ -299,7 +300,7 @@ Test(names, change_no_plan_and_are_in_traces)
     close_context(context);
     json_t *root = take_trace(path);
     cr_expect_eq(count_named(root, "one.q"), 2u);
-    cr_expect_eq(count_named(root, "one.sum"), 2u);
+    cr_expect_eq(count_named(root, "one.sum"), 4u); /* of its launch and its download */
     cr_expect_eq(count_named(root, "two.q"), 2u);
     cr_expect_eq(count_named(root, "heads"), 6u);
     json_decref(root);
