@@ -230,7 +230,6 @@ static const char *const calls_of_recording_again[] = {
                             "clFlush=1\n"
                             "clReleaseEvent=2\n"
                             "clRetainEvent=2\n"
-                            "clRetainMemObject=3\n"
                             "clSetKernelArg=3\n"
                             "clWaitForEvents=3\n",
 };
