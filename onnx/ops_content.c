@@ -182,7 +182,7 @@ static void suppress(struct kiln__onnx_call *call)
     struct suppression s = {0};
     if (!read_boxes(call, &s))
         return;
-    size_t rows = s.images * s.classes, n = 0;
+    size_t rows = s.n && s.most ? s.images * s.classes : 0, n = 0;
     int64_t *list = calloc(rows * s.most * 3 + 1, sizeof *list);
     s.order = calloc(s.n + 1, sizeof *s.order);
     s.kept = calloc(s.n + 1, sizeof *s.kept);

@@ -126,7 +126,7 @@ static kiln_tensor step(const struct linear *l, size_t t, kiln_tensor *state)
 /* What all steps read, [steps, n, heads, group, values]. */
 static kiln_tensor run(struct kiln__onnx_call *call, const struct linear *l, kiln_tensor *state)
 {
-    kiln_tensor parts[MOST_PARTS];
+    kiln_tensor parts[MOST_PARTS] = {{0}};
     size_t have = 0, dims[5] = {1, l->n, l->heads, l->group, l->values};
     for (size_t t = 0; t < l->steps && !kiln__onnx_failed(call); t++) {
         if (have == MOST_PARTS) {

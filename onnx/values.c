@@ -229,6 +229,8 @@ static void concat_host(struct kiln__onnx_host *to, size_t n, struct kiln__onnx_
 {
     size_t outer = 1, inner = 1;
     union kiln__onnx_cell *at = to->cells;
+    if (!to->count) /* whatever its other dimensions are */
+        return;
     for (size_t d = 0; d < axis; d++)
         outer *= to->dims[d];
     for (size_t d = axis + 1; d < to->rank; d++)
@@ -303,6 +305,8 @@ static bool gather_host(struct kiln__onnx_call *call, struct kiln__onnx_host *to
         outer *= from->dims[d];
     for (size_t d = axis + 1; d < from->rank; d++)
         inner *= from->dims[d];
+    if (!to->count && outer > 1) /* nothing to copy, but indices are looked at */
+        outer = 1;
     for (size_t o = 0; o < outer; o++)
         for (size_t i = 0; i < indices->count; i++) {
             int64_t index = indices->cells[i].i;

@@ -412,7 +412,7 @@ Test(attention, gradients)
 
 /* Gradients that a GPU makes of rounded products, beside those of the same operands as floats, by
  * the reference: what rounding moves is a share of the largest, whatever the slopes' size is. */
-static void expect_near(kiln_type type, int causal, int masked, double slope)
+static void expect_near(kiln_type type, int causal, int masked, double slope, double value)
 {
     enum { M = 17, N = 40, D = 24, MOST = 2 * N * D };
     static float data[5][MOST];
@@ -427,6 +427,7 @@ static void expect_near(kiln_type type, int causal, int masked, double slope)
             data[i][j] = (float)check_random(512) / 128 - 2;
     for (int i = 0; i < 4; i++) {
         x[i] = kiln_upload(b, KILN_F32, DIMS(2, i % 3 ? N : M, D), data[i]);
+        x[i] = i == 2 ? kiln_scale(b, x[i], value) : x[i];
         narrow[i] = kiln_cast(b, x[i], type);
         wide[i] = kiln_cast(b, narrow[i], KILN_F32);
     }
@@ -443,9 +444,10 @@ static void expect_near(kiln_type type, int causal, int masked, double slope)
             most = fmax(most, fabs(wanted[j]));
             worst = fmax(worst, fabs(found[j] - wanted[j]));
         }
-        cr_expect(most > 0 && worst > 0 && worst <= share * most,
-                  "%s, causal %d, mask %d, slopes of %g: of operand %d off by %g of %g",
-                  kiln_type_name(type), causal, masked, slope, i, worst, most);
+        cr_expect(
+            most > 0 && worst > 0 && worst <= share * most,
+            "%s, causal %d, mask %d, slopes of %g, values of %g: of operand %d off by %g of %g",
+            kiln_type_name(type), causal, masked, slope, value, i, worst, most);
         free(found);
         free(wanted);
     }
@@ -454,10 +456,12 @@ static void expect_near(kiln_type type, int causal, int masked, double slope)
 
 Test(attention, gradients_of_narrow_operands_on_gpus)
 {
-    expect_near(KILN_F16, 0, 0, 1);
-    expect_near(KILN_F16, 1, 0, 1e-7); /* no number of f16 */
-    expect_near(KILN_F16, 0, 1, 1e5);  /* infinite there */
-    expect_near(KILN_BF16, 1, 1, 1e-7);
+    expect_near(KILN_F16, 0, 0, 1, 1);
+    expect_near(KILN_F16, 1, 0, 1e-7, 1);    /* no number of f16 */
+    expect_near(KILN_F16, 0, 1, 1e5, 1);     /* infinite there */
+    expect_near(KILN_F16, 0, 0, 1, 0x1p-12); /* what flows to the scores is no normal number, */
+    expect_near(KILN_F16, 0, 0, 1, 0x1p13);  /* or infinite */
+    expect_near(KILN_BF16, 1, 1, 1e-7, 1);
 }
 
 /* ---- errors ---- */

@@ -35,6 +35,7 @@ struct adjoint {
     kiln_tensor q, k, v, mask; /* mask: empty if there is none */
     kiln_tensor g;             /* of the result, */
     kiln_tensor unit;          /* times this; empty: as it is */
+    kiln_tensor score_unit;    /* what flows to the scores is times this besides */
     kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
 };
 
@@ -70,10 +71,13 @@ static kiln_tensor rounded(const struct adjoint *a, kiln_tensor x)
     return a->narrow ? kiln_cast(a->batch, kiln_cast(a->batch, x, a->narrow), KILN_F32) : x;
 }
 
-/* A result of the walk, at its own size. */
-static kiln_tensor resized(const struct adjoint *a, kiln_tensor x)
+/* A result of the walk, at its own size; `scores`: made of what flows to the scores. */
+static kiln_tensor resized(const struct adjoint *a, kiln_tensor x, bool scores)
 {
-    return a->unit.id && x.id ? kiln_div(a->batch, x, a->unit) : x;
+    if (!a->unit.id || !x.id)
+        return x;
+    x = scores ? kiln_div(a->batch, x, a->score_unit) : x;
+    return kiln_div(a->batch, x, a->unit);
 }
 
 /* Where rows from `first` on see keys by their position: [rows, n]. */
@@ -132,7 +136,8 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
     found->mask[found->blocks] = of_s;
-    kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
+    kiln_tensor scaled = kiln_scale(b, of_s, scale);
+    scaled = rounded(a, a->score_unit.id ? kiln_mul(b, scaled, a->score_unit) : scaled);
     found->q[found->blocks++] = kiln_matmul(b, scaled, a->k);
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
         add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
@@ -162,12 +167,13 @@ static void give_found(const struct adjoint *a, const struct found *found)
     const uint32_t *to = a->node->input;
     if (kiln__gradient_wants(a->walk, to[KILN__QUERY]))
         kiln__gradient_give(a->walk, to[KILN__QUERY],
-                            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2)));
-    kiln__gradient_give(a->walk, to[KILN__KEY], resized(a, found->k));
-    kiln__gradient_give(a->walk, to[KILN__VALUE], resized(a, found->v));
+                            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2), true));
+    kiln__gradient_give(a->walk, to[KILN__KEY], resized(a, found->k, true));
+    kiln__gradient_give(a->walk, to[KILN__VALUE], resized(a, found->v, false));
     if (a->mask.id && kiln__gradient_wants(a->walk, to[KILN__MASK]))
-        kiln__gradient_give(a->walk, to[KILN__MASK],
-                            resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2)));
+        kiln__gradient_give(
+            a->walk, to[KILN__MASK],
+            resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2), false));
 }
 
 /* A power of two for each matrix, [.., 1, 1], that brings its largest slope to between 16 and 32:
@@ -180,6 +186,19 @@ static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
     kiln_tensor peak = kiln_max(b, kiln_abs(b, g), 1, &column, 1);
     peak = kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
     return kiln_exp2(b, kiln_sub(b, real(a, 4), kiln_floor(b, kiln_log2(b, peak))));
+}
+
+/* The same for what flows to the scores, which values and the scale make large or small: at most
+ * scale times twice the largest slope, below 32, times the largest value, in each of e columns. */
+static kiln_tensor score_unit_of(const struct adjoint *a)
+{
+    kiln_batch *b = a->batch;
+    const int column = -1, row = -2;
+    double times = 64 * (double)a->size.e * fmax(fabs(a->node->attention.scale), 0x1p-100);
+    kiln_tensor peak = kiln_max(b, kiln_abs(b, a->v), 1, &column, 1);
+    peak = kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
+    kiln_tensor room = kiln_sub(b, real(a, 15 - log2(times)), kiln_log2(b, peak));
+    return kiln_exp2(b, kiln_clamp(b, kiln_floor(b, room), -100, 100));
 }
 
 void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
@@ -200,6 +219,7 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
         a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
     if (a.narrow == KILN_F16) {
         a.unit = unit_of(&a, g);
+        a.score_unit = score_unit_of(&a);
         g = kiln_mul(a.batch, g, a.unit);
     }
     a.g = rounded(&a, g);

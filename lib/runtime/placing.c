@@ -259,6 +259,7 @@ static kiln_status settle_memory(struct kiln__placing *placing, struct kiln__err
             continue;
         }
         executable->memory[i] = NULL;
+        executable->foreign[i] = false;
         if (find_sourced(placing, (uint32_t)i))
             continue;
         bool is_input = slot->place == KILN__PLACE_INPUT;
