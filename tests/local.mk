@@ -380,6 +380,8 @@ libtest_support_la_SOURCES = \
 	tests/support/pattern.c \
 	tests/support/pattern.h \
 	tests/support/movement.h \
+	tests/support/product.c \
+	tests/support/product.h \
 	tests/support/random.c \
 	tests/support/random.h \
 	tests/support/random_again.c \

@@ -10,11 +10,13 @@
 #include "runtime/kept.h"
 #include "session/context.h"
 #include "support/context.h"
+#include "support/product.h"
 
 #define M 7
 #define N 70
 #define K 19
 
+static const struct product_size size = {M, K, N};
 static float a[M * K], b[2][K * N], want[2][M * N], got[M * N];
 
 struct scene {
@@ -23,22 +25,9 @@ struct scene {
     kiln_batch *batch;
 };
 
-static void multiply(const float *x, float *y)
-{
-    memset(y, 0, M * N * sizeof *y);
-    for (size_t i = 0; i < M; i++)
-        for (size_t k = 0; k < K; k++)
-            for (size_t j = 0; j < N; j++)
-                y[i * N + j] += a[i * K + k] * x[k * N + j];
-}
-
 static kiln_batch *record(const struct scene *scene, float *y)
 {
-    kiln_batch *batch = kiln_batch_create(scene->context);
-    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
-    kiln_tensor product = kiln_matmul(batch, x, kiln_import(batch, scene->weights));
-    expect_ok(kiln_read(batch, product, y, M * N * sizeof *y));
-    return batch;
+    return record_product(scene->context, &size, a, scene->weights, y);
 }
 
 static struct scene begin_within(uint64_t memory_limit)
@@ -51,7 +40,7 @@ static struct scene begin_within(uint64_t memory_limit)
     fill(a, M * K, 1);
     for (unsigned i = 0; i < 2; i++) {
         fill(b[i], K * N, 2 + i);
-        multiply(b[i], want[i]);
+        multiply_plainly(&size, a, b[i], want[i]);
     }
     expect_ok(kiln_buffer_create(scene.context, KILN_F32, 2, (size_t[]){K, N}, &scene.weights));
     expect_ok(kiln_buffer_write(scene.weights, 0, b[0], sizeof b[0]));
@@ -122,7 +111,7 @@ Test(kept, a_write_is_seen)
     cr_expect_eq(settle(&scene, 1), settled);
     expect_ok(kiln_buffer_write(scene.weights, 0, b[0], sizeof b[0] / 2));
     memcpy(b[1], b[0], sizeof b[0] / 2);
-    multiply(b[1], want[1]);
+    multiply_plainly(&size, a, b[1], want[1]);
     settle(&scene, 1);
     end(&scene);
 }
@@ -307,7 +296,7 @@ static kiln_buffer *make_factors(const struct scene *scene, float factor)
 /* `want[0]` for content `which`, with the second half times the factor. */
 static void want_made(int which, float factor)
 {
-    multiply(b[which], want[0]);
+    multiply_plainly(&size, a, b[which], want[0]);
     for (size_t i = 0; i < M * N; i++)
         want[0][i] *= i % N < N / 2 ? 1 : factor;
 }

@@ -10,6 +10,7 @@
 #include "session/context.h"
 #include "support/context.h"
 #include "support/layer.h"
+#include "support/product.h"
 
 #define M 7
 #define N 70
@@ -17,6 +18,7 @@
 
 enum { ENOUGH = 8 }; /* runs until memory that nobody reads is gone */
 
+static const struct product_size size = {M, K, N};
 static float a[M * K], b[K * N], want[M * N], got[M * N];
 
 /* What the program has the content from. */
@@ -48,11 +50,7 @@ static void end_source(void *user)
 
 static kiln_batch *record(const struct scene *scene, float *y)
 {
-    kiln_batch *batch = kiln_batch_create(scene->context);
-    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
-    kiln_tensor product = kiln_matmul(batch, x, kiln_import(batch, scene->weights));
-    expect_ok(kiln_read(batch, product, y, M * N * sizeof *y));
-    return batch;
+    return record_product(scene->context, &size, a, scene->weights, y);
 }
 
 /* The scene stays where it is: the buffer's source is in it. */
@@ -63,11 +61,7 @@ static void begin(struct scene *scene)
     *scene = (struct scene){.context = open_context_with(&options)};
     fill(a, M * K, 1);
     fill(b, K * N, 2);
-    memset(want, 0, sizeof want);
-    for (size_t i = 0; i < M; i++)
-        for (size_t k = 0; k < K; k++)
-            for (size_t j = 0; j < N; j++)
-                want[i * N + j] += a[i * K + k] * b[k * N + j];
+    multiply_plainly(&size, a, b, want);
     expect_ok(kiln_buffer_create(scene->context, KILN_F32, 2, (size_t[]){K, N}, &scene->weights));
     expect_ok(kiln_buffer_write(scene->weights, 0, b, sizeof b));
     expect_ok(kiln_buffer_set_source(scene->weights, read_again, end_source, &scene->origin));
