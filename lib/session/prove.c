@@ -119,19 +119,6 @@ static double multiplier(size_t column)
     return (double)((uint32_t)column * UINT32_C(2654435761) >> 22);
 }
 
-static bool make_values(struct test *test)
-{
-    const struct shapes shapes = shapes_of(&test->only.proof);
-    test->values_a = malloc(count(shapes.a) * sizeof *test->values_a);
-    test->values_b = malloc(count(shapes.b) * sizeof *test->values_b);
-    test->sums = calloc(count(shapes.y), sizeof *test->sums);
-    for (size_t i = 0; test->values_a && i < count(shapes.a); i++)
-        test->values_a[i] = value(&test->only.proof, i);
-    for (size_t i = 0; test->values_b && i < count(shapes.b); i++)
-        test->values_b[i] = value(&test->only.proof, i + 7777);
-    return test->values_a && test->values_b && test->sums;
-}
-
 static kiln_status make_context(struct test *test)
 {
     const struct kiln__device *device = &test->runtime->device;
@@ -157,35 +144,39 @@ static kiln_status make_context(struct test *test)
     return status;
 }
 
-/* A buffer with these values, which are brought into its type here: a kernel that did it would have
- * to be compiled. */
-static kiln_status make_operand(struct test *test, const size_t shape[2], const float *values,
-                                kiln_buffer **buffer)
+/* An operand's values, and a buffer with them, which are brought into its type here: a kernel that
+ * did it would have to be compiled. */
+static kiln_status make_operand(struct test *test, const size_t shape[2], size_t first,
+                                float **values, kiln_buffer **buffer)
 {
-    const kiln_type type = test->only.proof.type;
-    const size_t dims[] = {BATCH, shape[0], shape[1]}, item = kiln_type_size(type);
+    const struct kiln__proof *proof = &test->only.proof;
+    const size_t dims[] = {BATCH, shape[0], shape[1]}, item = kiln_type_size(proof->type);
     char *stored = malloc(count(shape) * item);
-    if (!stored)
-        return KILN_OUT_OF_HOST_MEMORY;
-    for (size_t i = 0; i < count(shape); i++)
-        kiln__type_store(type, (double)values[i], stored + i * item);
-    kiln_status status = kiln_buffer_create(test->context, type, 3, dims, buffer);
+    *values = malloc(count(shape) * sizeof **values);
+    kiln_status status = stored && *values
+                             ? kiln_buffer_create(test->context, proof->type, 3, dims, buffer)
+                             : KILN_OUT_OF_HOST_MEMORY;
+    for (size_t i = 0; !status && i < count(shape); i++) {
+        (*values)[i] = value(proof, first + i);
+        kiln__type_store(proof->type, (double)(*values)[i], stored + i * item);
+    }
     if (!status)
         status = kiln_buffer_write(*buffer, 0, stored, count(shape) * item);
     free(stored);
     return status;
 }
 
-static kiln_status make_buffers(struct test *test)
+static kiln_status make_operands(struct test *test)
 {
     const struct shapes shapes = shapes_of(&test->only.proof);
     const size_t dims[] = {BATCH, shapes.y[0], shapes.y[1]};
-    kiln_status status = make_operand(test, shapes.a, test->values_a, &test->a);
+    kiln_status status = make_operand(test, shapes.a, 0, &test->values_a, &test->a);
     if (!status)
-        status = make_operand(test, shapes.b, test->values_b, &test->b);
+        status = make_operand(test, shapes.b, 7777, &test->values_b, &test->b);
     if (!status)
         status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->y);
-    return status;
+    test->sums = calloc(count(shapes.y), sizeof *test->sums);
+    return status || test->sums ? status : KILN_OUT_OF_HOST_MEMORY;
 }
 
 static kiln_status record(struct test *test)
@@ -314,10 +305,10 @@ static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
 {
     struct test test = {.runtime = ((struct test *)user)->runtime,
                         .only = ((struct test *)user)->only};
-    kiln_status status = make_values(&test) ? make_context(&test) : KILN_OUT_OF_HOST_MEMORY;
+    kiln_status status = make_context(&test);
     bool begun = !status;
     if (!status)
-        status = make_buffers(&test);
+        status = make_operands(&test);
     if (!status)
         status = record(&test);
     if (!status)
