@@ -53,9 +53,9 @@ expect 'the next one begins with them and adds its own' \
   './pocl/AB/CD/map/map.so ./pocl/AB/CD/new/new.so ./pocl/AB/CD/program.bc ' "$(stored)"
 
 program replaces <<'END'
-echo three >other && mv other AB/CD/program.bc
+rm AB/CD && mkdir -p AB/CD/map && echo three >AB/CD/program.bc
 END
-expect 'a file that is there stays' one "$(cat "$KILN_TEST_STORE/pocl/AB/CD/program.bc")"
+expect 'a program that is there stays' one "$(cat "$KILN_TEST_STORE/pocl/AB/CD/program.bc")"
 
 program cache_kills <<'END'
 [ ! -e AB ] && mkdir -p IJ && echo half >IJ/program.bc
