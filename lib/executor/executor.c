@@ -9,6 +9,7 @@
 #include <kiln/context.h>
 
 #include "executor/future.h"
+#include "util/forks.h"
 
 static const char create_call[] = "kiln_executor_create";
 
@@ -116,28 +117,9 @@ void kiln__executor_wake_all(kiln_executor *executor)
 
 /* ---- making ---- */
 
-/* Counted by each child of a fork: to ask for the process every time is a call of the system. */
-static atomic_uint forks;
-
-static void count_fork(void)
-{
-    atomic_fetch_add(&forks, 1);
-}
-
-static bool watch_forks(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool watched;
-    pthread_mutex_lock(&lock);
-    watched = watched || !pthread_atfork(NULL, NULL, count_fork);
-    bool done = watched;
-    pthread_mutex_unlock(&lock);
-    return done;
-}
-
 bool kiln__executor_is_here(const kiln_executor *executor)
 {
-    return executor->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+    return executor->forks == kiln__forks();
 }
 
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call)
@@ -344,13 +326,13 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     kiln_executor *executor = calloc(1, sizeof *executor);
     if (!executor)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
-    executor->forks = atomic_load(&forks);
+    executor->forks = kiln__forks();
     executor->options = options;
     executor->handles = 1;
     atomic_store(&executor->references, 1);
     status =
         kiln__model_check(model, options.max_batch, options.close_lengths != 0, &executor->model);
-    if (!status && !(watch_forks() && allocate(executor, n)))
+    if (!status && !(kiln__forks_watch() && allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
     for (size_t i = 0; i < n && !status; i++)
         open_lane(executor, i, contexts[i]);

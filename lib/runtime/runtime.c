@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/runtime.h"
 
-#include <unistd.h>
-
 #include "runtime/clblast.h"
 
 /* Of a context: one that uploads, one that computes, one that is read. */
@@ -66,7 +64,7 @@ void kiln__runtime_end(struct kiln__runtime *runtime)
 kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
                                         struct kiln__error *error)
 {
-    if (runtime->process == getpid())
+    if (runtime->forks == kiln__forks())
         return KILN_OK;
     return kiln__fail(error, KILN_FORKED,
                       "kiln: the context was made before a fork, and OpenCL does not work in the "

@@ -5,12 +5,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/types.h>
 
 #include "cache/program.h"
 #include "device/device.h"
 #include "runtime/stream.h"
 #include "runtime/trace.h"
+#include "util/forks.h"
 
 /* How the caller's memory meets the device. */
 enum kiln__host_mode {
@@ -42,7 +42,7 @@ struct kiln__runtime {
     bool ends_on_demand; /* runs that are left get the event of their end when it is asked for */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
-    pid_t process; /* that made it: a forked child must not touch the driver */
+    unsigned forks; /* when it was made: a forked child must not touch the driver */
 };
 
 struct kiln__runtime_options {

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <kiln/opencl.h>
 #include <kiln/version.h>
@@ -109,7 +108,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
 /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
 static void destroy(kiln_context *context)
 {
-    if (context->runtime.process == getpid()) {
+    if (context->runtime.forks == kiln__forks()) {
         struct kiln__runtime *runtime = &context->runtime;
         if (!kiln__runtime_finish(runtime))
             kiln__pins_clear(&runtime->pins, runtime->context, runtime->device.id);
@@ -130,8 +129,10 @@ static kiln_status complete(const char *call, kiln_context *context,
 {
     atomic_init(&context->references, 1);
     pthread_mutex_init(&context->precision.mutex, NULL);
-    context->runtime.process = getpid();
+    context->runtime.forks = kiln__forks();
     kiln_status status = kiln__words_check(call, options);
+    if (!status && !kiln__forks_watch())
+        status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
     if (!status)
         choose_host_mode(options, &context->runtime);
     if (!status)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "session/compile.h"
 #include "session/context.h"
@@ -30,7 +29,7 @@ static kiln_context *imagine_context(kiln_context *context, kiln_device_type typ
     info->memory = 8 * (uint64_t)IMAGINED_LARGEST;
     info->max_allocation = IMAGINED_LARGEST;
     context->runtime.device.traits = kiln__traits_for(info);
-    context->runtime.process = getpid();
+    context->runtime.forks = kiln__forks();
     context->plan_cache = kiln__plan_cache_create(&context->runtime, NULL, NULL);
     cr_assert(context->plan_cache);
     return context;
