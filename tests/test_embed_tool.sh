@@ -65,7 +65,7 @@ run() {
 }
 check "a line of text each" 0 '^ *4$'
 run() {
-    yes 'the sun' | head -n 9000 | "$kiln" embed -m "$encoder" --no-normalize -p mean 2>/dev/null |
+    yes 'the sun' | head -n 9000 | "$kiln" embed -m "$encoder" --no-normalize -p mean - 2>/dev/null |
         sort | uniq -c
 }
 check "more lines than are sorted together" 0 '^ *9000 3.5 1 0 -1$'

@@ -269,7 +269,7 @@ static bool open_tokenizer(struct work *work)
 static bool open_input(struct work *work)
 {
     const char *path = work->request->input;
-    work->input = path ? fopen(path, "re") : stdin;
+    work->input = path && strcmp(path, "-") != 0 ? fopen(path, "re") : stdin;
     if (!work->input)
         fprintf(stderr, "kiln embed: %s: %s\n", path, strerror(errno));
     return work->input;
@@ -367,8 +367,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int kiln__tool_embed(int argc, char **argv)
 {
-    static const char doc[] = "Read lines from FILE, or from standard input, and write a vector of "
-                              "each: what a sentence encoder of BERT's kind makes of it.";
+    static const char doc[] =
+        "Read lines from FILE, or from standard input (-), and write a vector "
+        "of each: what a sentence encoder of BERT's kind makes of it.";
     struct argp argp = {.options = options, .parser = parse, .args_doc = "[FILE]", .doc = doc};
     struct embed_request request = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &request);
