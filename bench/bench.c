@@ -30,7 +30,7 @@ static const struct argp_option shared_options[] = {
     {"kiln-only", 'k', 0, 0, "leave out what kiln is compared with", 1},
     {"json", 'j', "FILE", 0, "write the figures to FILE too (-: standard output)", 1},
     {"device", 'd', "DEVICE", 0, "number, type or part of the name, as KILN_DEVICE", 1},
-    {"seconds", 's', "TIME", 0, "time for a row (2; quick 0.4)", 1},
+    {"seconds", 's', "TIME", 0, "time for a row (2, or what the program needs; quick 0.4)", 1},
     {"turns", 't', 0, 0, "run rounds as standard input says (against.py)", 1},
     {0}};
 
@@ -81,7 +81,7 @@ static void parse_all(int argc, char **argv)
     const struct argp argp = {all, parse, NULL, program->purpose, NULL, NULL, NULL};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     if (!(options.seconds > 0))
-        options.seconds = options.quick ? 0.4 : 2;
+        options.seconds = options.quick ? 0.4 : program->seconds > 0 ? program->seconds : 2;
 }
 
 /* Libraries read these before main: start again with them. Pinned workers are what PoCL needs to

@@ -70,6 +70,7 @@ struct bench_program {
     const char *name, *purpose;
     const struct argp_option *options;
     int (*option)(int key, const char *value); /* ARGP_ERR_UNKNOWN: not one of them */
+    double seconds;                            /* for the rounds of a row; 0: 2 */
 };
 
 /* The arguments alone, for what comes before the context; bench_start() does it else. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kiln/opencl.h>
 
@@ -15,6 +16,9 @@
 #define LEAST_BYTES ((size_t)1 << 18)
 #define MOST_BYTES ((size_t)1 << 31)
 #define SAMPLES 9
+#define MOST_GROUP 1024 /* work-items, on a CPU */
+#define MOST_OVER 1.05  /* of the limit */
+#define TRIES 2         /* of measuring again: memory, and what may limit the row then */
 
 static const char *const source =
     "#define LANES 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
@@ -44,6 +48,7 @@ static struct device {
     cl_command_queue queue;
     cl_program program;
     cl_kernel adds, move, look;
+    size_t units;
     bool is_cpu;
 } device;
 
@@ -70,6 +75,7 @@ static void open_device(kiln_context *context)
     bench_ok(kiln_context_cl(context, &device.context, &device.id, &device.queue), "the device");
     bench_ok(kiln_context_device(context, &info), "the device");
     device.is_cpu = info.type == KILN_DEVICE_CPU;
+    device.units = info.compute_units;
     device.program =
         clCreateProgramWithSource(device.context, 1, (const char **)&source, NULL, &code);
     ok(code, "a program");
@@ -89,9 +95,21 @@ try {
     float *x, *y;
 };
 
+/* So that each core has several groups. A driver that chooses may make as few as it can, and one
+ * core does all (PoCL). */
+static size_t group_on_cpu(size_t items)
+{
+    size_t group = MOST_GROUP;
+    while (group > 1 && items / group < 4 * device.units)
+        group /= 2;
+    return group;
+}
+
 static void run_kernel(const struct try *try)
 {
-    ok(clEnqueueNDRangeKernel(device.queue, try->kernel, 1, NULL, &try->items, NULL, 0, NULL, NULL),
+    size_t group = group_on_cpu(try->items);
+    ok(clEnqueueNDRangeKernel(device.queue, try->kernel, 1, NULL, &try->items,
+                              device.is_cpu ? &group : NULL, 0, NULL, NULL),
        "a launch");
 }
 
@@ -170,50 +188,80 @@ static double host_bandwidth(size_t bytes)
 }
 
 /* Of rows of up to that many bytes, by powers of two. */
-static double bandwidth(double wanted)
+static double bandwidth(double wanted, bool again)
 {
     static double known[64];
     size_t bytes = LEAST_BYTES, place = 0;
     for (; (double)bytes < wanted && bytes < MOST_BYTES; bytes *= 2)
         place++;
-    if (known[place] == 0)
-        known[place] = fmax(device_bandwidth(bytes), device.is_cpu ? host_bandwidth(bytes) : 0);
+    if (known[place] == 0 || again) {
+        double found = fmax(device_bandwidth(bytes), device.is_cpu ? host_bandwidth(bytes) : 0);
+        known[place] = fmax(known[place], found);
+    }
     return known[place];
 }
 
 /* ---- arithmetic ---- */
 
-static double arithmetic(void)
+static double measure_arithmetic(void)
 {
-    static double known;
     cl_int code;
-    if (known > 0)
-        return known;
     cl_mem y = clCreateBuffer(device.context, CL_MEM_READ_WRITE, 64, NULL, &code);
     ok(code, "memory");
     ok(clSetKernelArg(device.adds, 0, sizeof y, &y), "arguments");
-    size_t items = device.is_cpu ? ITEMS / 64 : ITEMS;
+    size_t items = device.is_cpu ? ITEMS / 16 : ITEMS;
     double seconds =
         seconds_of(&(struct try){.run = run_kernel, .kernel = device.adds, .items = items});
-    known = FLOPS_OF_ITEM * (double)items / seconds;
+    double found = FLOPS_OF_ITEM * (double)items / seconds;
     if (device.is_cpu) {
         seconds = seconds_of(&(struct try){.run = run_adds, .items = items});
-        known = fmax(known, (double)items * PEER_LIMIT_FLOPS / seconds);
+        found = fmax(found, (double)items * PEER_LIMIT_FLOPS / seconds);
     }
     clReleaseMemObject(y);
+    return found;
+}
+
+static double arithmetic(bool again)
+{
+    static double known;
+    if (known == 0 || again)
+        known = fmax(known, measure_arithmetic());
     return known;
 }
 
-struct limit limit_of(kiln_context *context, double flops, double bytes)
+/* ---- a row's ---- */
+
+static struct limit find(double flops, double bytes)
 {
-    static bool told;
+    double memory = bytes / bandwidth(bytes, false);
+    double work = flops > 0 ? flops / arithmetic(false) : 0;
+    return work > memory ? (struct limit){work, "arithmetic"} : (struct limit){memory, "memory"};
+}
+
+static void measure_again(const struct limit *limit, double bytes)
+{
+    if (!strcmp(limit->of, "arithmetic"))
+        printf("  again    %.4g GFLOP/s\n", 1e-9 * arithmetic(true));
+    else
+        printf("  again    %.4g GB/s, of %.3g MB\n", 1e-9 * bandwidth(bytes, true), 1e-6 * bytes);
+}
+
+struct limit limit_of(kiln_context *context, double flops, double bytes, double quickest)
+{
     if (flops + bytes <= 0)
         return (struct limit){0, ""};
     open_device(context);
-    double memory = bytes / bandwidth(bytes), work = flops > 0 ? flops / arithmetic() : 0;
-    if (!told)
-        printf("  limits   %.4g GB/s, %.4g GFLOP/s of multiply-adds in f32\n",
-               1e-9 * bandwidth(1e9), 1e-9 * arithmetic());
-    told = true;
-    return work > memory ? (struct limit){work, "arithmetic"} : (struct limit){memory, "memory"};
+    struct limit limit = find(flops, bytes);
+    for (int try = 0; try < TRIES && limit.seconds > MOST_OVER * quickest; try++) {
+        measure_again(&limit, bytes);
+        limit = find(flops, bytes);
+    }
+    return limit;
+}
+
+void limit_print(kiln_context *context)
+{
+    open_device(context);
+    printf("  limits   %.4g GB/s, %.4g GFLOP/s of multiply-adds in f32\n",
+           1e-9 * bandwidth(1e9, false), 1e-9 * arithmetic(false));
 }

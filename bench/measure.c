@@ -341,14 +341,28 @@ static void run_until_agreed(const struct bench_row *row, struct rounds *rounds,
     }
 }
 
-static struct limit find_limit(const struct bench_row *row)
+/* Peers and ways that have a limit of their own do not count. */
+static double quickest_of(const struct bench_row *row, const struct bench_result *results)
 {
+    double quickest = INFINITY;
+    for (size_t w = 0; w < row->way_count; w++)
+        if (!row->ways[w].peer && !row->ways[w].limit)
+            quickest = fmin(quickest, results[w].seconds);
+    return quickest;
+}
+
+static struct limit find_limit(const struct bench_row *row, const struct bench_result *results)
+{
+    static bool told;
     double flops = row->flops, bytes = row->bytes;
     if (flops + bytes <= 0) {
         flops = row->unit == BENCH_GFLOPS ? row->amount : 0;
         bytes = row->unit == BENCH_GB_PER_SECOND ? row->amount : 0;
     }
-    return limit_of(bench_context(), flops, bytes);
+    if (flops + bytes > 0 && !told)
+        limit_print(bench_context());
+    told = told || flops + bytes > 0;
+    return limit_of(bench_context(), flops, bytes, quickest_of(row, results));
 }
 
 void bench_measure(const struct bench_row *row)
@@ -365,5 +379,5 @@ void bench_measure(const struct bench_row *row)
     run_until_agreed(row, &rounds, results);
     for (size_t t = 0; t < row->target_count; t++)
         outcomes[t] = compare(row, &rounds, &row->targets[t]);
-    bench_report_row(row, find_limit(row), results, outcomes, rounds.count, rounds.quiet);
+    bench_report_row(row, find_limit(row, results), results, outcomes, rounds.count, rounds.quiet);
 }

@@ -49,6 +49,7 @@ criterion_tests = \
 	tests/test_interpolation \
 	tests/test_kept \
 	tests/test_kernels \
+	tests/test_limit \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \
@@ -233,6 +234,12 @@ tests_test_serve_SOURCES = \
 	examples/serve_server.c \
 	examples/serve_server.h
 tests_test_serve_LDFLAGS = -Wl,--wrap=eventfd
+
+# The limits of benchmarks, without the rest of these.
+tests_test_limit_SOURCES = \
+	tests/test_limit.c \
+	bench/limit.c
+tests_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
 
 # The tokenizer of `kiln embed`.
 tests_test_wordpiece_SOURCES = tests/test_wordpiece.c
