@@ -6,6 +6,12 @@ typedef uchar mask_type;
 #elif MASK == 2
 typedef float mask_type;
 #define BIAS(value) ((value) * 1.44269504f)
+#elif MASK == 3
+typedef ushort mask_type;
+#define BIAS(value) (from_f16(value) * 1.44269504f)
+#elif MASK == 4
+typedef ushort mask_type;
+#define BIAS(value) (as_float((uint)(value) << 16) * 1.44269504f)
 #endif
 
 /* A text before the file may say how elements of what is stored otherwise are read (operands.h): A

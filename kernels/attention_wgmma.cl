@@ -5,20 +5,22 @@
  *
  * Text behind "//!" is edited as in matmul_wgmma.cl, whose head says how and why.
  *
- *     args    those of attention_gpu.cl without a mask, and maps, maps_offset after out_row
+ *     args    those of attention_gpu.cl, and maps, maps_offset after out_row
  *     global  384 * product of the leading sizes, ceil(m / 128), 1       local  384, 1, 1
  *     local memory  LOCAL: DEPTH * 256 + STAGES * DEPTH * 512 + 1024 bytes
  * Rows of q, k and v lie next to each other in memory, at multiples of 16 bytes, and so do all
  * offsets and steps of leading dimensions; the scale is above 0. d and e are multiples of 8, at
  * most DEPTH: 64 or 128. TYPE: f16 or bf16. maps: 384 bytes for each work-group, from maps_offset
  * (in 16 bytes) on, at a multiple of 128. RESULT: f32, or TYPE. ALIGNED: rows of the result start
- * at even elements.
+ * at even elements. MASK: as in attention.h, or 3: f16, 4: bf16. PAIRS: the mask's keys lie next to
+ * each other, and its rows start at even ones; n is even.
  *
  * A work-group owns 128 rows of queries. Three items of its first 128 have the copy engine fetch them,
  * blocks of 128 keys, and their values. The other items, two warpgroups of 64 rows each, compute a
  * block's scores while the tensor cores still add up what the block before weighs: scores, weights
  * and sums stay in registers, and the scores' layout there is that of the other product's operand.
- * Sums so far are scaled down when a block has a larger score, as in attention_gpu.cl.
+ * Sums so far are scaled down when a block has a larger score, as in attention_gpu.cl. Of a mask an
+ * item reads what belongs to its scores.
  */
 //edit 31 "//!" ""
 //edit 1 ".target sm_90," ".target sm_90a,"
@@ -42,7 +44,12 @@
 #ifndef RUNS
 #define RUNS 1
 #endif
+#ifndef MASK
 #define MASK 0
+#endif
+#ifndef PAIRS
+#define PAIRS 0
+#endif
 
 #pragma OPENCL FP_CONTRACT OFF /* a difference of equal products is 0 */
 
@@ -173,6 +180,83 @@ INLINE void hide(float scores[SCORES], long keys, long reach, uint lane)
             scores[i] = -INFINITY;
 }
 
+#if MASK
+INLINE float from_f16(ushort bits)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+
+#if MASK == 2
+typedef float2 mask_pair;
+#elif MASK == 1
+typedef uchar2 mask_pair;
+#else
+typedef ushort2 mask_pair;
+#endif
+
+/* Of the item's two rows, from its first key on. */
+struct mask {
+    __global const mask_type *row[2];
+    long column;
+};
+
+INLINE struct mask mask_of(__global const mask_type *mask, long m, long mask_row, long column,
+                           long row, uint lane)
+{
+    struct mask of;
+    of.row[0] = mask + min(row, m - 1) * mask_row + (lane & 3) * 2 * column;
+    of.row[1] = mask + min(row + 8, m - 1) * mask_row + (lane & 3) * 2 * column;
+    of.column = column;
+    return of;
+}
+
+/* Pair i of the item's: of row i % 2 in eight i / 2 of a block's keys. Those past the last are
+ * hidden, whatever is read. Read before the block's scores are there, it is no quicker. */
+INLINE void read_mask(mask_pair pairs[SCORES / 2], const struct mask *mask, long key, long keys,
+                      uint lane)
+{
+    if (PAIRS && keys >= KEYS) {
+#pragma unroll
+        for (int i = 0; i < SCORES / 2; i++)
+            pairs[i] = *(__global const mask_pair *)(mask->row[i & 1] + key + i / 2 * 8);
+        return;
+    }
+    const int last = (int)min(keys, (long)KEYS) - 1 - (int)(lane & 3) * 2;
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; i++) {
+        __global const mask_type *from = mask->row[i & 1] + key * mask->column;
+        pairs[i].x = from[min(i / 2 * 8, last) * mask->column];
+        pairs[i].y = from[min(i / 2 * 8 + 1, last) * mask->column];
+    }
+}
+
+/* A score in units of log 2. */
+INLINE float masked(float score, float scale, mask_type mask)
+{
+#if MASK == 1
+    return mask ? score * scale : -INFINITY;
+#else
+    const float bias = BIAS(mask);
+    return bias == -INFINITY ? bias : fma(score, scale, bias);
+#endif
+}
+
+/* Of `keys` keys from `key` on. */
+INLINE void add_mask(float scores[SCORES], const struct mask *mask, long key, long keys,
+                     float scale, uint lane)
+{
+    mask_pair pairs[SCORES / 2];
+    read_mask(pairs, mask, key, keys, lane);
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; i++) {
+        scores[2 * i] = masked(scores[2 * i], scale, pairs[i].x);
+        scores[2 * i + 1] = masked(scores[2 * i + 1], scale, pairs[i].y);
+    }
+}
+#endif
+
 /* What is kept of an item's two rows. */
 struct rows {
     float peak[2], total[2]; /* scores not yet scaled; the item's own share */
@@ -281,7 +365,13 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
                 long n, long d, long e, float scale, long diagonal, long q_offset, long q_row,
                 long q_column, long k_offset, long k_row, long k_column, long v_offset, long v_row,
                 long v_column, long out_offset, long out_row, __global uint4 *maps,
-                long maps_offset PASTE(TO_, RUNS)(RUN))
+                long maps_offset
+#if MASK
+                ,
+                __global const mask_type *restrict mask, long mask_offset, long mask_row,
+                long mask_column
+#endif
+                PASTE(TO_, RUNS)(RUN))
 {
     __local uchar memory[1024] __attribute__((aligned(1024)));
     const uint queries = (uint)(size_t)memory, keys = queries + DEPTH / 64 * ROWS * 128,
@@ -343,6 +433,15 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
     const ulong of_q = describe(queries + group * 8192, 1), of_k = describe(keys, 1),
                 of_v = describe(values, BOX / 16);
     float sums[SUMS], scores[SCORES], faded[2];
+#if MASK
+    const struct mask of_mask = mask_of(mask + mask_offset + first_mask, m, mask_row, mask_column,
+                                        row0 + group * 64 + item % 128 / 32 * 16 + lane / 4, lane);
+#define ADD_MASK(key) add_mask(scores, &of_mask, key, n - (key), scale, lane)
+#define UNIT 1.0f /* scores are scaled */
+#else
+#define ADD_MASK(key)
+#define UNIT scale
+#endif
     uint weights[SCORES / 2];
     struct rows rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
 #pragma unroll
@@ -362,8 +461,9 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
         asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_64(scores, 0)::"memory");
         if (item % 128 == 0)
             barrier_arrive(empty_k);
+        ADD_MASK(0L);
         hide(scores, n, reach, lane);
-        weigh(scores, &rows, scale, faded);
+        weigh(scores, &rows, UNIT, faded);
         pack_weights(scores, weights);
     }
 #pragma unroll 1
@@ -376,8 +476,9 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
         asm volatile("//!wgmma.wait_group.sync.aligned 1;" : BOUND_64(scores, 0)::"memory");
         if (item % 128 == 0)
             barrier_arrive(empty_k + 8 * stage);
+        ADD_MASK((long)block * KEYS);
         hide(scores, n - (long)block * KEYS, reach - (long)block * KEYS, lane);
-        weigh(scores, &rows, scale, faded);
+        weigh(scores, &rows, UNIT, faded);
         asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_SUMS::"memory");
         if (item % 128 == 0)
             barrier_arrive(empty_v + 8 * before);

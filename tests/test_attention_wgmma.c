@@ -47,7 +47,7 @@ struct attention {
     kiln_type q, k, v;
     size_t heads, m, n, d, e;
     double scale;
-    bool masked;
+    kiln_type mask;   /* 0: none */
     kiln_type result; /* that it is cast to; 0: none */
 };
 
@@ -74,8 +74,11 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     kiln_tensor q = operand(batch, a->q, a->heads, a->m, a->d);
     kiln_tensor k = operand(batch, a->k, a->heads, a->n, a->d);
     kiln_tensor v = operand(batch, a->v, a->heads, a->n, a->e);
-    kiln_tensor mask =
-        a->masked ? operand(batch, KILN_F32, a->heads, a->m, a->n) : (kiln_tensor){0};
+    kiln_tensor mask = {0};
+    if (a->mask)
+        mask = operand(batch, a->mask, 1, a->m, a->n);
+    if (a->mask && a->mask != KILN_U8)
+        mask = kiln_cast(batch, mask, KILN_F32);
     kiln_tensor y = kiln_attention(batch, q, k, v, mask, &how);
     ask(batch, a->result ? kiln_cast(batch, y, a->result) : y);
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
@@ -110,24 +113,57 @@ static void expect_other(const struct attention *attention)
 Test(attention_wgmma, has_a_program_for_each_type_and_for_few_columns_and_many)
 {
     expect_words(
-        &(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false, 0},
+        &(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, 0, 0},
         "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 8 x 16");
-    expect_words(&(struct attention){NARROW(KILN_BF16), 3, 300, 70, 72, 16, 0.5, false, 0},
+    expect_words(&(struct attention){NARROW(KILN_BF16), 3, 300, 70, 72, 16, 0.5, 0, 0},
                  "-DTYPE=bf16 -DRESULT=f32 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 "
                  "-DRUNS=1 3 x 3");
     expect_words(
-        &(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, false, 0},
+        &(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, 0, 0},
         "-DTYPE=f16 -DRESULT=f32 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 1 x 1");
 }
 
 Test(attention_wgmma, stores_narrow_results_at_once)
 {
-    expect_words(&(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, false, KILN_F16},
+    expect_words(&(struct attention){NARROW(KILN_F16), 8, 2048, 2048, 64, 64, 0, 0, KILN_F16},
                  "-DTYPE=f16 -DRESULT=f16 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
                  "8 x 16");
-    expect_words(&(struct attention){NARROW(KILN_BF16), 8, 512, 512, 64, 63, 0, true, KILN_BF16},
-                 "-DROWS=64 -DKEYS=32 -DLANES=16 -DDEPTH=64 -DWIDTH=64 -DMASK=2 -DRUNS=1 "
-                 "-DRESULT_BF16 8 x 8");
+    expect_words(
+        &(struct attention){NARROW(KILN_BF16), 8, 512, 512, 64, 63, 0, KILN_F32, KILN_BF16},
+        "-DROWS=64 -DKEYS=32 -DLANES=16 -DDEPTH=64 -DWIDTH=64 -DMASK=2 -DRUNS=1 "
+        "-DRESULT_BF16 8 x 8");
+}
+
+#define MASKED "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
+
+Test(attention_wgmma, reads_masks_as_they_lie_and_two_keys_at_once_where_all_rows_start_even)
+{
+    struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, KILN_U8, 0};
+    expect_words(&attention, MASKED "-DMASK=1 -DPAIRS=1 8 x 4");
+    attention.mask = KILN_F32;
+    expect_words(&attention, MASKED "-DMASK=2 -DPAIRS=1 8 x 4");
+    attention.mask = KILN_F16;
+    expect_words(&attention, MASKED "-DMASK=3 -DPAIRS=1 8 x 4");
+    attention.mask = KILN_BF16;
+    expect_words(&attention, MASKED "-DMASK=4 -DPAIRS=1 8 x 4");
+    attention.n = 511;
+    expect_words(&attention, MASKED "-DMASK=4 -DPAIRS=0 8 x 4");
+}
+
+/* Kernels with a mask are others, and so are those with one of another type. */
+static bool believes_unmasked(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    return believes(prover, proof) && !proof->mask;
+}
+
+Test(attention_wgmma, has_to_be_proved_with_the_mask_that_it_reads)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {believes_unmasked};
+    struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, KILN_U8, 0};
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+    attention.mask = (kiln_type)0;
+    cr_expect_str_neq(planned_by(&device, &prover, &attention), "attention_gpu");
 }
 
 /* Operands that are rounded on the way lie as floats: the kernel that takes such ones stores
@@ -154,30 +190,28 @@ Test(attention_wgmma, has_no_narrow_result_stored_as_floats)
 
 Test(attention_wgmma, leaves_others_to_others)
 {
-    expect_other(
-        &(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, false, 0});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, true, 0});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, false, 0});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, false, 0});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, false, 0});
-    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, false, 0});
+    expect_other(&(struct attention){KILN_F16, KILN_F16, KILN_BF16, 8, 512, 512, 64, 64, 0, 0, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 64, -1, 0, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 60, 64, 0, 0, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 64, 60, 0, 0, 0});
+    expect_other(&(struct attention){NARROW(KILN_F16), 8, 512, 512, 136, 64, 0, 0, 0});
 }
 
 Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
 {
-    expect_words(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, false, 0},
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 64, 0, 0, 0},
                  "attention_copies");
-    expect_words(&(struct attention){NARROW(KILN_F32), 8, 100, 70, 260, 128, -1, true, 0},
+    expect_words(&(struct attention){NARROW(KILN_F32), 8, 100, 70, 260, 128, -1, KILN_F32, 0},
                  "attention_copies");
-    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, false, 0});
-    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, false, 0});
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, 0, 0});
+    expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, 0, 0});
 }
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
     struct kiln__device device = hopper();
     struct kiln__prover prover = {doubts};
-    const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, false, 0};
+    const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, 0, 0};
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
     cr_expect_str_eq(planned_by(&device, NULL, &attention), "attention_gpu");
     prover.proves = believes;

@@ -37,7 +37,7 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *  m by n scores are never in memory: keys come in blocks, and the sums so far are scaled again
  *  whenever a larger score turns up (Milakov and Gimelshein 2018; Dao et al. 2022).
  *  Computed in f32; where q, k and v are all f16, or all bf16, the weights may be rounded to that
- * type before they meet v (tensor cores of NVIDIA's Hopper, without a mask). Weighted rows of v are
+ * type before they meet v (tensor cores of NVIDIA's Hopper). Weighted rows of v are
  * added up before they are divided by the sum of their weights: where |v| over the keys adds up to
  * more than the largest f32, a result may be infinite.
  *

@@ -2,6 +2,7 @@
 /* How kernels/attention_*.cl are launched. Each file's head has the recipe. */
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/attention.h"
 #include "plan/matmul.h"
@@ -363,22 +364,59 @@ static int wgmma_columns(const struct kiln__attention_size *size)
     return size->d > 64 || size->e > 64 ? WGMMA_MOST : 64;
 }
 
+/* The mask's type as it lies in memory, which the kernel reads as it is; 0: there is none. */
+static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
+    if (attention->inputs <= KILN__MASK)
+        return (kiln_type)0;
+    return plan->fusion.graph.nodes.items[group->accesses.items[KILN__MASK].node].type;
+}
+
+/* The kernel's MASK; -1: it reads none of that type. */
+static int wgmma_mask(kiln_type stored)
+{
+    static const struct {
+        kiln_type type;
+        int mask;
+    } masks[] = {{(kiln_type)0, 0}, {KILN_U8, 1}, {KILN_F32, 2}, {KILN_F16, 3}, {KILN_BF16, 4}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        if (masks[i].type == stored)
+            return masks[i].mask;
+    return -1;
+}
+
+/* Whether two neighbouring keys of the mask can be read at once, wherever the first is an even one.
+ */
+static bool has_pairs(const struct attention *attention)
+{
+    const struct place *mask = &attention->input[KILN__MASK];
+    bool even = attention->inputs > KILN__MASK && attention->size.n % 2 == 0 && mask->column == 1 &&
+                mask->row % 2 == 0 && mask->offset % 2 == 0;
+    for (uint32_t run = 0; run < attention->runs; run++)
+        even = even && mask->run[run] % 2 == 0;
+    return even;
+}
+
 static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__device *device = plan->options.device;
     const struct kiln__attention_size *size = &attention->size;
-    kiln_type type = (kiln_type)attention->node->op;
-    if (!type || attention->inputs > KILN__MASK || device->ptx_level != LEVEL ||
+    kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
+    if (!type || wgmma_mask(mask) < 0 || device->ptx_level != LEVEL ||
         !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
         plan->options.shared || attention->node->attention.scale <= 0)
         return false;
     bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
                 size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
                 size->n < INT32_MAX / 2;
-    for (uint32_t i = 0; i < attention->inputs; i++)
+    for (uint32_t i = 0; i < KILN__MASK; i++)
         fits = fits && is_of_whole_rows(plan, attention, i, type, 8);
-    const struct kiln__proof proof = {
-        .file = "attention_wgmma", .type = type, .parts = 1, .tile = (uint16_t)wgmma_columns(size)};
+    const struct kiln__proof proof = {.file = "attention_wgmma",
+                                      .type = type,
+                                      .parts = 1,
+                                      .tile = (uint16_t)wgmma_columns(size),
+                                      .mask = mask};
     return fits && plan->options.prover &&
            plan->options.prover->proves(plan->options.prover, &proof);
 }
@@ -403,6 +441,11 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
              kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
              has_even_rows(attention), (int)attention->runs);
+    if (attention->inputs > KILN__MASK) {
+        const size_t used = strlen(launch.options);
+        snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
+                 wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
+    }
     launch.tensor_cores = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;

@@ -172,7 +172,8 @@ static bool is_proven(struct kiln__prover *prover, const struct way *way, bool t
                                       transpose_a,
                                       transpose_b,
                                       (uint8_t)way->kind->parts,
-                                      (uint16_t)way->cut->columns};
+                                      (uint16_t)way->cut->columns,
+                                      (kiln_type)0};
     return prover && prover->proves(prover, &proof);
 }
 

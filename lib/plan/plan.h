@@ -61,8 +61,9 @@ struct kiln__proof {
     const char *matmul, *file; /* the implementation (NULL: of attention), and its text */
     kiln_type type;            /* of the operands */
     uint8_t transpose_a, transpose_b;
-    uint8_t parts; /* of each operand */
-    uint16_t tile; /* columns of one */
+    uint8_t parts;  /* of each operand */
+    uint16_t tile;  /* columns of one */
+    kiln_type mask; /* of an attention, as it lies in memory; 0: none */
 };
 struct kiln__prover {
     bool (*proves)(struct kiln__prover *prover, const struct kiln__proof *proof);

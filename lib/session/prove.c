@@ -41,8 +41,9 @@ struct proofs {
 
 static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
 {
-    return !strcmp(a->file, b->file) && a->type == b->type && a->transpose_a == b->transpose_a &&
-           a->transpose_b == b->transpose_b && a->parts == b->parts && a->tile == b->tile;
+    return !strcmp(a->file, b->file) && a->type == b->type && a->mask == b->mask &&
+           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+           a->parts == b->parts && a->tile == b->tile;
 }
 
 /* ---- the product ---- */
@@ -68,7 +69,7 @@ struct test {
     cl_context cl;
     kiln_context *context;
     kiln_batch *batch;
-    kiln_buffer *a, *b, *y;
+    kiln_buffer *a, *b, *mask, *y;
     float *values_a, *values_b, *sums;
 };
 
@@ -166,6 +167,33 @@ static kiln_status make_operand(struct test *test, const size_t shape[2], size_t
     return status;
 }
 
+/* What the mask adds to a score; each row sees some keys. */
+static float mask_value(kiln_type type, size_t row, size_t key)
+{
+    const uint32_t mixed = (uint32_t)(row * KEYS + key) * UINT32_C(2654435761) >> 24;
+    if (mixed % 5 == 0)
+        return -INFINITY;
+    return type == KILN_U8 ? 0 : (float)(mixed % 32) / 8;
+}
+
+/* One for all matrices. */
+static kiln_status make_mask(struct test *test)
+{
+    const kiln_type type = test->only.proof.mask;
+    const size_t dims[] = {1, QUERIES, KEYS}, item = kiln_type_size(type);
+    char *stored = malloc(QUERIES * KEYS * item);
+    kiln_status status = stored ? kiln_buffer_create(test->context, type, 3, dims, &test->mask)
+                                : KILN_OUT_OF_HOST_MEMORY;
+    for (size_t i = 0; !status && i < QUERIES * KEYS; i++) {
+        const float value = mask_value(type, i / KEYS, i % KEYS);
+        kiln__type_store(type, (double)(type == KILN_U8 ? value == 0 : value), stored + i * item);
+    }
+    if (!status)
+        status = kiln_buffer_write(test->mask, 0, stored, QUERIES * KEYS * item);
+    free(stored);
+    return status;
+}
+
 static kiln_status make_operands(struct test *test)
 {
     const struct shapes shapes = shapes_of(&test->only.proof);
@@ -173,6 +201,8 @@ static kiln_status make_operands(struct test *test)
     kiln_status status = make_operand(test, shapes.a, 0, &test->values_a, &test->a);
     if (!status)
         status = make_operand(test, shapes.b, 7777, &test->values_b, &test->b);
+    if (!status && test->only.proof.mask)
+        status = make_mask(test);
     if (!status)
         status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->y);
     test->sums = calloc(count(shapes.y), sizeof *test->sums);
@@ -187,13 +217,16 @@ static kiln_status record(struct test *test)
         return KILN_OUT_OF_HOST_MEMORY;
     batch->unvalidated = true;
     const kiln_tensor none = {0};
+    kiln_tensor mask = proof->mask ? kiln_import(batch, test->mask) : none;
+    if (proof->mask && proof->mask != KILN_U8)
+        mask = kiln_cast(batch, mask, KILN_F32);
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.scale = SCALE;
     options.causal = 1;
     options.diagonal = KEYS - QUERIES;
     kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
     kiln_tensor y =
-        is_attention(proof) ? kiln_attention(batch, a, b, b, none, &options)
+        is_attention(proof) ? kiln_attention(batch, a, b, b, mask, &options)
         : proof->type == KILN_I8
             ? kiln_matmul_quantized(batch, a, none, b, proof->transpose_b, none)
             : kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b);
@@ -223,14 +256,16 @@ static kiln_status run(const struct test *test)
 }
 
 /* One row of an attention; an error of each weight, rounded to the operands' type, is no error. */
-static bool is_right_row(const struct test *test, const float *q, const float *keys, size_t seen,
+static bool is_right_row(const struct test *test, size_t row, const float *q, const float *keys,
                          const float *y)
 {
+    const kiln_type mask = test->only.proof.mask;
+    const size_t seen = row + KEYS - QUERIES + 1;
     const size_t columns = shapes_of(&test->only.proof).y[1];
     const double slack = test->only.proof.type == KILN_F16 ? 0x1p-11 : 0x1p-8;
     double scores[KEYS], peak = -INFINITY, total = 0;
     for (size_t j = 0; j < seen; j++) {
-        scores[j] = 0;
+        scores[j] = mask ? (double)mask_value(mask, row, j) : 0;
         for (size_t c = 0; c < columns; c++)
             scores[j] += SCALE * (double)q[c] * (double)keys[j * columns + c];
         peak = fmax(peak, scores[j]);
@@ -251,9 +286,8 @@ static bool is_right_attention(const struct test *test, size_t matrix)
 {
     const size_t columns = shapes_of(&test->only.proof).y[1];
     for (size_t i = matrix * QUERIES; i < (matrix + 1) * QUERIES; i++)
-        if (!is_right_row(test, test->values_a + i * columns,
-                          test->values_b + matrix * KEYS * columns,
-                          i - matrix * QUERIES + KEYS - QUERIES + 1, test->sums + i * columns))
+        if (!is_right_row(test, i - matrix * QUERIES, test->values_a + i * columns,
+                          test->values_b + matrix * KEYS * columns, test->sums + i * columns))
             return false;
     return true;
 }
@@ -285,6 +319,7 @@ static void end_test(struct test *test)
     kiln_batch_release(test->batch);
     kiln_buffer_release(test->a);
     kiln_buffer_release(test->b);
+    kiln_buffer_release(test->mask);
     kiln_buffer_release(test->y);
     kiln_context_release(test->context);
     if (test->cl)
@@ -339,10 +374,12 @@ static enum kiln__trial_end find_out(const struct proofs *proofs, const struct k
     const char *text = kiln__kernel_text(proof->file);
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
-    snprintf(subject, sizeof subject, "tensor cores by %s %08x: %s%s, %c%c, tiles of %u columns",
+    snprintf(subject, sizeof subject,
+             "tensor cores by %s %08x: %s%s, %c%c, tiles of %u columns%s%s",
              proof->matmul ? proof->matmul : proof->file, (unsigned)hash,
              kiln_type_name(proof->type), proof->parts > 1 ? " in parts" : "",
-             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile);
+             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile,
+             proof->mask ? ", mask of " : "", proof->mask ? kiln_type_name(proof->mask) : "");
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;
