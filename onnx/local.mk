@@ -73,7 +73,7 @@ onnx_sources = \
 	$(onnx_operators)
 
 if ONNX
-kilninclude_HEADERS += include/kiln/onnx.h
+kilninclude_HEADERS += include/kiln/onnx.h include/kiln/onnx.hpp
 pkgconfig_DATA += kiln-onnx.pc
 lib_LTLIBRARIES += libkiln-onnx.la
 noinst_LTLIBRARIES += libkiln-onnx-internal.la libkiln-onnx-schema.la

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include <kiln/kiln.hpp>
@@ -20,6 +21,48 @@ static int faults;
     } while (0)
 
 using vector = std::vector<float>;
+
+#ifdef KILN_EXCEPTIONS
+/* Of how many allocations the last one fails; 0: none does. */
+static thread_local int failing;
+
+void *operator new(std::size_t bytes)
+{
+    void *content = failing && !--failing ? nullptr : std::malloc(bytes ? bytes : 1);
+    if (!content)
+        throw std::bad_alloc();
+    return content;
+}
+
+void operator delete(void *content) noexcept
+{
+    std::free(content);
+}
+
+void operator delete(void *content, std::size_t) noexcept
+{
+    std::free(content);
+}
+
+/* Without memory nothing is left behind. */
+static void lack_memory(const kiln::context &context)
+{
+    int failed = 0;
+    std::uint64_t live = context.stats().buffers_live;
+    for (int i = 1; i <= 4; i++) {
+        kiln::buffer weights(context, {2}, vector{1, 2});
+        kiln::optimizer optimizer(context, kiln::optimizer_options(KILN_ADAM), {weights});
+        failing = i;
+        try {
+            EXPECT(optimizer.state().size() > 1);
+        } catch (const std::bad_alloc &) {
+            failed++;
+        }
+        failing = 0;
+    }
+    EXPECT(failed > 0 && context.stats().buffers_live == live);
+}
+#endif
 
 // What it says of copies and moves, the compiler knows.
 static_assert(!std::is_copy_constructible<kiln::context>::value, "handles are moved");
@@ -159,6 +202,40 @@ static void serve(const kiln::context &context)
     EXPECT(!executor.shutdown());
 }
 
+// Ready-made models: known answers of the example's own arithmetic.
+static void serve_ready(const kiln::context &context)
+{
+    const vector a{0, 2}, b{4, 4}, weight{0.25, 0.5}, ones(2, 1);
+    vector between(2), found(2), by_a(2);
+    kiln::ready_model lerp = kiln::lerp_model({1}), slope = kiln::gradient_model(lerp, {0});
+    EXPECT(lerp && slope && kiln::slerp_model({4}));
+    kiln::executor plain({context}, lerp), sloped({context}, slope);
+    lerp.reset();
+    slope.reset();
+    EXPECT(!plain.run({kiln::input(a), kiln::input(b), kiln::input(weight)},
+                      {kiln::output(between)}, 2));
+    EXPECT((between == vector{1, 3}));
+    EXPECT(!sloped.run({kiln::input(a), kiln::input(b), kiln::input(weight)},
+                       {kiln::output(found), kiln::output(by_a)}, 2));
+    EXPECT((found == vector{1, 3} && by_a == vector{0.75, 0.5}));
+
+    kiln::model square{
+        {kiln::row(KILN_F32, {})},
+        1,
+        [](const kiln::recorder &, const std::vector<kiln::tensor> &inputs, std::size_t,
+           std::size_t) { return std::vector<kiln::tensor>{inputs[0] * inputs[0]}; }};
+    EXPECT(kiln::choose_batch(context, square, 8) == 8);
+    kiln::executor derived({context}, kiln::gradient_model(square, {0}));
+    EXPECT(!derived.run({kiln::input(b)}, {kiln::output(found), kiln::output(by_a)}, 2));
+    EXPECT((found == vector{16, 16} && by_a == vector{8, 8}));
+#ifndef KILN_EXCEPTIONS
+    EXPECT(!kiln::slerp_model({}) && !kiln::gradient_model(square, {1}));
+    EXPECT(!kiln::gradient_model(kiln::ready_model(), {0}));
+    EXPECT(std::strstr(kiln_last_error(), "of is NULL"));
+    EXPECT(!kiln::executor({context}, kiln::ready_model()));
+#endif
+}
+
 // One context is enough for what the header adds: the callbacks, and what they may not do.
 static void train(const kiln::context &context)
 {
@@ -271,8 +348,12 @@ int main()
     compute(context);
     keep(context);
     serve(context);
+    serve_ready(context);
     train(context);
     fail(context);
+#ifdef KILN_EXCEPTIONS
+    lack_memory(context);
+#endif
     EXPECT(!context.finish());
     return faults != 0;
 }

@@ -18,6 +18,9 @@ case "$kind:${KILN_TEST_CC-}" in
   *) candidates=g++ ;;
 esac
 
+onnx=
+[ ! -f "$build/libkiln-onnx.la" ] || onnx=$build/libkiln-onnx.la
+
 # compiled COMPILER SOURCE OPTION...
 compiled() {
   compiler=$1 file=$2
@@ -25,7 +28,7 @@ compiled() {
   # shellcheck disable=SC2086
   "$build/libtool" --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
     -Wpedantic -Wshadow -Werror "$@" -I"$build/include" -I"$source/include" "$file" \
-    "$build/libkiln.la" -lpthread -o program
+    $onnx "$build/libkiln.la" -lpthread -o program
 }
 
 # runs COMPILER SOURCE OPTION...
@@ -48,6 +51,12 @@ for compiler in $found; do
     runs "$compiler" "$source/tests/cplusplus.cpp" -fno-exceptions -fno-rtti
   check "$compiler: with exceptions" 0 '^as it should' \
     runs "$compiler" "$source/tests/cplusplus.cpp" -DKILN_EXCEPTIONS
+  if [ -n "$onnx" ]; then
+    check "$compiler: models in files, without exceptions" 0 '^as it should' \
+      runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -fno-exceptions -fno-rtti
+    check "$compiler: models in files, with exceptions" 0 '^as it should' \
+      runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -DKILN_EXCEPTIONS
+  fi
   check "$compiler: the example" 0 '^10 24 30 48$' runs "$compiler" "$source/examples/hello.cpp"
 done
 

@@ -155,6 +155,23 @@ template <class T, void (*Release)(T *)> class handle
     T *object_ = nullptr;
 };
 
+template <class T> void free_memory(T *content)
+{
+    kiln_free(const_cast<std::remove_const_t<T> *>(content));
+}
+
+/** What a function of C leaves to kiln_free(). */
+template <class T> class memory : public handle<T, free_memory<T>>
+{
+  public:
+    using handle<T, free_memory<T>>::handle;
+    /** Empty for none. */
+    std::string text() const
+    {
+        return this->object_ ? this->object_ : "";
+    }
+};
+
 /** As many elements as `count` says, else NULL, which no function takes. */
 template <class T> const void *elements(const std::vector<T> &content, std::size_t count)
 {
@@ -1294,9 +1311,7 @@ class batch : public recorder
     {
         char *text = nullptr;
         detail::told(batch_, kiln_batch_explain(batch_, &text));
-        std::string found = text ? text : "";
-        kiln_free(text);
-        return found;
+        return detail::memory<char>(text).text();
     }
 };
 
@@ -1333,10 +1348,10 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
     {
         std::size_t count = 0;
         kiln_buffer *const *all = kiln_optimizer_state(object_, &count);
-        std::vector<buffer> buffers;
+        std::vector<buffer> buffers(count); /* no memory can be wanting behind a retain */
         for (std::size_t i = 0; i < count; i++) {
             kiln_buffer_retain(all[i]);
-            buffers.emplace_back(all[i]);
+            buffers[i].reset(all[i]);
         }
         return buffers;
     }
@@ -1353,9 +1368,9 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
                                                   "state_names: not a name for each parameter");
         if (detail::told(answer))
             return names;
+        detail::memory<const char *> kept(all);
         kiln_optimizer_state(object_, &count);
         names.assign(all, all + count);
-        kiln_free(all);
         return names;
     }
 
@@ -1449,11 +1464,11 @@ inline std::vector<buffer> load(const context &of, const std::string &path,
                                 const std::vector<const char *> &names)
 {
     std::vector<kiln_buffer *> all(names.size());
-    std::vector<buffer> buffers;
+    std::vector<buffer> buffers(names.size());
     if (detail::told(kiln_load(of.get(), path.c_str(), all.size(), names.data(), all.data())))
-        return buffers;
-    for (kiln_buffer *each : all)
-        buffers.emplace_back(each);
+        buffers.clear();
+    for (std::size_t i = 0; i < buffers.size(); i++)
+        buffers[i].reset(all[i]);
     return buffers;
 }
 
@@ -1491,6 +1506,103 @@ struct model {
         record;
 };
 
+namespace detail
+{
+
+inline void record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
+                           const kiln_tensor *inputs, kiln_tensor *outputs, const model &of)
+{
+    std::size_t count = of.inputs.size();
+    std::vector<tensor> all;
+    for (const kiln_row &each : of.inputs)
+        if (each.sequence && count == of.inputs.size())
+            count += 2; /* lengths and a mask */
+    for (std::size_t i = 0; i < count; i++)
+        all.emplace_back(batch, inputs[i]);
+    std::vector<tensor> results = of.record(recorder(batch), all, context, rows);
+    for (std::size_t i = 0; i < of.outputs && i < results.size(); i++)
+        outputs[i] = results[i].id();
+}
+
+inline kiln_status record(kiln_batch *batch, std::size_t context, std::size_t rows,
+                          const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
+{
+    const model &of = *static_cast<const model *>(user);
+    return called(batch, [&] { record_outputs(batch, context, rows, inputs, outputs, of); });
+}
+
+/** As C has it; it borrows all of `of`. */
+inline kiln_model described(const model &of)
+{
+    kiln_model made;
+    kiln_model_init(&made);
+    made.record = record;
+    made.user = const_cast<model *>(&of);
+    made.input_count = of.inputs.size();
+    made.inputs = of.inputs.data();
+    made.output_count = of.outputs;
+    return made;
+}
+
+} // namespace detail
+
+/** A model that is ready-made, to be given to an executor, which has done with it when it is
+ *  there. */
+using ready_model = detail::memory<kiln_model>;
+
+/** lerp() and slerp() of rows: a, b, and one weight for each row. Empty after an error. */
+inline ready_model lerp_model(const shape &row)
+{
+    kiln_model *made = nullptr;
+    detail::told(kiln_model_create_lerp(row.rank(), row.dims(), &made));
+    return ready_model(made);
+}
+
+inline ready_model slerp_model(const shape &row)
+{
+    kiln_model *made = nullptr;
+    detail::told(kiln_model_create_slerp(row.rank(), row.dims(), &made));
+    return ready_model(made);
+}
+
+namespace detail
+{
+
+inline ready_model gradient_model(const kiln_model *of, const std::vector<std::size_t> &inputs)
+{
+    kiln_model *made = nullptr;
+    told(kiln_model_create_gradient(of, inputs.size(), inputs.data(), &made));
+    return ready_model(made);
+}
+
+} // namespace detail
+
+/** What `of` computes, and for each row the gradients of the sum of output 0 in some of its inputs,
+ *  by their numbers. `of` is to stay where it is until an executor of this is there. Empty after an
+ *  error. */
+inline ready_model gradient_model(const model &of, const std::vector<std::size_t> &inputs)
+{
+    kiln_model described = detail::described(of);
+    return detail::gradient_model(&described, inputs);
+}
+
+inline ready_model gradient_model(const ready_model &of, const std::vector<std::size_t> &inputs)
+{
+    return detail::gradient_model(of.get(), inputs);
+}
+
+/** The rows of the batches that suit a model, for executor_options::max_batch: as many as fit, and
+ *  where `max_run` says how long one may run, as many as are quickest. 0 after an error. */
+inline std::size_t choose_batch(const context &on, const model &of, std::size_t max_batch = 0,
+                                std::uint64_t max_bytes = 0, std::chrono::microseconds max_run = {})
+{
+    std::size_t rows = 0;
+    kiln_model described = detail::described(of);
+    detail::told(kiln_model_choose_batch(on.get(), &described, max_batch, max_bytes,
+                                         static_cast<std::uint64_t>(max_run.count()), &rows));
+    return rows;
+}
+
 /** The end of one request. */
 class future : public detail::handle<kiln_future, kiln_future_release>
 {
@@ -1523,20 +1635,26 @@ class future : public detail::handle<kiln_future, kiln_future_release>
 class executor : public detail::handle<kiln_executor, kiln_executor_release>
 {
   public:
+    using contexts = std::initializer_list<std::reference_wrapper<const context>>;
+
     /** Empty after an error. */
-    executor(std::initializer_list<std::reference_wrapper<const context>> contexts, const model &of,
+    executor(contexts on, const model &of,
              const kiln_executor_options &options = executor_options())
-        : inputs_(of.inputs.size()), outputs_(of.outputs)
+        : executor(on, detail::described(of), options)
     {
-        std::vector<kiln_context *> all = detail::handles(contexts);
-        kiln_model made;
-        kiln_model_init(&made);
-        made.record = record;
-        made.user = const_cast<model *>(&of);
-        made.input_count = of.inputs.size();
-        made.inputs = of.inputs.data();
-        made.output_count = of.outputs;
-        detail::told(kiln_executor_create(all.data(), all.size(), &made, &options, &object_));
+    }
+    executor(contexts on, const ready_model &of,
+             const kiln_executor_options &options = executor_options())
+        : executor(on, of ? *of.get() : kiln_model(), options)
+    {
+    }
+    /** Of a model as C has it. */
+    executor(contexts on, const kiln_model &of,
+             const kiln_executor_options &options = executor_options())
+        : inputs_(of.input_count), outputs_(of.output_count)
+    {
+        std::vector<kiln_context *> all = detail::handles(on);
+        detail::told(kiln_executor_create(all.data(), all.size(), &of, &options, &object_));
     }
 
     /** Empty after an error. */
@@ -1573,9 +1691,7 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
     {
         char *text = nullptr;
         detail::told(kiln_executor_metrics(object_, format, &text));
-        std::string found = text ? text : "";
-        kiln_free(text);
-        return found;
+        return detail::memory<char>(text).text();
     }
     KILN_NODISCARD kiln_status shutdown(kiln_shutdown how = KILN_SHUTDOWN_DRAIN) const
     {
@@ -1590,29 +1706,6 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
                !detail::told(kiln_error_set(
                    KILN_INVALID_ARGUMENT,
                    "kiln::executor: a request has not the inputs and outputs of the model"));
-    }
-
-    static void record_outputs(kiln_batch *batch, std::size_t context, std::size_t rows,
-                               const kiln_tensor *inputs, kiln_tensor *outputs, const model &of)
-    {
-        std::size_t count = of.inputs.size();
-        std::vector<tensor> all;
-        for (const kiln_row &each : of.inputs)
-            if (each.sequence && count == of.inputs.size())
-                count += 2; /* lengths and a mask */
-        for (std::size_t i = 0; i < count; i++)
-            all.emplace_back(batch, inputs[i]);
-        std::vector<tensor> results = of.record(recorder(batch), all, context, rows);
-        for (std::size_t i = 0; i < of.outputs && i < results.size(); i++)
-            outputs[i] = results[i].id();
-    }
-
-    static kiln_status record(kiln_batch *batch, std::size_t context, std::size_t rows,
-                              const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
-    {
-        const model &of = *static_cast<const model *>(user);
-        return detail::called(batch,
-                              [&] { record_outputs(batch, context, rows, inputs, outputs, of); });
     }
 
     std::size_t inputs_, outputs_;
