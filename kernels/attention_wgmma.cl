@@ -213,7 +213,7 @@ INLINE struct mask mask_of(__global const mask_type *mask, long m, long mask_row
 }
 
 /* Pair i of the item's: of row i % 2 in eight i / 2 of a block's keys. Those past the last are
- * hidden, whatever is read. Read before the block's scores are there, it is no quicker. */
+ * hidden, whatever is read. */
 INLINE void read_mask(mask_pair pairs[SCORES / 2], const struct mask *mask, long key, long keys,
                       uint lane)
 {
