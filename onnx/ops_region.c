@@ -108,6 +108,8 @@ static bool begin(struct kiln__onnx_call *call, struct regions *r)
     if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || image->rank != 1 ||
         image->dims[0] != rois->dims[0])
         kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "the regions do not fit the pictures");
+    else if (x->dims[0] * x->dims[2] * x->dims[3] > INT32_MAX)
+        kiln__onnx_refuse(call, KILN_TOO_LARGE, "its pictures have more elements than i32 counts");
     bool whole = second(call, "coordinate_transformation_mode",
                         call->version < 16 ? "output_half_pixel" : "half_pixel", "half_pixel",
                         "output_half_pixel");

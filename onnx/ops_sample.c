@@ -177,6 +177,8 @@ static kiln_tensor as_rows(struct kiln__onnx_call *call, const struct kiln__onnx
         order[i - 1] = i;
         rows *= x->dims[i];
     }
+    if (rows > INT32_MAX)
+        kiln__onnx_refuse(call, KILN_TOO_LARGE, "its pictures have more elements than i32 counts");
     order[x->rank - 1] = 1;
     kiln_tensor y = kiln_transpose(call->batch, kiln__onnx_tensor(call, 0), order);
     return kiln_reshape(call->batch, y, 2, (size_t[]){rows, x->dims[1]});

@@ -134,14 +134,24 @@ static void print_table(const struct tune_gain *gains, size_t count, bool compar
                beyond, count);
 }
 
+/* A work that could not be timed takes no number of milliseconds; JSON has no infinity. */
+static void print_milliseconds(const char *name, double seconds)
+{
+    if (isfinite(seconds))
+        printf("\"%s\": %.6g, ", name, 1e3 * seconds);
+    else
+        printf("\"%s\": null, ", name);
+}
+
 static void print_json(const struct tune_gain *gains, size_t count)
 {
     printf("[");
-    for (size_t i = 0; i < count; i++)
-        printf("%s\n {\"work\": \"%s\", \"usual_ms\": %.6g, \"tuned_ms\": %.6g, "
-               "\"tuned_over_usual\": %.4f, \"values\": \"%s\"}",
-               i ? "," : "", gains[i].name, 1e3 * gains[i].seconds / gains[i].share,
-               1e3 * gains[i].seconds, gains[i].share, gains[i].values);
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\n {\"work\": \"%s\", ", i ? "," : "", gains[i].name);
+        print_milliseconds("usual_ms", gains[i].seconds / gains[i].share);
+        print_milliseconds("tuned_ms", gains[i].seconds);
+        printf("\"tuned_over_usual\": %.4f, \"values\": \"%s\"}", gains[i].share, gains[i].values);
+    }
     printf("\n]\n");
 }
 

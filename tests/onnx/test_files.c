@@ -300,6 +300,30 @@ Test(onnx_files, regions_with_as_many_samples_as_they_are_wide_are_refused)
                      "node 'y' (RoiAlign): its sampling_ratio is 0, as many as content says");
 }
 
+/* Indices of elements are i32. */
+static void add_large_pictures(void)
+{
+    begin(16);
+    add_integers(model, "large", "4", (const int64_t[]){2, 1, 32768, 32769});
+    set_int(add_node(model, "ReduceMax", "x", "largest"), "keepdims", 1);
+    add_node(model, "Expand", "largest large", "pictures");
+}
+
+Test(onnx_files, pictures_with_more_elements_than_indices_are_refused)
+{
+    add_large_pictures();
+    add_floats(model, "rois", "1 4", (const float[]){0, 0, 1, 2});
+    add_integers(model, "image", "1", (const int64_t[]){0});
+    set_int(add_node(model, "RoiAlign", "pictures rois image", "y"), "sampling_ratio", 2);
+    refuse_recording(KILN_TOO_LARGE, "node 'y' (RoiAlign): its pictures have more elements than "
+                                     "i32 counts");
+    add_large_pictures();
+    add_floats(model, "grid", "2 1 1 2", (const float[]){0, 0, 1, 1});
+    add_node(model, "GridSample", "pictures grid", "y");
+    refuse_recording(KILN_TOO_LARGE, "node 'y' (GridSample): its pictures have more elements than "
+                                     "i32 counts");
+}
+
 /* From [2,3] to eight dimensions, and one more for what is collected. */
 Test(onnx_files, loops_that_collect_ever_more_dimensions_are_refused)
 {
