@@ -181,15 +181,16 @@ static kiln_status make_mask(struct test *test)
 {
     const kiln_type type = test->only.proof.mask;
     const size_t dims[] = {1, QUERIES, KEYS}, item = kiln_type_size(type);
-    char *stored = malloc(QUERIES * KEYS * item);
+    const size_t scores = dims[1] * dims[2];
+    char *stored = malloc(scores * item);
     kiln_status status = stored ? kiln_buffer_create(test->context, type, 3, dims, &test->mask)
                                 : KILN_OUT_OF_HOST_MEMORY;
-    for (size_t i = 0; !status && i < QUERIES * KEYS; i++) {
+    for (size_t i = 0; !status && i < scores; i++) {
         const float value = mask_value(type, i / KEYS, i % KEYS);
         kiln__type_store(type, (double)(type == KILN_U8 ? value == 0 : value), stored + i * item);
     }
     if (!status)
-        status = kiln_buffer_write(test->mask, 0, stored, QUERIES * KEYS * item);
+        status = kiln_buffer_write(test->mask, 0, stored, scores * item);
     free(stored);
     return status;
 }
