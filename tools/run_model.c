@@ -109,6 +109,10 @@ static kiln_status run_lease(const struct run_request *request, kiln_context *co
         if (to->data && bytes)
             memcpy(to->data, arrays[i].data, bytes);
     }
+    if (!status && request->validate && isatty(STDERR_FILENO))
+        fputs("kiln run: the host computes everything in double precision, one element after the "
+              "other: minutes for a large model\n",
+              stderr);
     if (!status)
         status = kiln_batch_execute(result->lease->batch);
     result->times.first = now() - start;
