@@ -34,6 +34,12 @@ void *operator new(std::size_t bytes)
     return content;
 }
 
+/* The sanitizers' own would be no match for the delete below. */
+void *operator new(std::size_t bytes, const std::nothrow_t &) noexcept
+{
+    return std::malloc(bytes);
+}
+
 void operator delete(void *content) noexcept
 {
     std::free(content);
