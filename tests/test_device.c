@@ -271,6 +271,17 @@ static const char *traits_name(kiln_device_type type, const char *platform, uint
     return kiln__traits_for(&info)->name;
 }
 
+Test(traits, name_of_the_processor)
+{
+    kiln_device_info info = {.type = KILN_DEVICE_CPU,
+                             .name = "pthread-skylake-avx512-AMD EPYC",
+                             .platform = "Portable Computing Language",
+                             .preferred_vector_f32 = 16};
+    cr_expect_str_eq(kiln__traits_for(&info)->name, "pocl-amd-16");
+    info.preferred_vector_f32 = 8;
+    cr_expect_str_eq(kiln__traits_for(&info)->name, "pocl-cpu-8");
+}
+
 Test(traits, first_row_that_fits)
 {
     const char *pocl = "Portable Computing Language";

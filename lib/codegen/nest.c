@@ -138,10 +138,6 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
     }
 }
 
-/* Elements from which on memory is read faster at several places at once than in one run: as many
- * as a page or two, which is how far prefetching goes. */
-#define LONG_RUN 4096
-
 /* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
  * own. */
 static void emit_parts(const struct kiln__body *body, unsigned unroll)
@@ -153,7 +149,8 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
                    "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
                    "const idx end = apart ? part : whole;\n"
                    "for (; i < end; i += step) {\n",
-                   LONG_RUN, unroll * width, unroll * width, unroll, width, width, unroll * width);
+                   1 << body->form->apart, unroll * width, unroll * width, unroll, width, width,
+                   unroll * width);
     emit_unrolled(body, unroll, "i", "between");
     kiln__text_add(body->text, "}\ni = whole;\n");
 }
@@ -233,7 +230,7 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
 static void reduce_vectors(struct kiln__body *body)
 {
     unsigned unroll = kiln__body_unroll(body);
-    bool parts = unroll > 1 && body->form->apart;
+    bool parts = unroll > 1 && body->form->apart > 0;
     uint32_t inner = body->form->rank - 1u;
     kiln__text_add(body->text, "{\n");
     kiln__body_sums(body, 1, KILN__START);

@@ -42,6 +42,8 @@ struct kiln__traits {
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails
                                takes the context with it */
     enum kiln__fence fence; /* work-groups of a launch can hand each other results */
+    unsigned long_run;      /* chunked: log2 of the elements from which a sum reads several places
+                               at once; 0: a rule for all */
     bool clblast;           /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
     /* What is tuned (tunables.c), most of it for single shapes; 0: the kernel's own rule. */

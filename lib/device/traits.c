@@ -33,6 +33,10 @@
  * llvmpipe would be as fast with scalars; it is shaped like a GPU so that those paths run where
  * there is none.
  *
+ * Rows' sums of 16 million floats by two threads of a Zen 4 through PoCL, each row in one run and
+ * in four parts: rows of 4,096 took 1.3 ms and 2.3, of 8,192 1.2 and 1.5, of 16,384 1.7 and 1.5, of
+ * a million 1.35 and 1.2. On Intel's, parts are the faster from 4,096 on.
+ *
  * The first row that fits a device is its own. A row names part of the platform's name, part of the
  * device's name, the type and the least preferred vector width; NULL, ANY and 0 fit all. */
 static const struct row {
@@ -43,6 +47,8 @@ static const struct row {
     struct kiln__traits traits;
 } rows[] = {
     /* clang-format off */
+    {POCL,       "AMD",      KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-amd-16", 16), POCL_CPU,
+                                                              .long_run = 14}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4), POCL_CPU}},

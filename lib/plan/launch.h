@@ -122,7 +122,8 @@ struct kiln__form {
     enum kiln__along placed : 8; /* of stores that have strides; else 0 */
     uint8_t pairs;               /* map, VECTORS: two vectors step by step beside each other */
     enum kiln__stage stage : 8;
-    uint8_t apart;    /* reduced VECTORS: several at once come from parts of a long run */
+    uint8_t apart;    /* reduced VECTORS: log2 of a run's elements from which several at once come
+                         from parts of it; 0: never */
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
     uint8_t carried;  /* lanes: elements that each takes of a piece along which sums are carried */
