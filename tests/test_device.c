@@ -314,6 +314,7 @@ Test(traits, are_usable_on_every_device)
         cr_expect_geq(traits->chunks, 1u);
         cr_expect_geq(traits->min_chunk, 1u);
         cr_expect(!traits->chunked || traits->min_chunk % 16 == 0);
+        cr_expect(traits->chunked == (traits->long_run > 0), "%s", traits->name);
         cr_expect_not_null(traits->build_options);
     }
 }

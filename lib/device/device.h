@@ -24,6 +24,8 @@ struct kiln__traits {
     unsigned vector;          /* elements of a vector in generated loops */
     unsigned chunks;          /* chunked: work-items to aim for in one launch */
     unsigned min_chunk;       /* chunked: fewest elements worth a work-item */
+    unsigned long_run;        /* chunked: log2 of the elements from which a row's sum is read at
+                                 several places at once */
     unsigned work_group;      /* not chunked: work-items in a work-group, */
     unsigned long_work_group; /* and in one for a long row that is read twice; 0: as many */
     bool small_maps;          /* of maps half as many: gelu took an H200 0.975 times as long, a
@@ -42,8 +44,6 @@ struct kiln__traits {
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails
                                takes the context with it */
     enum kiln__fence fence; /* work-groups of a launch can hand each other results */
-    unsigned long_run;      /* chunked: log2 of the elements from which a sum reads several places
-                               at once; 0: a rule for all */
     bool clblast;           /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */
     /* What is tuned (tunables.c), most of it for single shapes; 0: the kernel's own rule. */

@@ -13,10 +13,12 @@
 /* FP_CONTRACT OFF in the kernels decides about a * b + c; the options leave arithmetic alone. */
 #define CL12 "-cl-std=CL1.2 -w" /* some compilers print warnings instead of keeping them */
 
-/* On a CPU: a work-item owns a long chunk and walks it in vectors as wide as a register. */
-#define CPU(row, width)                                                                            \
+/* On a CPU: a work-item owns a long chunk and walks it in vectors as wide as a register. Memory is
+ * read faster at several places at once than in one run from 2^run elements on: as many as a page
+ * or more, which is how far prefetching goes. */
+#define CPU(row, width, run)                                                                       \
     .name = row, .chunked = true, .vector = width, .chunks = 16, .min_chunk = 1024,                \
-    .work_group = 1, .build_options = CL12
+    .work_group = 1, .long_run = run, .build_options = CL12
 
 /* On a GPU: neighbouring work-items touch neighbouring elements. */
 #define GPU(row, width, group)                                                                     \
@@ -47,12 +49,11 @@ static const struct row {
     struct kiln__traits traits;
 } rows[] = {
     /* clang-format off */
-    {POCL,       "AMD",      KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-amd-16", 16), POCL_CPU,
-                                                              .long_run = 14}},
-    {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16), POCL_CPU}},
-    {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8), POCL_CPU}},
-    {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4), POCL_CPU}},
-    {"Intel(R)", NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("intel-cpu", 16)}},
+    {POCL,       "AMD",      KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-amd-16", 16, 14), POCL_CPU}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16, 12), POCL_CPU}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8, 12), POCL_CPU}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-cpu-4", 4, 12), POCL_CPU}},
+    {"Intel(R)", NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("intel-cpu", 16, 12)}},
     {"NVIDIA",   NULL,       KILN_DEVICE_GPU, 0,  REAL,      {GPU("nvidia-gpu", 4, 256),
                                                               .serial_compiler = true,
                                                               .long_work_group = 1024,
@@ -69,7 +70,7 @@ static const struct row {
                                                               .emulates_fma = true,
                                                               .no_generic_kernel = true}},
     {NULL,       "softpipe", ANY,             0,  SIMULATED, {GPU("softpipe", 1, 16)}},
-    {NULL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("cpu", 8)}},
+    {NULL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("cpu", 8, 12)}},
     {NULL,       NULL,       ANY,             0,  REAL,      {GPU("gpu", 4, 256),
                                                               .clblast = true}},
     /* clang-format on */

@@ -27,6 +27,7 @@ static const struct kiln__tunable rows[] = {
     CHUNKED(vector,     0, 1, "elements of a vector",                    4, 8, 16)
     CHUNKED(chunks,     0, 0, "work-items of a launch",                  2, 4, 8, 16, 32, 64)
     CHUNKED(min_chunk,  0, 0, "elements that are worth a work-item",     256, 1024, 4096, 16384)
+    CHUNKED(long_run,   0, 1, "log2 of a run that is read in parts",     10, 12, 14, 16, 20)
     GROUPED(work_group, 0, 1, "work-items of a work-group",              64, 128, 256, 512)
     GROUPED(vector,     0, 1, "elements of a vector",                    1, 4)
     GROUPED(lanes,      1, 1, "work-items that share a row",             8, 16, 32, 64, 128, 256, 512, 1024)

@@ -470,10 +470,6 @@ static void widen_group(const struct kiln__plan *plan, const struct kiln__group 
         form->work_group++;
 }
 
-/* log2 of the elements from which on memory is read faster at several places at once than in one
- * run: as many as a page or two, which is how far prefetching goes. */
-#define LONG_RUN 12
-
 /* What depends on the walks, and on how wide vectors then are. */
 static void choose_details(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__form *form)
@@ -490,7 +486,7 @@ static void choose_details(const struct kiln__plan *plan, const struct kiln__gro
         form->rows = traits->rows ? (uint8_t)traits->rows : choose_rows(group);
     form->shuffles = form->kept_walk == KILN__WALK_LANES && traits->shuffles;
     if (form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE)
-        form->apart = traits->long_run ? (uint8_t)traits->long_run : LONG_RUN;
+        form->apart = (uint8_t)traits->long_run;
     if (kiln__walk_shares(form->kept_walk) && kiln__group_scan(group))
         form->carried =
             traits->carried ? (uint8_t)traits->carried : choose_carried(space->reduced_count, form);
