@@ -74,6 +74,8 @@ graph_sources = \
 	lib/graph/verify.c
 
 rewrite_sources = \
+	lib/rewrite/again.c \
+	lib/rewrite/again.h \
 	lib/rewrite/chain.c \
 	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \
@@ -111,10 +113,13 @@ fuse_sources = \
 	lib/fuse/verify.c
 
 plan_sources = \
+	lib/plan/again.c \
+	lib/plan/again.h \
 	lib/plan/dependencies.c \
 	lib/plan/describe.c \
 	lib/plan/describe.h \
 	lib/plan/generic.h \
+	lib/plan/hasten.c \
 	lib/plan/in_place.c \
 	lib/plan/keep.c \
 	lib/plan/launch.c \

@@ -3,6 +3,7 @@
 
 criterion_tests = \
 	tests/test_accuracy \
+	tests/test_again \
 	tests/test_attention \
 	tests/test_attention_wgmma \
 	tests/test_batch \

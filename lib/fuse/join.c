@@ -170,6 +170,14 @@ static bool add_root(const struct kiln__join *join)
     return !builder.failed;
 }
 
+/* What is computed again stays away from groups that are begun before. */
+static bool is_begun_since(const struct kiln__fuser *fuser, const struct kiln__group *group,
+                           uint32_t index)
+{
+    const struct kiln__graph *graph = &fuser->fusion->graph;
+    return !graph->again.count || group->stores.items[0].node >= graph->again.items[index].since;
+}
+
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number)
 {
     struct kiln__join best = {.number = KILN__NO_GROUP};
@@ -177,6 +185,8 @@ bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number
     for (uint32_t back = 1; back <= count && back <= KILN__LOOK_BACK && !best.direct; back++) {
         struct kiln__group *group = &fuser->fusion->groups.items[count - back];
         kiln__join_way *const *ways = kiln__group_traits[group->kind].joins;
+        if (!is_begun_since(fuser, group, index))
+            continue;
         for (unsigned w = 0; w < KILN__WAYS && ways[w]; w++) {
             struct kiln__join join = {
                 .fuser = fuser, .group = group, .number = count - back, .index = index};

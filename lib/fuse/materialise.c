@@ -267,6 +267,8 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__SORT: decide_own(fuser, index); break;
     case KILN__SCAN: decide_scan(fuser, index); break;
     }
+    if (fuser->fusion->graph.again.count && fuser->fusion->graph.again.items[index].held)
+        materialise(fuser, index, KILN__BECAUSE_AGAIN);
     if (fuser->fusion->why[index])
         materialise(fuser, index, fuser->fusion->why[index]);
 }

@@ -10,6 +10,7 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->requests);
     kiln__vector_free(&graph->became);
     kiln__vector_free(&graph->moved);
+    kiln__vector_free(&graph->again);
 }
 
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)

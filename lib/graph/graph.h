@@ -130,6 +130,13 @@ struct kiln__moved {
     uint32_t node, heir;
 };
 
+/* Of a node where some values are computed more than once, for want of memory (rewrite/again.h). */
+struct kiln__again {
+    uint32_t since; /* its kernel is begun by this node or a later one */
+    bool held;      /* it goes to memory: one of these values */
+    bool copy;      /* it does what an earlier node does */
+};
+
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
@@ -142,6 +149,7 @@ struct kiln__graph {
     /* Behind a pass: operations that are done elsewhere, too, which is what is left of them where
      * nobody uses them as they were. */
     KILN__VECTOR(struct kiln__moved) moved;
+    KILN__VECTOR(struct kiln__again) again; /* per node; or none */
 };
 
 #define KILN__DROPPED UINT32_MAX

@@ -79,6 +79,8 @@ struct kiln__plan_options {
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
                             The plan has a copy */
     bool all_generic;    /* all are that can be: for tests */
+    uint64_t limit; /* most bytes that a run may need, if values that are computed again (again.c)
+                       can bring it there; 0: none */
 };
 
 struct kiln__plan {

@@ -88,6 +88,7 @@ static struct kiln__behind *make_plan(const struct search *search, const struct 
     struct kiln__error error = {0};
     uint64_t limit = search->runtime->memory.limit;
     options.generic = search->generic;
+    options.limit = 0; /* its groups are the plan's */
     if (!behind || kiln__compile_plan(graph, &options, NULL, &behind->plan, &error)) {
         free(behind);
         return NULL;
@@ -153,7 +154,7 @@ struct kiln__behind *kiln__behind_begin(struct kiln__runtime *runtime,
     struct search search = {.runtime = runtime, .plan = plan};
     struct kiln__behind *behind = NULL; /* what is to add up alike in all batches does so at once */
     if (kiln__apart_is_possible(runtime->programs) && !graph->alike &&
-        !runtime->device.traits->no_generic_kernel)
+        !plan->fusion.graph.again.count && !runtime->device.traits->no_generic_kernel)
         behind = begin(&search, graph);
     kiln__errands_free(&search.errands);
     kiln__wishes_free(&search.wishes);

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 
 #include "codegen/codegen.h"
+#include "plan/again.h"
 #include "rewrite/passes.h"
+
+/* Plans that are tried to bring one below its limit. */
+#define MOST_ROUNDS 48
 
 static kiln_status no_memory(struct kiln__error *error)
 {
@@ -70,20 +74,82 @@ static bool has_integers(const struct kiln__graph *graph)
     return false;
 }
 
+static kiln_status fuse_and_plan(struct kiln__graph *graph,
+                                 const struct kiln__plan_options *options, struct kiln__plan *plan,
+                                 struct kiln__error *error)
+{
+    struct kiln__fusion fusion;
+    kiln_status status = kiln__compile_fuse(graph, &fusion, error);
+    return status ? status : make_plan(&fusion, options, plan, error);
+}
+
+/* Another plan of the same batch, of which less is alive at its peak: first without computing
+ * anything again. *made is false: there is none. */
+static kiln_status plan_smaller(const struct kiln__plan *plan, bool first, uint64_t bytes,
+                                struct kiln__plan *next, bool *made, struct kiln__error *error)
+{
+    struct kiln__choice *choices = NULL;
+    struct kiln__graph graph = {0};
+    bool done = first || kiln__plan_choose_again(plan, bytes, &choices);
+    *made = first || choices;
+    if (done && *made)
+        done = first ? kiln__plan_hasten(plan, &graph)
+                     : kiln__again_make(&plan->fusion.graph, choices, &graph);
+    free(choices);
+    kiln_status status = done ? KILN_OK : no_memory(error);
+    if (!status && *made)
+        status = fuse_and_plan(&graph, &plan->options, next, error);
+    kiln__graph_free(&graph);
+    return status;
+}
+
+/* What is left of the limit for the arena. */
+static uint64_t room_for_arena(const struct kiln__plan *plan, uint64_t limit)
+{
+    uint64_t others = kiln__executable_room(plan, 0) - plan->arena_bytes;
+    return others < limit ? limit - others : 0;
+}
+
+/* A plan that needs more than its limit becomes one that computes some values again, if that one
+ * does not. What is alive at once finds no place without gaps each time: less is aimed at then. */
+static kiln_status fit(struct kiln__plan *plan, struct kiln__error *error)
+{
+    const uint64_t limit = plan->options.limit;
+    struct kiln__plan now = {0};
+    uint64_t bytes = room_for_arena(plan, limit);
+    bool made = limit && kiln__executable_room(plan, 0) > limit, fits = !made;
+    kiln_status status = KILN_OK;
+    for (unsigned round = 0; round < MOST_ROUNDS && made && !fits && !status; round++) {
+        struct kiln__plan next;
+        status = plan_smaller(round ? &now : plan, !round, bytes, &next, &made, error);
+        if (status || !made)
+            break;
+        kiln__plan_free(&now);
+        now = next;
+        fits = kiln__executable_room(&now, 0) <= limit;
+    }
+    if (made && fits && !status) {
+        struct kiln__plan large = *plan;
+        *plan = now;
+        now = large;
+    }
+    kiln__plan_free(&now);
+    if (status)
+        kiln__plan_free(plan);
+    return status;
+}
+
 kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                const struct kiln__plan_options *options, struct kiln__text *log,
                                struct kiln__plan *plan, struct kiln__error *error)
 {
     struct kiln__graph graph;
-    struct kiln__fusion fusion;
     bool integers = has_integers(recorded) && kiln__plan_adds_integers(options, recorded);
     kiln_status status = kiln__compile_rewrite(recorded, integers, log, &graph, error);
     graph.narrow = options->prover != NULL;
     if (!status)
-        status = kiln__compile_fuse(&graph, &fusion, error);
-    if (!status)
-        status = make_plan(&fusion, options, plan, error);
-    return status;
+        status = fuse_and_plan(&graph, options, plan, error);
+    return status ? status : fit(plan, error);
 }
 
 /* ---- plan -> codegen -> cache -> executable ---- */

@@ -177,6 +177,7 @@ static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache
     struct kiln__plan_options options = cache->options;
     if (atomic_load(&cache->plain))
         options.prover = NULL;
+    options.limit = cache->runtime->memory.limit;
     return options;
 }
 

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches that need more memory than there may be, and fit where values are computed again instead
+ * of being held: the same bits as without a limit, whatever the limit is. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/context.h"
+
+enum { LAYERS = 24, ROWS = 96, WIDE = 64, MOST_RESULTS = LAYERS + 1 };
+
+static float data[ROWS * WIDE], weights[LAYERS][WIDE * WIDE], target[ROWS * WIDE];
+
+static void make_data(void)
+{
+    fill(data, ROWS * WIDE, 1);
+    fill(target, ROWS * WIDE, 2);
+    for (unsigned i = 0; i < LAYERS; i++) {
+        fill(weights[i], WIDE * WIDE, 3 + i);
+        for (size_t k = 0; k < WIDE * WIDE; k++)
+            weights[i][k] /= 17;
+    }
+}
+
+struct model {
+    kiln_context *context;
+    kiln_batch *batch;
+    kiln_buffer *buffers[LAYERS];
+    float loss;
+};
+
+typedef kiln_tensor layer(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number);
+
+/* One step of training: each layer's weights are in a buffer, and are updated there. */
+static void record_step(struct model *model, layer *record)
+{
+    kiln_batch *batch = model->batch;
+    const size_t square[] = {WIDE, WIDE}, rows[] = {ROWS, WIDE};
+    kiln_tensor w[LAYERS], g[LAYERS];
+    kiln_tensor y = kiln_upload(batch, KILN_F32, 2, rows, data);
+    for (unsigned i = 0; i < LAYERS; i++) {
+        expect_ok(kiln_buffer_create(model->context, KILN_F32, 2, square, &model->buffers[i]));
+        expect_ok(kiln_buffer_write(model->buffers[i], 0, weights[i], sizeof weights[i]));
+        w[i] = kiln_import(batch, model->buffers[i]);
+        y = record(batch, y, w[i], i);
+    }
+    kiln_tensor off = kiln_sub(batch, y, kiln_upload(batch, KILN_F32, 2, rows, target));
+    kiln_tensor loss = kiln_mean(batch, kiln_mul(batch, off, off), 0, NULL, 0);
+    expect_ok(kiln_grad(batch, loss, w, LAYERS, g));
+    for (unsigned i = 0; i < LAYERS; i++) {
+        kiln_tensor by = kiln_mul(batch, g[i], kiln_constant(batch, KILN_F32, 0.5));
+        expect_ok(kiln_export(batch, kiln_sub(batch, w[i], by), model->buffers[i]));
+    }
+    expect_ok(kiln_read(batch, loss, &model->loss, sizeof model->loss));
+}
+
+struct results {
+    float loss, weights[LAYERS][WIDE * WIDE];
+};
+static struct results whole, limited;
+
+/* What the plan needs at its peak. */
+static uint64_t run(layer *record, uint64_t limit, struct results *results)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.memory_limit = limit;
+    make_data();
+    struct model model = {.context = open_context_with(&options)};
+    model.batch = kiln_batch_create(model.context);
+    record_step(&model, record);
+    uint64_t peak = cost_of(model.batch).peak_bytes;
+    run_batch(model.batch);
+    cr_expect_eq(stats_of(model.context).batches, 1u, "%u runs",
+                 (unsigned)stats_of(model.context).batches);
+    if (limit)
+        cr_expect_leq(stats_of(model.context).pool_bytes, limit);
+    results->loss = model.loss;
+    kiln_batch_release(model.batch);
+    for (unsigned i = 0; i < LAYERS; i++) {
+        expect_ok(
+            kiln_buffer_read(model.buffers[i], 0, results->weights[i], sizeof results->weights[i]));
+        kiln_buffer_release(model.buffers[i]);
+    }
+    close_context(model.context);
+    return peak;
+}
+
+static void compare(const char *name, layer *record, double least)
+{
+    uint64_t peak = run(record, 0, &whole);
+    for (double share = 0.9; share > least; share -= 0.1) {
+        uint64_t limit = (uint64_t)((double)peak * share), now = run(record, limit, &limited);
+        cr_expect_leq(now, limit, "%s: %g of the peak", name, share);
+        cr_expect(!memcmp(&whole, &limited, sizeof whole), "%s: other bits at %g of the peak", name,
+                  share);
+    }
+}
+
+static kiln_tensor plain(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number)
+{
+    (void)number;
+    return kiln_relu(batch, kiln_matmul(batch, x, w));
+}
+
+Test(again, trains_a_deep_network)
+{
+    compare("plain", plain, 0.35);
+}
+
+static kiln_tensor smooth(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number)
+{
+    (void)number;
+    return kiln_tanh(batch, kiln_matmul(batch, x, w));
+}
+
+Test(again, trains_with_smooth_functions)
+{
+    compare("smooth", smooth, 0.35);
+}
+
+/* Each is added to what it goes by, and loses some elements by random numbers. */
+static kiln_tensor residual(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number)
+{
+    kiln_tensor key = kiln_random_key(batch, 7 + number);
+    kiln_tensor y = kiln_gelu(batch, kiln_matmul(batch, x, w));
+    return kiln_add(batch, x, kiln_dropout(batch, y, 0.25, key));
+}
+
+Test(again, trains_with_random_numbers)
+{
+    compare("residual", residual, 0.45);
+}
+
+static kiln_tensor normal(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number)
+{
+    kiln_tensor mean = kiln_mean(batch, x, 1, (int[]){1}, 1);
+    kiln_tensor apart = kiln_sub(batch, x, mean);
+    kiln_tensor spread = kiln_mean(batch, kiln_mul(batch, apart, apart), 1, (int[]){1}, 1);
+    spread = kiln_sqrt(batch, kiln_add(batch, spread, kiln_constant(batch, KILN_F32, 1e-3)));
+    kiln_tensor y = kiln_matmul(batch, kiln_div(batch, apart, spread), w);
+    return kiln_add(batch, x, number % 2 ? kiln_tanh(batch, y) : kiln_relu(batch, y));
+}
+
+Test(again, trains_with_normalised_rows)
+{
+    compare("normal", normal, 0.65);
+}
+
+static kiln_tensor narrow(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsigned number)
+{
+    (void)number;
+    kiln_tensor half = kiln_cast(batch, kiln_relu(batch, kiln_matmul(batch, x, w)), KILN_F16);
+    return kiln_cast(batch, half, KILN_F32);
+}
+
+Test(again, trains_with_narrow_values)
+{
+    compare("narrow", narrow, 0.45);
+}
