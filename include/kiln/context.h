@@ -86,8 +86,9 @@ typedef struct kiln_context_options {
                                        intermediates, for what cannot be used in place and for
                                        what is kept of buffers, as packed weights; what is idle or
                                        kept is given back before a run is refused. A batch that
-                                       needs more runs in parts, see kiln_batch_execute(). 0: all
-                                       that the device has. Buffers do not count */
+                                       needs more computes values again instead of holding them, or
+                                       runs in parts, see kiln_batch_execute(). 0: all that the
+                                       device has. Buffers do not count */
     kiln_compile_mode compile;    /**< how kernels are compiled that no cache has */
     kiln_precision precision;     /**< of products of f32 operands, where a batch does not say
                                        otherwise (kiln_batch_set_precision()) */

@@ -134,7 +134,7 @@ struct kiln__operand {
     WHY(BECAUSE_GATHERED, "read at positions that are computed")                                   \
     WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")                                      \
     WHY(BECAUSE_SORTED, "an order, or what is put in order")                                       \
-    WHY(BECAUSE_AGAIN, "computed again later, for want of memory")
+    WHY(BECAUSE_AGAIN, "computed more than once, for want of memory")
 
 enum kiln__why {
 #define KILN__WHY(name, text) KILN__##name,
