@@ -134,7 +134,7 @@ struct kiln__moved {
 struct kiln__again {
     uint32_t since; /* its kernel is begun by this node or a later one */
     bool held;      /* it goes to memory: one of these values */
-    bool copy;      /* it does what an earlier node does */
+    uint32_t of;    /* not 0: it is a copy, and the node of number of - 1 does the same */
 };
 
 struct kiln__graph {

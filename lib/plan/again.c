@@ -233,7 +233,7 @@ static double all_work(const struct choosing *choosing, bool copies)
     const struct kiln__graph *graph = &choosing->plan->fusion.graph;
     double work = 0;
     for (uint32_t i = 0; i < graph->nodes.count; i++)
-        if ((graph->again.count && graph->again.items[i].copy) == copies)
+        if ((graph->again.count && graph->again.items[i].of) == copies)
             work += work_of(choosing, i);
     return work;
 }

@@ -62,11 +62,21 @@ static bool is_among(const char *const *found, size_t count, const char *name)
     return false;
 }
 
+/* The node that has the names: a copy has those of what it does once more. */
+static uint32_t named(const struct kiln__names *names, uint32_t node)
+{
+    const struct kiln__graph *graph = &names->plan->fusion.graph;
+    while (graph->again.count && graph->again.items[node].of)
+        node = graph->again.items[node].of - 1;
+    return node;
+}
+
 /* The names of a node of the plan behind `count` others. Returns how many these are now. */
 static size_t add_names(const struct kiln__names *names, uint32_t node, size_t count,
                         const char *found[KILN__MOST_NAMES])
 {
-    for (uint32_t k = names->first ? names->first[node] : 0; k; k = names->next[k - 1]) {
+    for (uint32_t k = names->first ? names->first[named(names, node)] : 0; k;
+         k = names->next[k - 1]) {
         const char *name = kiln__labels_name(names->labels, k - 1);
         if (count < KILN__MOST_NAMES && !is_among(found, count, name))
             found[count++] = name;

@@ -61,7 +61,7 @@ static uint32_t repeat(struct copying *copying, uint32_t index)
         node.input[k] =
             held && !copying->choices[input].chosen ? keep(copying, input) : repeat(copying, input);
     }
-    struct kiln__again mark = {copying->since, choice->held, true};
+    struct kiln__again mark = {copying->since, choice->held, 1 + index}; /* of `from`, so far */
     return copying->again[index] = copying->failed ? 0 : add(copying, &node, mark);
 }
 
@@ -152,17 +152,25 @@ static void number(const bool *needed, size_t count, uint32_t *now)
     }
 }
 
+/* What a node of `from` is now: itself, or where only those who are late use it, its copy. */
+static uint32_t stands_for(const struct copying *copying, const bool *needed, const uint32_t *now,
+                           uint32_t index)
+{
+    uint32_t own = copying->map[index];
+    if (!needed[own])
+        own = copying->again[index];
+    return own != NONE && needed[own] ? now[own] : KILN__DROPPED;
+}
+
 static void follow_recorded(struct copying *copying, const bool *needed, const uint32_t *now)
 {
     const struct kiln__graph *from = copying->from;
     for (size_t i = 0; i < from->became.count && !copying->failed; i++) {
-        uint32_t was = from->became.items[i], own = was == KILN__DROPPED ? NONE : copying->map[was];
-        if (own != NONE && !needed[own])
-            own = copying->again[was];
+        uint32_t was = from->became.items[i];
         uint32_t *place = kiln__vector_push(&copying->to->became);
         copying->failed = !place;
         if (place)
-            *place = own != NONE && needed[own] ? now[own] : KILN__DROPPED;
+            *place = was == KILN__DROPPED ? was : stands_for(copying, needed, now, was);
     }
 }
 
@@ -185,6 +193,9 @@ static void drop_unused(struct copying *copying)
         for (unsigned k = 0; k < node.n_inputs; k++)
             node.input[k] = now[node.input[k]];
         mark.since = now[mark.since];
+        if (mark.of) /* if not the only one that is left */
+            mark.of = 1 + stands_for(copying, needed, now, mark.of - 1);
+        mark.of = mark.of == left + 1 ? 0 : mark.of;
         to->nodes.items[left] = node;
         to->again.items[left++] = mark;
     }
