@@ -157,7 +157,7 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, voi
  *  device's) holds less of it: what only results are made of is computed as soon as it can be, and
  *  values that are needed again only later, as a network's activations are by its gradients, are
  *  computed once more then, by the same kernels: the results have the same bits, and the run takes
- *  at most about twice as long. kiln_batch_get_cost() tells what such a run needs. Sums over rows,
+ *  at most about three times as long. kiln_batch_get_cost() tells what such a run needs. Sums over rows,
  *  scatters and sorts are not computed again. Where that is not enough it runs in parts, a few rows of its inputs (elements of the first dimension, or equal
  *  groups of them) at a time. If all its results have as many rows, and each row depends on the same
  *  rows of operands and on values that have none, such as weights, the parts add up as by

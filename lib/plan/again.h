@@ -8,7 +8,7 @@
 
 /* Choose what to compute again so that, of what is alive at the plan's peak, no more than `bytes`
  * of the arena are left there. *choices, one per node of the plan's graph, which is to be freed;
- * NULL: that cannot be, or would at least double the plan's work. False without memory. */
+ * NULL: that cannot be, or would take three times the plan's work. False without memory. */
 bool kiln__plan_choose_again(const struct kiln__plan *plan, uint64_t bytes,
                              struct kiln__choice **choices);
 
