@@ -70,6 +70,8 @@ graph_sources = \
 	lib/graph/reference.c \
 	lib/graph/reference.h \
 	lib/graph/shape.c \
+	lib/graph/slopes.c \
+	lib/graph/slopes.h \
 	lib/graph/shape.h \
 	lib/graph/verify.c
 
@@ -92,6 +94,7 @@ rewrite_sources = \
 fuse_sources = \
 	lib/fuse/bases.c \
 	lib/fuse/begin.c \
+	lib/fuse/beside.c \
 	lib/fuse/fuse.c \
 	lib/fuse/fuse.h \
 	lib/fuse/group.h \
@@ -127,6 +130,7 @@ plan_sources = \
 	lib/plan/lower.c \
 	lib/plan/lower.h \
 	lib/plan/lower_attention.c \
+	lib/plan/lower_slopes.c \
 	lib/plan/lower_generic.c \
 	lib/plan/lower_matmul.c \
 	lib/plan/lower_nest.c \
@@ -141,6 +145,8 @@ plan_sources = \
 	lib/plan/names.h \
 	lib/plan/occupied.c \
 	lib/plan/occupied.h \
+	lib/plan/places.c \
+	lib/plan/places.h \
 	lib/plan/patches.c \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
@@ -264,6 +270,8 @@ runtime_sources = \
 
 record_sources = \
 	lib/record/attention.c \
+	lib/record/slopes.c \
+	lib/record/slopes.h \
 	lib/record/batch.c \
 	lib/record/batch.h \
 	lib/record/call.c \
@@ -304,7 +312,8 @@ grad_sources = \
 	lib/grad/gradient.h \
 	lib/grad/movement.c \
 	lib/grad/product.c \
-	lib/grad/rows.c
+	lib/grad/rows.c \
+	lib/grad/slopes.c
 
 session_sources = \
 	lib/session/batch.c \
@@ -394,6 +403,8 @@ kernels = \
 	kernels/attention_copies.cl \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
+	kernels/attention_slopes.cl \
+	kernels/attention_slopes_wgmma.cl \
 	kernels/attention_wgmma.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
@@ -420,6 +431,8 @@ kernels = \
 # What they include.
 kernel_headers = \
 	kernels/attention.h \
+	kernels/attention_slopes.h \
+	kernels/narrow_result.h \
 	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \
 	kernels/cpu_tile.h \

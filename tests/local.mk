@@ -96,6 +96,7 @@ criterion_tests = \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
+	tests/test_slopes \
 	tests/test_schedule \
 	tests/test_serve \
 	tests/test_signal \
@@ -180,6 +181,7 @@ device_tests = \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
+	tests/test_slopes \
 	tests/test_signal \
 	tests/test_source \
 	tests/test_staging \

@@ -12,6 +12,7 @@
 #include <kiln/reductions.h>
 
 #include "codegen/codegen.h"
+#include "graph/graph.h"
 #include "session/compile.h"
 #include "session/context.h"
 #include "support/context.h"
@@ -226,35 +227,100 @@ static bool believes_all(struct kiln__prover *prover, const struct kiln__proof *
     return true;
 }
 
+/* A gradient by q, k and v as narrow as they are, planned for a device whose kernels are believed.
+ */
+static struct kiln__plan plan_of_gradient(kiln_type type, bool slopes, struct kiln__prover *prover)
+{
+    struct kiln__device device = hopper();
+    struct kiln__plan_options options = {.device = &device, .prover = prover};
+    struct kiln__plan plan;
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor x[4], out[3];
+    batch->slopes = slopes;
+    for (int i = 0; i < 4; i++)
+        x[i] = operand(batch, type, 4, 512, 64);
+    kiln_tensor y = kiln_attention(batch, x[0], x[1], x[2], (kiln_tensor){0}, NULL);
+    y = kiln_cast(batch, y, type);
+    ask(batch, y);
+    kiln_grad(batch, kiln_sum(batch, kiln_mul(batch, y, x[3]), 0, NULL, 0), x, 3, out);
+    for (int i = 0; i < 3; i++)
+        ask(batch, kiln_cast(batch, out[i], type));
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
+                 kiln_last_error());
+    char wrong[KILN__WRONG] = "";
+    cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+static size_t count_launches(const struct kiln__plan *plan, const char *kernel)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < plan->launches.count; i++)
+        count += !strcmp(plan->launches.items[i].kernel, kernel);
+    return count;
+}
+
 /* Scores are made once as floats; weights, and what flows to the scores, lie in 16 bits, and each
  * product takes them as they lie. */
 Test(attention_wgmma, makes_gradients_of_narrow_products)
 {
-    struct kiln__device device = hopper();
     struct kiln__prover prover = {believes_all};
-    struct kiln__plan_options options = {.device = &device, .prover = &prover};
-    struct kiln__plan plan;
-    kiln_batch *batch = kiln_batch_create(imagined_gpu());
-    kiln_tensor x[4], out[3];
-    for (int i = 0; i < 4; i++)
-        x[i] = operand(batch, KILN_F16, 4, 512, 64);
-    kiln_tensor y = kiln_attention(batch, x[0], x[1], x[2], (kiln_tensor){0}, NULL);
-    y = kiln_cast(batch, y, KILN_F16);
-    ask(batch, y);
-    kiln_grad(batch, kiln_sum(batch, kiln_mul(batch, y, x[3]), 0, NULL, 0), x, 3, out);
-    for (int i = 0; i < 3; i++)
-        ask(batch, kiln_cast(batch, out[i], KILN_F16));
-    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
-                 kiln_last_error());
-    size_t products = 0, maps = 0;
-    for (size_t i = 0; i < plan.launches.count; i++) {
-        products += !strcmp(plan.launches.items[i].kernel, "matmul_wgmma");
-        maps += !strcmp(plan.launches.items[i].kernel, "kiln_map");
-    }
-    cr_expect_eq(products, 5);
-    cr_expect_eq(maps, 0);
+    struct kiln__plan plan = plan_of_gradient(KILN_F16, false, &prover);
+    cr_expect_eq(count_launches(&plan, "matmul_wgmma"), 5);
+    cr_expect_eq(count_launches(&plan, "kiln_map"), 0);
     cr_expect_eq(plan.launches.count,
                  12); /* two for the largest slope, two for the largest value */
     kiln__plan_free(&plan);
-    kiln_batch_release(batch);
+}
+
+/* Or else by kernels that store no scores, and find two things at once: the scales beside the
+ * attention, what flows to values beside what flows to keys. Results are stored narrow at once. */
+Test(attention_wgmma, makes_gradients_of_slopes)
+{
+    struct kiln__prover prover = {believes_all};
+    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &prover);
+    const struct kiln__launch *launch = plan.launches.items;
+    cr_expect_eq(plan.launches.count, 5); /* the slope rounded, with its shift; stats */
+    cr_expect(strstr(launch[0].options, "-DSCALED=1"), "%s", launch[0].options);
+    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 2);
+    cr_expect_str_eq(launch[3].options,
+                     "-DFORM=3 -DMARKS=35 -DTYPE=bf16 -DRESULT=bf16 -DDEPTH=64 -DWALKED=64 "
+                     "-DSTAGES=3 -DLOCAL=84480 -DALIGNED=1 -DRUNS=1");
+    cr_expect_str_eq(launch[4].options,
+                     "-DFORM=4 -DMARKS=29 -DTYPE=bf16 -DRESULT=bf16 -DDEPTH=64 -DWALKED=64 "
+                     "-DSTAGES=3 -DLOCAL=84480 -DALIGNED=1 -DRUNS=1 -DPAIR=1");
+    kiln__plan_free(&plan);
+    plan = plan_of_gradient(KILN_F16, true, &prover);
+    cr_expect_eq(plan.launches.count, 10); /* two for the largest slope; three for the values */
+    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 2);
+    kiln__plan_free(&plan);
+}
+
+/* What is wrong on a new driver has other kernels take its place. */
+static bool doubts_pairs(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    (void)prover;
+    if (proof->matmul)
+        return true;
+    return strcmp(proof->file, "attention_wgmma") ? proof->form < KILN__SLOPES_BOTH : !proof->form;
+}
+
+static bool doubts_slopes(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    return doubts_pairs(prover, proof) && proof->form != KILN__SLOPES_KEYS;
+}
+
+Test(attention_wgmma, has_each_form_of_slopes_proved)
+{
+    struct kiln__prover prover = {doubts_pairs};
+    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &prover);
+    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 4);
+    cr_expect_eq(count_launches(&plan, "attention_wgmma"), 1);
+    kiln__plan_free(&plan);
+    prover.proves = doubts_slopes;
+    plan = plan_of_gradient(KILN_BF16, true, &prover);
+    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 3);
+    cr_expect_eq(count_launches(&plan, "attention_slopes"), 1);
+    kiln__plan_free(&plan);
 }

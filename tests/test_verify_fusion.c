@@ -128,7 +128,7 @@ Test(verify_fusion, names_the_store_that_is_broken)
                   STORE(0).placed = true);
     EXPECT_BROKEN(13, "group 13 (attention), store 0: not each of its elements once",
                   STORE(0).stride[0] = STORE(0).stride[1]);
-    EXPECT_BROKEN(13, "group 13 (attention), store 0: not of the node that began it",
+    EXPECT_BROKEN(13, "group 13 (attention), store 0: not of the node that it is computed for",
                   STORE(0).placed = false);
     EXPECT_BROKEN(13, "group 13 (attention), store 0: placed, not by an attention from its start",
                   STORE(0).offset = 1);

@@ -73,14 +73,15 @@ static bool ends_in(const char *word, size_t length, const char *end)
     return length >= strlen(end) && is_word(word + length - strlen(end), strlen(end), end);
 }
 
-/* PASTE(TO_, RUNS)(RUN) of kernels/attention.h: RUN(0) to RUN(RUNS - 1), in its form with a mask or
- * in that without. */
+/* PASTE(TO_, RUNS)(RUN) of kernels/attention*.h: RUN(0) to RUN(RUNS - 1), where there are two in
+ * the form with a mask or in that without. */
 static void expand_runs(const struct expansion *expansion)
 {
     static const char define[] = "#define RUN(i) ";
     const char *at = strstr(expansion->file, define);
-    if (at && !option(expansion->launch, "MASK", 4))
-        at = strstr(at + 1, define);
+    const char *other = at ? strstr(at + 1, define) : NULL;
+    if (other && !option(expansion->launch, "MASK", 4))
+        at = other;
     for (long run = 0; at && run < option(expansion->launch, "RUNS", 4); run++)
         for (const char *c = at + sizeof define - 1; *c != '\n'; c++) {
             if (!strncmp(c, "##i", 3)) {

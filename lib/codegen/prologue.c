@@ -72,7 +72,7 @@ void kiln__emit_operands(const struct kiln__emit *emit)
         emit_operand(emit, 'A', swapped, reads & KILN__READS_A_ACROSS);
     if (reads & KILN__READS_B)
         emit_operand(emit, 'B', 1 - swapped, reads & KILN__READS_B_ACROSS);
-    for (unsigned k = KILN__OPERANDS; k < KILN__MOST_INPUTS; k++)
+    for (unsigned k = KILN__OPERANDS; k < KILN__READABLE; k++)
         if (reads & KILN__READS_A << k)
             emit_operand(emit, (char)('A' + k), k, false);
 }

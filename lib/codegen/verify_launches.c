@@ -9,6 +9,7 @@
 #include "codegen/codegen.h"
 #include "codegen/parameters.h"
 #include "graph/attention.h"
+#include "graph/slopes.h"
 #include "plan/matmul.h"
 
 struct verifier {
@@ -140,7 +141,8 @@ static bool is_apart(const struct verifier *verifier, size_t i)
 static const struct {
     const char *name;
     size_t access;
-} inputs[] = {{"q", 0}, {"k", 1}, {"v", 2}, {"mask", 3}, {"values", 0}, {"indices", 1}};
+} inputs[] = {{"q", 0},     {"k", 1},      {"v", 2},      {"mask", 3},
+              {"stats", 4}, {"values", 0}, {"indices", 1}};
 
 static size_t find_parameter(const struct verifier *verifier, const char *name)
 {
@@ -174,10 +176,21 @@ struct size {
 };
 enum { MOST_SIZES = 4 };
 
+/* The group's first node, but of an attention's scales, where they have a kernel of their own. */
+static const struct kiln__node *launched_for(const struct verifier *verifier)
+{
+    const struct kiln__group *group = verifier->group;
+    const struct kiln__node *nodes = verifier->plan->fusion.graph.nodes.items;
+    const char *file = verifier->launch->file;
+    bool beside = group->kind == KILN__GROUP_ATTENTION && group->nodes.count > 1 && file &&
+                  !strncmp(file, "attention_slopes", strlen("attention_slopes"));
+    return &nodes[group->nodes.items[beside]];
+}
+
 static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZES])
 {
     const struct kiln__graph *graph = &verifier->plan->fusion.graph;
-    const struct kiln__node *node = &graph->nodes.items[verifier->group->nodes.items[0]];
+    const struct kiln__node *node = launched_for(verifier);
     if (node->kind == KILN__SCATTER) {
         size_t inner = 1;
         for (size_t d = node->axis + 1; d < node->shape.rank; d++)
@@ -190,8 +203,10 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         const size_t extent = node->shape.dims[node->shape.rank - 1];
         sizes[0] = (struct size){"extent", extent};
         sizes[1] = (struct size){"lines", extent ? kiln__node_count(node) / extent : 0};
-    } else if (node->kind == KILN__ATTENTION) {
-        struct kiln__attention_size size = kiln__attention_size(graph, node);
+    } else if (node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES) {
+        struct kiln__attention_size size = node->kind == KILN__ATTENTION
+                                               ? kiln__attention_size(graph, node)
+                                               : kiln__slopes_size(graph, node);
         sizes[0] = (struct size){"m", size.m};
         sizes[1] = (struct size){"n", size.n};
         sizes[2] = (struct size){"d", size.d};

@@ -64,6 +64,9 @@ struct kiln__traits {
     unsigned gemm_direct; /* of small ones */
 };
 
+/* The ptx_level whose instructions wgmma and the copy engine are that level's alone. */
+#define KILN__HOPPER 90
+
 struct kiln__device {
     cl_platform_id platform;
     cl_device_id id;

@@ -84,7 +84,8 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
         done = group_roots(&fuser);
         drop_stores(fusion);
         count_saved(fusion);
-        done = done && kiln__fuse_move(&fuser) && kiln__fuse_take_over(&fuser);
+        done = done && kiln__fuse_beside(&fuser) && kiln__fuse_move(&fuser) &&
+               kiln__fuse_take_over(&fuser);
     }
     free(fuser.layouts);
     free(fuser.sizes);

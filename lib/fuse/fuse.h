@@ -66,6 +66,9 @@ bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigne
 bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index);
 /* Have the root join an earlier group, *number; KILN__NO_GROUP if there is none (join.c). */
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number);
+/* Let kernels compute a second node beside their own (beside.c). False without memory. */
+bool kiln__fuse_beside(struct kiln__fuser *fuser);
+
 /* Results that are only copied to another order are stored in it (moved.c). */
 bool kiln__fuse_move(struct kiln__fuser *fuser);
 /* Parts that can go straight into the memory of their base do (bases.c). */

@@ -27,6 +27,7 @@ enum kiln__group_kind {
     KILN__GROUP_ROWS,
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
+    KILN__GROUP_SLOPES,
     KILN__GROUP_SCATTER,
     KILN__GROUP_SORT,
     KILN__GROUP_KINDS
@@ -106,6 +107,10 @@ struct kiln__group {
 };
 
 #define KILN__NO_GROUP UINT32_MAX
+
+/* Nodes of a group that is not made of steps: one, or one beside it (fuse/beside.c), in the order
+ * of their stores. */
+#define KILN__MOST_WHOLE 2
 
 /* Operands of a product. */
 #define KILN__OPERANDS 2

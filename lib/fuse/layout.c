@@ -57,6 +57,17 @@ bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln_
     return same;
 }
 
+bool kiln__layout_has_rows(const struct kiln__layout *layout, const struct kiln__shape *shape)
+{
+    const uint32_t last = shape->rank - 1;
+    bool rows = layout->known && layout->offset % KILN__ROWS_START == 0 &&
+                (layout->stride[last] == 1 || shape->dims[last] == 1) &&
+                (layout->stride[last - 1] > 0 || shape->dims[last - 1] == 1);
+    for (uint32_t d = 0; d < last; d++)
+        rows = rows && layout->stride[d] % KILN__ROWS_START == 0;
+    return rows || (kiln__layout_is_dense(layout, shape) && layout->offset == 0);
+}
+
 bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
                                uint32_t inner, int64_t *result)
 {

@@ -25,6 +25,10 @@ bool kiln__layout_suits_matmul(const struct kiln__layout *layout, const struct k
 /* Row-major, as the node's own memory would be. */
 bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln__shape *shape);
 
+/* Dense, or rows of neighbours that start at multiples of KILN__ROWS_START elements. */
+#define KILN__ROWS_START 8
+bool kiln__layout_has_rows(const struct kiln__layout *layout, const struct kiln__shape *shape);
+
 /* The one stride of all leading dimensions but the last `inner`; false if no single one does. */
 bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
                                uint32_t inner, int64_t *result);

@@ -263,6 +263,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
+    case KILN__SLOPES:
     case KILN__SCATTER:
     case KILN__SORT: decide_own(fuser, index); break;
     case KILN__SCAN: decide_scan(fuser, index); break;

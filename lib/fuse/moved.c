@@ -22,6 +22,20 @@ static uint32_t *count_readers(const struct kiln__fusion *fusion)
 
 #define MOST_COLUMNS 128 /* of an attention: every kernel for so few stores narrow results, too */
 
+static bool is_moved(const struct kiln__node *node)
+{
+    return node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES;
+}
+
+/* Every kernel of slopes stores narrow results, and those of small attentions. */
+static bool may_be_narrow(const struct kiln__graph *graph, const struct kiln__node *source)
+{
+    if (source->kind == KILN__SLOPES)
+        return true;
+    const struct kiln__attention_size size = kiln__attention_size(graph, source);
+    return size.d <= MOST_COLUMNS && size.e <= MOST_COLUMNS;
+}
+
 /* What the map makes of its one load: nothing, or the narrow type. */
 static bool only_copies(const struct kiln__fuser *fuser, const struct kiln__group *map,
                         const struct kiln__node *source)
@@ -31,10 +45,17 @@ static bool only_copies(const struct kiln__fuser *fuser, const struct kiln__grou
         return false;
     if (map->steps.count == 1)
         return target->type == source->type;
-    const struct kiln__attention_size size = kiln__attention_size(&fuser->fusion->graph, source);
     return map->steps.count == 2 && map->steps.items[1].kind == KILN__STEP_CONVERT &&
            fuser->fusion->graph.narrow && source->op && target->type == source->op &&
-           size.d <= MOST_COLUMNS && size.e <= MOST_COLUMNS;
+           may_be_narrow(&fuser->fusion->graph, source);
+}
+
+static struct kiln__store *store_of(const struct kiln__group *group, uint32_t node)
+{
+    size_t i = 0;
+    while (group->stores.items[i].node != node)
+        i++;
+    return &group->stores.items[i];
 }
 
 /* The map's one load of what an attention stores, if that is all that it does. */
@@ -50,9 +71,8 @@ static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32
     uint32_t maker = fusion->group_of[access->node], target = map->stores.items[0].node;
     return fusion->group_of[target] == number && access->kind == KILN__ACCESS_MEMORY &&
                    access->offset == 0 && maker != KILN__NO_GROUP && readers[access->node] == 1 &&
-                   kiln__fuse_node(fuser, access->node)->kind == KILN__ATTENTION &&
-                   fusion->groups.items[maker].stores.count == 1 &&
-                   !fusion->groups.items[maker].stores.items[0].placed &&
+                   is_moved(kiln__fuse_node(fuser, access->node)) &&
+                   !store_of(&fusion->groups.items[maker], access->node)->placed &&
                    only_copies(fuser, map, kiln__fuse_node(fuser, access->node))
                ? access
                : NULL;
@@ -96,7 +116,7 @@ bool kiln__fuse_move(struct kiln__fuser *fuser)
         if (!access)
             continue;
         uint32_t source = access->node, maker = fusion->group_of[source];
-        struct kiln__store *store = &fusion->groups.items[maker].stores.items[0];
+        struct kiln__store *store = store_of(&fusion->groups.items[maker], source);
         struct kiln__store moved = *store;
         if (!aim(kiln__fuse_node(fuser, source), map, access, &moved))
             continue;

@@ -335,16 +335,17 @@ static const char *check_whole_result(const struct kiln__group_verifier *verifie
 {
     const struct kiln__group *group = verifier->group;
     const struct kiln__node *node = node_at(verifier, store->node);
+    const size_t index = (size_t)(store - group->stores.items);
+    const struct kiln__node *root = node_at(verifier, group->nodes.items[index]);
     if (!store->placed)
-        return node == began(verifier) ? NULL : "not of the node that began it";
-    if (group->kind != KILN__GROUP_ATTENTION || store->offset)
+        return node == root ? NULL : "not of the node that it is computed for";
+    bool places = group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_SLOPES;
+    if (!places || store->offset)
         return "placed, not by an attention from its start";
-    const struct kiln__node *root = began(verifier);
     bool narrow = verifier->fusion->graph.narrow && root->op && node->type == root->op;
-    if ((node->type != root->type && !narrow) ||
-        kiln__node_count(node) != kiln__shape_count(&group->shape))
+    if ((node->type != root->type && !narrow) || kiln__node_count(node) != kiln__node_count(root))
         return "of another type or size";
-    return is_reordered(&group->shape, store->stride) ? NULL : "not each of its elements once";
+    return is_reordered(&root->shape, store->stride) ? NULL : "not each of its elements once";
 }
 
 static const char *check_store(const struct kiln__group_verifier *verifier, size_t index)
@@ -516,8 +517,10 @@ static const char *check_whole_loads(const struct kiln__group_verifier *verifier
 const char *kiln__group_check_whole(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
-    if (group->nodes.count != 1 || group->stores.count > 1)
-        return say_whole(verifier, "more than one node");
+    if (group->stores.count == 0)
+        return NULL; /* another computes its node as well */
+    if (group->stores.count > group->nodes.count || group->nodes.count > KILN__MOST_WHOLE)
+        return say_whole(verifier, "more nodes than its kernel computes");
     if (group->accesses.count != kiln__group_operands(group, began(verifier)))
         return say_whole(verifier, "not one access for each input");
     for (size_t i = 0; i < group->accesses.count; i++)

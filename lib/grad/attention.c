@@ -6,7 +6,9 @@
  * is multiplied is: weights, the slope and what flows to the scores. Then all five products have
  * operands for tensor cores, and the m by n matrices take half the memory. What is too small for
  * f16 would be lost, so slopes go on at a size that fits: those of a matrix times a power of two.
- */
+ *
+ * Where the device has kernels for that, which keep scores in registers, such a gradient is
+ * recorded as slopes (graph/slopes.h): no m by n matrix is in memory at all. */
 #include <math.h>
 
 #include <kiln/elementwise.h>
@@ -16,7 +18,8 @@
 #include <kiln/reductions.h>
 
 #include "grad/gradient.h"
-#include "graph/attention.h"
+#include "graph/slopes.h"
+#include "record/slopes.h"
 
 /* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. GPUs
  * need much work at once, and have the memory for it. */
@@ -80,16 +83,16 @@ static kiln_tensor resized(const struct adjoint *a, kiln_tensor x, bool scores)
     return kiln_div(a->batch, x, a->unit);
 }
 
-/* Where rows from `first` on see keys by their position: [rows, n]. */
-static kiln_tensor seen_by_position(const struct adjoint *a, size_t first, size_t rows)
+kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,
+                                size_t first, size_t queries, size_t keys)
 {
-    const size_t dims[2] = {rows, a->size.n};
-    int64_t least = -(int64_t)(first + rows), most = (int64_t)a->size.n;
-    int64_t diagonal = a->node->attention.diagonal;
+    const size_t dims[2] = {queries, keys};
+    int64_t least = -(int64_t)(first + queries), most = (int64_t)keys;
+    int64_t diagonal = attention->diagonal;
     diagonal = diagonal < least ? least : diagonal > most ? most : diagonal;
-    kiln_tensor row = kiln_iota(a->batch, 2, dims, 0), key = kiln_iota(a->batch, 2, dims, 1);
-    kiln_tensor last = kiln_constant(a->batch, KILN_I32, (double)((int64_t)first + diagonal));
-    return kiln_less_equal(a->batch, key, kiln_add(a->batch, row, last));
+    kiln_tensor row = kiln_iota(batch, 2, dims, 0), key = kiln_iota(batch, 2, dims, 1);
+    kiln_tensor last = kiln_constant(batch, KILN_I32, (double)((int64_t)first + diagonal));
+    return kiln_less_equal(batch, key, kiln_add(batch, row, last));
 }
 
 /* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
@@ -109,7 +112,9 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
     else if (mask.id)
         score = kiln_where(b, kiln_equal(b, mask, hidden), hidden, kiln_add(b, score, mask));
     if (a->node->attention.causal)
-        score = kiln_where(b, seen_by_position(a, first, end - first), score, hidden);
+        score = kiln_where(
+            b, kiln__gradient_seen(b, &a->node->attention, first, end - first, a->size.n), score,
+            hidden);
     kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
     peak = kiln_where(b, kiln_equal(b, peak, hidden), real(a, 0), peak);
     kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
@@ -201,6 +206,62 @@ static kiln_tensor score_unit_of(const struct adjoint *a)
     return kiln_exp2(b, kiln_clamp(b, kiln_floor(b, room), -100, 100));
 }
 
+/* ---- by slopes ---- */
+
+/* What slopes of every kind take; their kernels read rows of 16 bytes. */
+static bool takes_slopes(const struct adjoint *a)
+{
+    const struct kiln__attention_size *size = &a->size;
+    return a->batch->slopes && a->narrow && !a->mask.id && a->node->attention.scale > 0 &&
+           size->d % 8 == 0 && size->e % 8 == 0 && size->d <= KILN__SLOPES_COLUMNS &&
+           size->e <= KILN__SLOPES_COLUMNS;
+}
+
+/* [.., m, 4]: scale, shift, and what undoes the units. */
+static kiln_tensor stats_of(const struct adjoint *a, kiln_tensor scales)
+{
+    kiln_batch *b = a->batch;
+    const size_t dims[2] = {1, KILN__STATS_COLUMNS};
+    kiln_tensor column = kiln_iota(b, 2, dims, 1), shift = a->shift;
+    kiln_tensor of_slopes = real(a, a->node->attention.scale), of_values = real(a, 1);
+    if (a->unit.id) {
+        shift = kiln_mul(b, shift, a->score_unit);
+        of_values = kiln_div(b, of_values, a->unit);
+        of_slopes = kiln_div(b, kiln_mul(b, of_slopes, of_values), a->score_unit);
+    }
+    kiln_tensor stats =
+        kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 2)), of_slopes, of_values);
+    stats = kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), shift, stats);
+    return kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 0)), scales, stats);
+}
+
+static void give_slopes(const struct adjoint *a)
+{
+    kiln_batch *b = a->batch;
+    const uint32_t *to = a->node->input;
+    const uint8_t type = (uint8_t)a->narrow;
+    struct kiln__attention how = a->node->attention;
+    const kiln_tensor scores[] = {a->q, a->k};
+    how.form = KILN__SLOPES_SCALES;
+    kiln_tensor stats = stats_of(a, kiln__record_slopes(b, &how, type, 2, scores));
+    kiln_tensor v = a->unit.id ? rounded(a, kiln_mul(b, a->v, a->score_unit)) : a->v;
+    const kiln_tensor by_key[] = {a->k, a->q, v, a->g, stats},
+                      by_query[] = {a->q, a->k, a->g, v, stats};
+    const struct {
+        unsigned operand;
+        enum kiln__slopes_form form;
+        const kiln_tensor *inputs;
+    } parts[] = {{KILN__QUERY, KILN__SLOPES_QUERIES, by_query},
+                 {KILN__KEY, KILN__SLOPES_KEYS, by_key},
+                 {KILN__VALUE, KILN__SLOPES_VALUES, by_key}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !b->error.status; i++) {
+        how.form = parts[i].form;
+        if (kiln__gradient_wants(a->walk, to[parts[i].operand]))
+            kiln__gradient_give(a->walk, to[parts[i].operand],
+                                kiln__record_slopes(b, &how, type, 5, parts[i].inputs));
+    }
+}
+
 void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
                              kiln_tensor y, kiln_tensor g)
 {
@@ -224,6 +285,10 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
     }
     a.g = rounded(&a, g);
     a.shift = kiln_sum(a.batch, kiln_mul(a.batch, a.g, rounded(&a, y)), 1, &axis, 1);
+    if (takes_slopes(&a)) {
+        give_slopes(&a);
+        return;
+    }
     size_t rows = rows_per_block(a.batch->device, &a.size);
     for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
         walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);

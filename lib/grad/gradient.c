@@ -23,6 +23,7 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__ATTENTION] = kiln__adjoint_attention,
     [KILN__GATHER] = kiln__adjoint_gather,
     [KILN__SCATTER] = kiln__adjoint_scatter,
+    [KILN__SLOPES] = kiln__adjoint_slopes,
 };
 
 /* NULL where there is none. */

@@ -25,7 +25,7 @@ typedef void kiln__adjoint(struct kiln__gradient *walk, const struct kiln__node 
 /* One per kind that has operands. */
 kiln__adjoint kiln__adjoint_elementwise, kiln__adjoint_cast, kiln__adjoint_reduce;
 kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
-kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention;
+kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention, kiln__adjoint_slopes;
 kiln__adjoint kiln__adjoint_scan;
 
 kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter;
@@ -41,6 +41,10 @@ bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node);
  * node's shape repeated, it is summed; where it is repeated in that shape, it is repeated. The
  * empty tensor, and what is not wanted, does nothing. */
 void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
+
+/* Where query i, from `first` on, sees key j by its position: [queries, keys]. */
+kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,
+                                size_t first, size_t queries, size_t keys);
 
 /* Where node number `operand`, times one matrix of weights, is the windows of an image as rows: let
  * what flows to the image when g flows to that product flow there at once. Else false

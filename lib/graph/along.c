@@ -124,7 +124,8 @@ int kiln__along(const struct kiln__graph *graph, uint32_t index, unsigned k, uin
     case KILN__VIEW: return of_view(node, input, d);
     case KILN__RESHAPE: return of_reshape(node, input, d, rows);
     case KILN__MATMUL: return of_product(node, k, d);
-    case KILN__ATTENTION: return d < rank - 2 ? d : NEVER;
+    case KILN__ATTENTION:
+    case KILN__SLOPES: return d < rank - 2 ? d : NEVER;
     case KILN__PLACE: return of_place(graph, node, k, d);
     case KILN__GATHER: return of_gather(graph, node, k, d);
     case KILN__SCATTER: return of_scatter(graph, node, k, d);

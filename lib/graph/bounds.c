@@ -6,6 +6,7 @@
 
 #include "graph/attention.h"
 #include "graph/bounds_rules.h"
+#include "graph/slopes.h"
 
 double kiln__bound_gamma(double n)
 {
@@ -28,6 +29,13 @@ static void bound_attention(const struct kiln__bounding *walk, const struct kiln
         *walk->failed = true;
 }
 
+static void bound_slopes(const struct kiln__bounding *walk, const struct kiln__node *node,
+                         double *result)
+{
+    kiln__slopes_bound(walk->graph, node, walk->reference->values, walk->errors, walk->denormal,
+                       result);
+}
+
 static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__node *node,
                           double *result)
 {
@@ -45,6 +53,7 @@ static kiln__bound *const rules[] = {
     [KILN__PLACE] = kiln__bound_place,     [KILN__IOTA] = bound_nothing,
     [KILN__GATHER] = kiln__bound_gather,   [KILN__SCAN] = kiln__bound_scan,
     [KILN__SCATTER] = kiln__bound_scatter, [KILN__SORT] = kiln__bound_sort,
+    [KILN__SLOPES] = bound_slopes,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

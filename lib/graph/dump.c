@@ -36,11 +36,12 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
     }
     if (node->kind == KILN__SCAN && node->op == KILN__SCAN_BACKWARD)
         kiln__text_add(text, " from the end");
-    if (node->kind == KILN__ATTENTION)
+    const bool attends = node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES;
+    if (attends)
         kiln__text_add(text, " scale %.9g", node->attention.scale);
-    if (node->kind == KILN__ATTENTION && node->attention.causal)
+    if (attends && node->attention.causal)
         kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
-    if (node->kind == KILN__ATTENTION && node->op)
+    if (attends && node->op)
         kiln__text_add(text, " weights %s", kiln_type_name((kiln_type)node->op));
     if (node->kind == KILN__VIEW)
         dump_view(&node->view, &node->shape, text);

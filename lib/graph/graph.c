@@ -35,7 +35,8 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__GATHER: to->axis = from->axis; break;
     case KILN__IOTA:
     case KILN__SORT: break;
-    case KILN__ATTENTION: to->attention = from->attention; break;
+    case KILN__ATTENTION:
+    case KILN__SLOPES: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
     case KILN__RESHAPE:
@@ -205,6 +206,9 @@ static const char *const scatter_names[] = {
     [KILN_SCATTER_MAX] = "scatter_max",
 };
 
+static const char *const slopes_names[] = {"attention_scales", "attention_by_values",
+                                           "attention_by_keys", "attention_by_queries"};
+
 const char *kiln__node_name(const struct kiln__node *node)
 {
     static const char *const views[] = {"transpose", "slice", "broadcast", "view", "windows"};
@@ -225,6 +229,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__SCAN: return "cumsum";
     case KILN__SCATTER: return scatter_names[node->op];
     case KILN__SORT: return "argsort";
+    case KILN__SLOPES: return slopes_names[node->attention.form];
     }
     return "?";
 }

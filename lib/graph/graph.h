@@ -33,7 +33,8 @@ enum kiln__kind {
     KILN__GATHER,      /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
                      ... (a kiln_scatter_mode) where its index is */
-    KILN__SORT /* i32: where, along the last dimension, the element is that comes there in order */
+    KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order */
+    KILN__SLOPES /* what the gradient of attention is made of: graph/slopes.h */
 };
 
 /* A cast to the type that its input has can mark where gradients end. */
@@ -83,15 +84,26 @@ struct kiln__view {
     int64_t start[KILN_MAX_RANK]; /* per dimension of the input */
 };
 
-/* Scores are scaled; row i of a causal node sees keys 0 to i + diagonal. The node's op is the type
- * that its weights may be rounded to before they meet the values, or 0. */
+/* Which of slopes.h. */
+enum kiln__slopes_form {
+    KILN__SLOPES_SCALES,
+    KILN__SLOPES_VALUES,
+    KILN__SLOPES_KEYS,
+    KILN__SLOPES_QUERIES,
+    KILN__SLOPES_BOTH /* of no node: what a kernel computes for two, KEYS and VALUES */
+};
+
+/* Of an attention, and of slopes. Scores are scaled; query i of a causal node sees keys 0 to i +
+ * diagonal. The node's op is the type that its weights may be rounded to before they meet the
+ * values, or 0. */
 struct kiln__attention {
     double scale;
     int64_t diagonal;
     uint64_t causal;
+    uint64_t form; /* SLOPES: enum kiln__slopes_form */
 };
 
-#define KILN__MOST_INPUTS 4
+#define KILN__MOST_INPUTS 5
 
 /* Of a product: beside so many, bringing weights into another form again in every run takes a
  * hundredth of it; to keep that form takes as much memory as the weights. */
@@ -111,8 +123,8 @@ struct kiln__node {
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
         uint64_t axis;    /* GATHER, SCATTER */
-        struct kiln__view view; /* VIEW, PLACE */
-        struct kiln__attention attention;
+        struct kiln__view view;           /* VIEW, PLACE */
+        struct kiln__attention attention; /* ATTENTION, SLOPES */
     };
 };
 _Static_assert(offsetof(struct kiln__node, input) == 4, "no padding before the inputs");

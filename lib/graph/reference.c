@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/attention.h"
+#include "graph/slopes.h"
 
 struct evaluator {
     const struct kiln__graph *graph;
@@ -286,6 +287,12 @@ static void evaluate_attention(const struct evaluator *e, const struct kiln__nod
     kiln__attention_evaluate(e->graph, node, e->values, result);
 }
 
+static void evaluate_slopes(const struct evaluator *e, const struct kiln__node *node,
+                            double *result)
+{
+    kiln__slopes_evaluate(e->graph, node, e->values, result);
+}
+
 static evaluate *const evaluators[] = {
     [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
     [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
@@ -295,6 +302,7 @@ static evaluate *const evaluators[] = {
     [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
     [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
     [KILN__SCATTER] = evaluate_scatter,   [KILN__SORT] = evaluate_sort,
+    [KILN__SLOPES] = evaluate_slopes,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

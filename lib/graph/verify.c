@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "graph/attention.h"
+#include "graph/slopes.h"
 
 typedef const char *check(const struct kiln__graph *graph, const struct kiln__node *node);
 
@@ -181,17 +182,26 @@ static const struct {
     unsigned inputs_at_least;
     check *check;
 } checks[] = {
-    [KILN__UPLOAD] = {0, NULL},           [KILN__IMPORT] = {0, NULL},
-    [KILN__CONSTANT] = {0, NULL},         [KILN__ELEMENTWISE] = {1, check_elementwise},
-    [KILN__CAST] = {1, check_same_shape}, [KILN__REDUCE] = {1, check_reduce},
-    [KILN__VIEW] = {1, check_view},       [KILN__RESHAPE] = {1, check_reshape},
-    [KILN__MATMUL] = {2, check_matmul},   [KILN__ATTENTION] = {3, kiln__attention_check},
-    [KILN__PLACE] = {1, check_place},     [KILN__IOTA] = {0, check_iota},
-    [KILN__GATHER] = {2, check_gather},   [KILN__SCAN] = {1, check_scan},
-    [KILN__SCATTER] = {3, check_scatter}, [KILN__SORT] = {1, check_sort},
+    [KILN__UPLOAD] = {0, NULL},
+    [KILN__IMPORT] = {0, NULL},
+    [KILN__CONSTANT] = {0, NULL},
+    [KILN__ELEMENTWISE] = {1, check_elementwise},
+    [KILN__CAST] = {1, check_same_shape},
+    [KILN__REDUCE] = {1, check_reduce},
+    [KILN__VIEW] = {1, check_view},
+    [KILN__RESHAPE] = {1, check_reshape},
+    [KILN__MATMUL] = {2, check_matmul},
+    [KILN__ATTENTION] = {3, kiln__attention_check},
+    [KILN__PLACE] = {1, check_place},
+    [KILN__IOTA] = {0, check_iota},
+    [KILN__GATHER] = {2, check_gather},
+    [KILN__SCAN] = {1, check_scan},
+    [KILN__SCATTER] = {3, check_scatter},
+    [KILN__SORT] = {1, check_sort},
+    [KILN__SLOPES] = {2, kiln__slopes_check},
 };
 
-_Static_assert(sizeof checks / sizeof *checks == KILN__SORT + 1, "a row per kind");
+_Static_assert(sizeof checks / sizeof *checks == KILN__SLOPES + 1, "a row per kind");
 
 static bool is_computed(const struct kiln__node *node)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/attention.h"
+#include "graph/slopes.h"
 
 /* Operations of a kernel that a sentence names. */
 #define MOST_NAMED 16
@@ -75,6 +76,12 @@ static uint64_t operations_of(const struct kiln__graph *graph, const struct kiln
     case KILN__ATTENTION: {
         struct kiln__attention_size size = kiln__attention_size(graph, node);
         return 2 * (uint64_t)size.batches * size.m * size.n * (size.d + size.e);
+    }
+    case KILN__SLOPES: {
+        static const unsigned products[] = {1, 2, 3, 3}; /* of a row with a row, by form */
+        struct kiln__attention_size size = kiln__slopes_size(graph, node);
+        uint64_t each = size.d + (products[node->attention.form] - 1) * size.e;
+        return 2 * (uint64_t)size.batches * size.m * size.n * each;
     }
     default: return 0;
     }

@@ -106,6 +106,9 @@ enum kiln__reads {
     KILN__READS_B_ACROSS = 64
 };
 
+/* So many at most; further ones are read as they are. */
+#define KILN__READABLE 4
+
 /* All that shapes a generated kernel's text beside the group's steps. */
 struct kiln__form {
     uint8_t chunked;     /* one long chunk per work-item */

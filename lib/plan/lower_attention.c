@@ -6,114 +6,34 @@
 
 #include "graph/attention.h"
 #include "plan/matmul.h"
+#include "plan/places.h"
 
-/* An attention: the leading dimensions are `runs` sizes, innermost first, that every input walks
- * with a stride of its own, and so does the result. Offsets and strides count elements. */
 struct attention {
     const struct kiln__node *node;
+    const struct kiln__group *group;
+    uint32_t number; /* the group's */
     struct kiln__attention_size size;
-    uint32_t group, inputs;
-    bool truths; /* the mask is of u8, not of f32 */
-    struct place {
-        uint32_t slot;
-        uint8_t item; /* bytes */
-        int64_t offset, row, column, run[KILN_MAX_RANK];
-        const int64_t *stride; /* per dimension of the group, until the runs are there */
-    } input[KILN__MOST_INPUTS], out;
+    bool truths;      /* the mask is of u8, not of f32 */
     kiln_type result; /* as it is stored */
-    uint32_t runs;
-    int64_t run_size[KILN_MAX_RANK];
+    struct kiln__places places;
 };
-
-static bool follows(const struct attention *attention, const struct place *place, uint32_t d)
-{
-    uint32_t run = attention->runs - 1;
-    return place->stride[d] == place->run[run] * attention->run_size[run];
-}
-
-/* Whether leading dimension `d` of the group goes on where the last run ends, everywhere. */
-static bool goes_on(const struct attention *attention, uint32_t d)
-{
-    bool all = follows(attention, &attention->out, d);
-    for (uint32_t i = 0; i < attention->inputs; i++)
-        all = all && follows(attention, &attention->input[i], d);
-    return all;
-}
-
-static void merge_leading(struct attention *attention, const struct kiln__group *group)
-{
-    for (uint32_t d = group->shape.rank - 2; d-- > 0;) {
-        int64_t size = (int64_t)group->shape.dims[d];
-        if (size == 1)
-            continue;
-        if (attention->runs && goes_on(attention, d)) {
-            attention->run_size[attention->runs - 1] *= size;
-            continue;
-        }
-        attention->run_size[attention->runs] = size;
-        for (uint32_t i = 0; i < attention->inputs; i++)
-            attention->input[i].run[attention->runs] = attention->input[i].stride[d];
-        attention->out.run[attention->runs] = attention->out.stride[d];
-        attention->runs++;
-    }
-    if (attention->runs == 0)
-        attention->run_size[attention->runs++] = 1;
-}
-
-static struct place place_of(const struct kiln__plan *plan, const struct kiln__group *group,
-                             uint32_t node, int64_t offset, const int64_t *stride)
-{
-    struct place place = {.slot = plan->slot_of[node], .offset = offset, .stride = stride};
-    place.item = (uint8_t)kiln_type_size(plan->fusion.graph.nodes.items[node].type);
-    place.row = stride[group->shape.rank - 2];
-    place.column = stride[group->shape.rank - 1];
-    return place;
-}
 
 static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[group->nodes.items[0]];
-    const struct kiln__store *store = &group->stores.items[0];
-    int64_t dense[KILN_MAX_RANK];
-    struct attention attention = {.node = node, .group = index, .inputs = node->n_inputs};
+    struct attention attention = {.node = node, .group = group, .number = index};
     attention.size = kiln__attention_size(graph, node);
-    assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == attention.inputs);
-    for (uint32_t i = 0; i < attention.inputs; i++) {
-        const struct kiln__access *access = &group->accesses.items[i];
-        attention.input[i] = place_of(plan, group, access->node, access->offset, access->stride);
-    }
-    kiln__shape_strides(&group->shape, dense);
-    attention.result = graph->nodes.items[store->node].type;
-    attention.out = place_of(plan, group, store->node, 0, store->placed ? store->stride : dense);
-    if (attention.inputs > KILN__MASK)
+    assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == node->n_inputs);
+    attention.result = graph->nodes.items[group->stores.items[0].node].type;
+    attention.places = kiln__places_of(plan, group);
+    if (node->n_inputs > KILN__MASK)
         attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
-    merge_leading(&attention, group);
-    attention.out.stride = NULL;
     return attention;
 }
 
 /* ---- arguments ---- */
-
-static void add_place(struct kiln__launch *launch, const struct attention *attention, unsigned i)
-{
-    kiln__launch_offset(launch, attention->input[i].slot, attention->input[i].offset,
-                        attention->input[i].item);
-    KILN__LAUNCH_INDICES(launch, attention->input[i].row, attention->input[i].column);
-}
-
-static void add_runs(struct kiln__launch *launch, const struct attention *attention)
-{
-    for (uint32_t run = 0; run < attention->runs; run++) {
-        kiln__launch_index(launch, attention->run_size[run]);
-        for (uint32_t i = 0; i < KILN__MASK; i++)
-            kiln__launch_index(launch, attention->input[i].run[run]);
-        kiln__launch_index(launch, attention->out.run[run]);
-        if (attention->inputs > KILN__MASK)
-            kiln__launch_index(launch, attention->input[KILN__MASK].run[run]);
-    }
-}
 
 /* Within the range that matters, so that sums with row numbers do not overflow. */
 static int64_t diagonal_of(const struct attention *attention)
@@ -125,32 +45,43 @@ static int64_t diagonal_of(const struct attention *attention)
     return diagonal < -m ? -m : diagonal;
 }
 
-/* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT. */
+/* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
+static bool has_scales(const struct attention *attention)
+{
+    return attention->places.results > 1;
+}
+
+/* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT; scaled: it
+ * finds the scales, too. */
 static void add_arguments(struct kiln__launch *launch, const struct attention *attention,
-                          uint32_t maps)
+                          uint32_t maps, bool scaled)
 {
     const struct kiln__attention_size *size = &attention->size;
     const double log2_e = 1.4426950408889634;
     for (unsigned i = 0; i < KILN__MASK; i++)
-        kiln__launch_memory(launch, attention->input[i].slot);
-    kiln__launch_memory(launch, attention->out.slot);
+        kiln__launch_memory(launch, attention->places.input[i].slot);
+    kiln__launch_memory(launch, attention->places.out[0].slot);
     KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
                          (int64_t)size->e);
     kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
     kiln__launch_index(launch, diagonal_of(attention));
     for (unsigned i = 0; i < KILN__MASK; i++)
-        add_place(launch, attention, i);
-    kiln__launch_offset(launch, attention->out.slot, 0, attention->out.item);
-    kiln__launch_index(launch, attention->out.row);
+        kiln__places_add(launch, &attention->places, i);
+    kiln__launch_offset(launch, attention->places.out[0].slot, 0, attention->places.out[0].item);
+    kiln__launch_index(launch, attention->places.out[0].row);
     if (maps != KILN__NO_SLOT) {
         kiln__launch_memory(launch, maps);
         kiln__launch_offset(launch, maps, 0, 16);
     }
-    if (attention->inputs > KILN__MASK) {
-        kiln__launch_memory(launch, attention->input[KILN__MASK].slot);
-        add_place(launch, attention, KILN__MASK);
+    if (scaled) {
+        kiln__launch_memory(launch, attention->places.out[1].slot);
+        kiln__launch_offset(launch, attention->places.out[1].slot, 0, sizeof(float));
     }
-    add_runs(launch, attention);
+    if (attention->places.inputs > KILN__MASK) {
+        kiln__launch_memory(launch, attention->places.input[KILN__MASK].slot);
+        kiln__places_add(launch, &attention->places, KILN__MASK);
+    }
+    kiln__places_add_runs(launch, &attention->places, KILN__MASK);
 }
 
 /* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
@@ -159,21 +90,21 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                      unsigned vector)
 {
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
-                                  .group = attention->group,
+                                  .group = attention->number,
                                   .file = name,
                                   .kernel = name,
                                   .dimensions = 3};
     launch.form.wide = true;
     if (vector)
         kiln__launch_reads(plan, vector, &launch);
-    launch.bytes = kiln__group_bytes(plan, &plan->fusion.groups.items[attention->group]);
+    launch.bytes = kiln__group_bytes(plan, attention->group);
     return launch;
 }
 
 /* The kernels' MASK. */
 static int mask_kind(const struct attention *attention)
 {
-    if (attention->inputs <= KILN__MASK)
+    if (attention->places.inputs <= KILN__MASK)
         return 0;
     return attention->truths ? 1 : 2;
 }
@@ -219,11 +150,11 @@ static void lower_cpu(struct kiln__plan *plan, const struct attention *attention
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
              (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
              (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
-             mask_kind(attention), (int)attention->runs);
+             mask_kind(attention), (int)attention->places.count);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT);
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -280,7 +211,7 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
     snprintf(launch.options, sizeof launch.options,
              "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
              (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
-             (int)shape->columns, mask_kind(attention), (int)attention->runs,
+             (int)shape->columns, mask_kind(attention), (int)attention->places.count,
              attention->result == KILN_F16    ? " -DRESULT_F16"
              : attention->result == KILN_BF16 ? " -DRESULT_BF16"
                                               : "",
@@ -289,7 +220,7 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
     launch.global[1] = attention->size.batches;
     launch.local[0] = items;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT);
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -301,23 +232,12 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
 #define COPIES_LOCAL 47104
 #define COPIES_MOST 128 /* columns of a result */
 
-/* Rows of neighbours of this type that start at multiples of so many. Of a single row no stride is
- * known, and none is used. The count tells what the stride of a batch of one would be, so that it
- * has the kernel of larger ones. */
-static bool is_of_whole_rows(const struct kiln__plan *plan, const struct attention *attention,
-                             unsigned input, kiln_type type, int64_t elements)
+static bool has_rows(const struct kiln__plan *plan, const struct attention *attention,
+                     unsigned input, kiln_type type, int64_t elements)
 {
-    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
-    const struct place *place = &attention->input[input];
-    size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
-    const struct kiln__node *node =
-        &plan->fusion.graph.nodes.items[group->accesses.items[input].node];
-    bool whole = node->type == type && kiln__node_count(node) % (size_t)elements == 0 &&
-                 place->column == 1 && (place->row > 0 || rows == 1) &&
-                 place->row % elements == 0 && place->offset % elements == 0;
-    for (uint32_t run = 0; run < attention->runs; run++)
-        whole = whole && place->run[run] % elements == 0;
-    return whole;
+    const size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
+    return kiln__places_have_rows(plan, attention->group, &attention->places, input, rows, type,
+                                  elements);
 }
 
 /* Not for narrow results (of operands that lie as floats), nor where tuning has found another
@@ -332,7 +252,7 @@ static bool copies_suits(const struct kiln__plan *plan, const struct attention *
                  device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
                  attention->size.d > 0 && attention->size.e <= COPIES_MOST;
     for (unsigned i = 0; i < KILN__MASK; i++)
-        suits = suits && is_of_whole_rows(plan, attention, i, KILN_F32, 4);
+        suits = suits && has_rows(plan, attention, i, KILN_F32, 4);
     return suits;
 }
 
@@ -341,18 +261,18 @@ static void lower_copies(struct kiln__plan *plan, const struct attention *attent
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
     snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
-             (int)kiln__attention_room(size->e), mask_kind(attention), (int)attention->runs);
+             (int)kiln__attention_room(size->e), mask_kind(attention),
+             (int)attention->places.count);
     launch.global[0] = size->batches * COPIES_ITEMS;
     launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
     launch.local[0] = COPIES_ITEMS;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT);
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
     kiln__plan_launch(plan, &launch);
 }
 
 /* ---- tensor cores of NVIDIA's Hopper ---- */
 
-#define LEVEL 90 /* of the device: the instruction is that generation's alone */
 #define WGMMA_ITEMS 384
 #define WGMMA_ROWS 128
 #define WGMMA_MAPS 384 /* bytes in which a work-group describes its operands to the copy engine */
@@ -367,10 +287,10 @@ static int wgmma_columns(const struct kiln__attention_size *size)
 /* The mask's type as it lies in memory, which the kernel reads as it is; 0: there is none. */
 static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
 {
-    const struct kiln__group *group = &plan->fusion.groups.items[attention->group];
-    if (attention->inputs <= KILN__MASK)
+    if (attention->places.inputs <= KILN__MASK)
         return (kiln_type)0;
-    return plan->fusion.graph.nodes.items[group->accesses.items[KILN__MASK].node].type;
+    const uint32_t node = attention->group->accesses.items[KILN__MASK].node;
+    return plan->fusion.graph.nodes.items[node].type;
 }
 
 /* The kernel's MASK; -1: it reads none of that type. */
@@ -390,20 +310,21 @@ static int wgmma_mask(kiln_type stored)
  */
 static bool has_pairs(const struct attention *attention)
 {
-    const struct place *mask = &attention->input[KILN__MASK];
-    bool even = attention->inputs > KILN__MASK && attention->size.n % 2 == 0 && mask->column == 1 &&
-                mask->row % 2 == 0 && mask->offset % 2 == 0;
-    for (uint32_t run = 0; run < attention->runs; run++)
+    const struct kiln__operand_place *mask = &attention->places.input[KILN__MASK];
+    bool even = attention->places.inputs > KILN__MASK && attention->size.n % 2 == 0 &&
+                mask->column == 1 && mask->row % 2 == 0 && mask->offset % 2 == 0;
+    for (uint32_t run = 0; run < attention->places.count; run++)
         even = even && mask->run[run] % 2 == 0;
     return even;
 }
 
-static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention)
+static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention,
+                        bool scaled)
 {
     const struct kiln__device *device = plan->options.device;
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
-    if (!type || wgmma_mask(mask) < 0 || device->ptx_level != LEVEL ||
+    if (!type || wgmma_mask(mask) < 0 || device->ptx_level != KILN__HOPPER ||
         !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
         plan->options.shared || attention->node->attention.scale <= 0)
         return false;
@@ -411,25 +332,18 @@ static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *a
                 size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
                 size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < KILN__MASK; i++)
-        fits = fits && is_of_whole_rows(plan, attention, i, type, 8);
+        fits = fits && has_rows(plan, attention, i, type, 8);
     const struct kiln__proof proof = {.file = "attention_wgmma",
                                       .type = type,
                                       .parts = 1,
                                       .tile = (uint16_t)wgmma_columns(size),
-                                      .mask = mask};
+                                      .mask = mask,
+                                      .form = scaled};
     return fits && plan->options.prover &&
            plan->options.prover->proves(plan->options.prover, &proof);
 }
 
-static bool has_even_rows(const struct attention *attention)
-{
-    bool even = attention->out.row % 2 == 0;
-    for (uint32_t run = 0; run < attention->runs; run++)
-        even = even && attention->out.run[run] % 2 == 0;
-    return even;
-}
-
-static void lower_wgmma(struct kiln__plan *plan, const struct attention *attention)
+static void lower_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = launch_of(plan, attention, "attention_wgmma", 0);
@@ -437,11 +351,12 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
     size_t tiles = kiln__divide_up(size->m, WGMMA_ROWS);
     uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * WGMMA_MAPS);
     snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DRESULT=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d",
+             "-DTYPE=%s -DRESULT=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d%s",
              kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
-             has_even_rows(attention), (int)attention->runs);
-    if (attention->inputs > KILN__MASK) {
+             kiln__places_have_even_results(&attention->places), (int)attention->places.count,
+             scaled ? " -DSCALED=1" : "");
+    if (attention->places.inputs > KILN__MASK) {
         const size_t used = strlen(launch.options);
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
                  wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
@@ -451,7 +366,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
     launch.global[1] = tiles;
     launch.local[0] = WGMMA_ITEMS;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, maps);
+    add_arguments(&launch, attention, maps, scaled);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -463,10 +378,14 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct attention attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
         return;
+    if (has_scales(&attention) && wgmma_suits(plan, &attention, true)) {
+        lower_wgmma(plan, &attention, true);
+        return;
+    }
     bool chunked = plan->options.device->traits->chunked;
     const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
-    if (wgmma_suits(plan, &attention))
-        lower_wgmma(plan, &attention);
+    if (wgmma_suits(plan, &attention, false))
+        lower_wgmma(plan, &attention, false);
     else if (copies_suits(plan, &attention))
         lower_copies(plan, &attention);
     else if (shape)
@@ -475,4 +394,6 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
         assert(attention.result == KILN_F32); /* else only_copies() of fuse/moved.c says too much */
         lower_cpu(plan, &attention);
     }
+    if (has_scales(&attention))
+        kiln__lower_scales(plan, index);
 }

@@ -166,14 +166,13 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
 static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
                       bool transpose_b)
 {
-    const struct kiln__proof proof = {way->engine->row->name,
-                                      way->engine->file,
-                                      way->kind->stored,
-                                      transpose_a,
-                                      transpose_b,
-                                      (uint8_t)way->kind->parts,
-                                      (uint16_t)way->cut->columns,
-                                      (kiln_type)0};
+    const struct kiln__proof proof = {.matmul = way->engine->row->name,
+                                      .file = way->engine->file,
+                                      .type = way->kind->stored,
+                                      .transpose_a = transpose_a,
+                                      .transpose_b = transpose_b,
+                                      .parts = (uint8_t)way->kind->parts,
+                                      .tile = (uint16_t)way->cut->columns};
     return prover && prover->proves(prover, &proof);
 }
 

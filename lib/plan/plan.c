@@ -201,6 +201,7 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_ROWS] = kiln__lower_nest,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
+        [KILN__GROUP_SLOPES] = kiln__lower_slopes,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
         [KILN__GROUP_SORT] = kiln__lower_sort,
     };

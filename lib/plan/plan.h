@@ -64,6 +64,7 @@ struct kiln__proof {
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */
     kiln_type mask; /* of an attention, as it lies in memory; 0: none */
+    uint8_t form;   /* of slopes: enum kiln__slopes_form */
 };
 struct kiln__prover {
     bool (*proves)(struct kiln__prover *prover, const struct kiln__proof *proof);
@@ -194,7 +195,9 @@ void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
 
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
 typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
-kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_scatter,
-    kiln__lower_sort;
+/* Of an attention whose kernel does not find them: the scales beside it (lower_slopes.c). */
+kiln__lower kiln__lower_scales;
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_slopes,
+    kiln__lower_scatter, kiln__lower_sort;
 
 #endif

@@ -31,6 +31,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     kiln_context_retain(context);
     batch->context = context;
     batch->device = &context->runtime.device.info;
+    batch->slopes = context->prover && context->runtime.device.ptx_level == KILN__HOPPER;
     begin(batch);
     return batch;
 }

@@ -3,7 +3,7 @@
  * have parts that do not fit into 11 bits, A's at other k than B's: all sums of products are exact
  * in f32 in whatever order. The sizes are no multiples of a tile's, there are more tiles of a
  * product than cores, and more steps than a kernel has stages. An attention's keys are its values,
- * too, and each row sees some of them. */
+ * too, and each row sees some of them; of slopes both operands are taken twice. */
 #include "session/prove.h"
 
 #include <math.h>
@@ -18,13 +18,16 @@
 #include <kiln/operations.h>
 #include <kiln/product.h>
 
+#include "graph/slopes.h"
+#include "record/slopes.h"
 #include "session/context.h"
 #include "session/trial.h"
 #include "util/hash.h"
 #include "util/kernels.h"
 
 enum { BATCH = 2, M = 1104, N = 2296, K = 328, QUERIES = 200, KEYS = 392 };
-#define SCALE 2.0 /* of scores: some keys weigh much, most little */
+#define SCALE 2.0          /* of scores: some keys weigh much, most little */
+#define SLOPES_SCALE 0.125 /* whose weights are not divided by their sum: f16 holds them */
 enum { PATIENCE = 5, LIFE = 120, LONG = 20 /* seconds: what does not end by then never will */ };
 
 struct known {
@@ -43,7 +46,7 @@ static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
 {
     return !strcmp(a->file, b->file) && a->type == b->type && a->mask == b->mask &&
            a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->parts == b->parts && a->tile == b->tile;
+           a->parts == b->parts && a->tile == b->tile && a->form == b->form;
 }
 
 /* ---- the product ---- */
@@ -69,13 +72,14 @@ struct test {
     cl_context cl;
     kiln_context *context;
     kiln_batch *batch;
-    kiln_buffer *a, *b, *mask, *y;
-    float *values_a, *values_b, *sums;
+    kiln_buffer *a, *b, *mask, *stats, *y,
+        *beside; /* beside: of the second node, if there is one */
+    float *values_a, *values_b, *sums, *sums_beside;
 };
 
 /* What there is of a and b in memory, and of y: [BATCH][rows][columns]. */
 struct shapes {
-    size_t a[2], b[2], y[2];
+    size_t a[2], b[2], y[2], beside[2]; /* beside: or 0 */
 };
 
 static bool is_attention(const struct kiln__proof *proof)
@@ -83,12 +87,24 @@ static bool is_attention(const struct kiln__proof *proof)
     return !proof->matmul;
 }
 
+static bool is_slopes(const struct kiln__proof *proof)
+{
+    return is_attention(proof) && !strcmp(proof->file, "attention_slopes_wgmma");
+}
+
 static struct shapes shapes_of(const struct kiln__proof *proof)
 {
     size_t columns = proof->tile - 8u; /* fewer than its kernel has room for */
+    struct shapes shapes = {{QUERIES, columns}, {KEYS, columns}, {QUERIES, columns}, {0, 0}};
+    if (is_slopes(proof) && proof->form == KILN__SLOPES_SCALES)
+        shapes.y[1] = 1;
+    if (is_slopes(proof) && proof->form == KILN__SLOPES_BOTH)
+        shapes.beside[0] = QUERIES, shapes.beside[1] = columns;
+    if (is_attention(proof) && !is_slopes(proof) && proof->form)
+        shapes.beside[0] = QUERIES, shapes.beside[1] = 1;
     if (is_attention(proof))
-        return (struct shapes){{QUERIES, columns}, {KEYS, columns}, {QUERIES, columns}};
-    struct shapes shapes = {{M, K}, {K, N}, {M, N}};
+        return shapes;
+    shapes = (struct shapes){{M, K}, {K, N}, {M, N}, {0, 0}};
     if (proof->transpose_a)
         shapes.a[0] = K, shapes.a[1] = M;
     if (proof->transpose_b)
@@ -195,6 +211,42 @@ static kiln_status make_mask(struct test *test)
     return status;
 }
 
+/* Of what is walked there are KEYS rows, whether they are keys or queries. */
+static struct kiln__node slopes_node(const struct kiln__proof *proof, bool beside)
+{
+    struct kiln__node node = {.kind = KILN__SLOPES, .type = KILN_F32, .op = (uint8_t)proof->type};
+    node.attention.form = !is_slopes(proof)                  ? KILN__SLOPES_SCALES
+                          : proof->form != KILN__SLOPES_BOTH ? proof->form
+                          : beside                           ? KILN__SLOPES_VALUES
+                                                             : KILN__SLOPES_KEYS;
+    node.attention.scale = is_slopes(proof) ? SLOPES_SCALE : SCALE;
+    node.attention.causal = 1;
+    node.n_inputs = node.attention.form == KILN__SLOPES_SCALES ? 2 : KILN__STATS + 1;
+    node.attention.diagonal = kiln__slopes_by_key(&node) ? -(int64_t)(QUERIES / 4) : KEYS - QUERIES;
+    return node;
+}
+
+/* Of each query: such that weights are of all sizes, to some dozens. */
+static double stat(size_t query, size_t column)
+{
+    const double of[] = {4 + (double)(query % 7) / 2, (double)(query % 5) / 4, 0.5, 2};
+    return of[column];
+}
+
+/* The same for all matrices. */
+static kiln_status make_stats(struct test *test)
+{
+    const struct kiln__node node = slopes_node(&test->only.proof, false);
+    const size_t queries = kiln__slopes_by_key(&node) ? KEYS : QUERIES;
+    const size_t dims[] = {1, queries, KILN__STATS_COLUMNS};
+    float stats[KEYS * KILN__STATS_COLUMNS];
+    kiln_status status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->stats);
+    for (size_t i = 0; i < queries * KILN__STATS_COLUMNS; i++)
+        stats[i] = (float)stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
+    return status ? status
+                  : kiln_buffer_write(test->stats, 0, stats, kiln_buffer_bytes(test->stats));
+}
+
 static kiln_status make_operands(struct test *test)
 {
     const struct shapes shapes = shapes_of(&test->only.proof);
@@ -204,10 +256,31 @@ static kiln_status make_operands(struct test *test)
         status = make_operand(test, shapes.b, 7777, &test->values_b, &test->b);
     if (!status && test->only.proof.mask)
         status = make_mask(test);
+    if (!status && is_slopes(&test->only.proof))
+        status = make_stats(test);
     if (!status)
         status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->y);
+    const size_t beside[] = {BATCH, shapes.beside[0], shapes.beside[1]};
+    if (!status && beside[1])
+        status = kiln_buffer_create(test->context, KILN_F32, 3, beside, &test->beside);
     test->sums = calloc(count(shapes.y), sizeof *test->sums);
-    return status || test->sums ? status : KILN_OUT_OF_HOST_MEMORY;
+    test->sums_beside = calloc(count(shapes.beside) + 1, sizeof *test->sums_beside);
+    return status || (test->sums && test->sums_beside) ? status : KILN_OUT_OF_HOST_MEMORY;
+}
+
+static kiln_tensor record_slopes(const struct test *test, kiln_tensor a, kiln_tensor b, bool beside)
+{
+    const struct kiln__node node = slopes_node(&test->only.proof, beside);
+    kiln_batch *batch = test->batch;
+    a = kiln_cast(batch, a, KILN_F32);
+    b = kiln_cast(batch, b, KILN_F32);
+    const size_t queries = kiln__slopes_by_key(&node) ? KEYS : QUERIES;
+    const size_t dims[] = {BATCH, queries, KILN__STATS_COLUMNS};
+    const kiln_tensor none = {0};
+    kiln_tensor stats =
+        test->stats ? kiln_broadcast(batch, kiln_import(batch, test->stats), 3, dims) : none;
+    const kiln_tensor inputs[] = {a, b, a, b, stats};
+    return kiln__record_slopes(batch, &node.attention, node.op, node.n_inputs, inputs);
 }
 
 static kiln_status record(struct test *test)
@@ -227,11 +300,15 @@ static kiln_status record(struct test *test)
     options.diagonal = KEYS - QUERIES;
     kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
     kiln_tensor y =
-        is_attention(proof) ? kiln_attention(batch, a, b, b, mask, &options)
+        is_slopes(proof)      ? record_slopes(test, a, b, false)
+        : is_attention(proof) ? kiln_attention(batch, a, b, b, mask, &options)
         : proof->type == KILN_I8
             ? kiln_matmul_quantized(batch, a, none, b, proof->transpose_b, none)
             : kiln_matmul_transposed(batch, a, proof->transpose_a, b, proof->transpose_b);
-    return kiln_export(batch, y, test->y);
+    kiln_status status = kiln_export(batch, y, test->y);
+    return status || !test->beside
+               ? status
+               : kiln_export(batch, record_slopes(test, a, b, true), test->beside);
 }
 
 /* NOT_READY: it has not ended and is not waited for any longer. */
@@ -293,6 +370,44 @@ static bool is_right_attention(const struct test *test, size_t matrix)
     return true;
 }
 
+/* Errors are small beside the largest result. */
+static bool is_right_slopes(const struct test *test, size_t matrix, bool beside)
+{
+    const struct kiln__proof *proof = &test->only.proof;
+    const struct shapes shapes = shapes_of(proof);
+    const size_t *shape = beside ? shapes.beside : shapes.y;
+    const float *sums = beside ? test->sums_beside : test->sums;
+    const size_t columns = shapes.a[1], results = shape[0] * shape[1];
+    struct kiln__node node = slopes_node(proof, beside);
+    const double slack = node.attention.form == KILN__SLOPES_SCALES ? 1e-4
+                         : proof->type == KILN_F16                  ? 0x1p-10
+                                                                    : 0x1p-7;
+    const struct kiln__attention_size size = {QUERIES, KEYS, columns, columns, 1};
+    double *a = malloc((QUERIES * 2 + KEYS) * columns * sizeof *a),
+           stats[KEYS * KILN__STATS_COLUMNS];
+    bool right = a != NULL;
+    node.shape = (struct kiln__shape){.rank = 2, .dims = {shape[0], shape[1]}};
+    if (!right)
+        return false;
+    double *b = a + QUERIES * columns, *wanted = b + KEYS * columns, most = 0;
+    for (size_t i = 0; i < QUERIES * columns; i++)
+        a[i] = (double)test->values_a[matrix * QUERIES * columns + i];
+    for (size_t i = 0; i < KEYS * columns; i++)
+        b[i] = (double)test->values_b[matrix * KEYS * columns + i];
+    for (size_t i = 0; i < sizeof stats / sizeof *stats; i++)
+        stats[i] = stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
+    const double *const inputs[] = {a, b, a, b, stats};
+    kiln__slopes_evaluate_matrix(&node, &size, inputs, wanted);
+    for (size_t i = 0; i < results; i++)
+        most = fmax(most, isinf(wanted[i]) ? 0 : fabs(wanted[i]));
+    for (size_t i = 0; i < results && right; i++) {
+        const double found = (double)sums[matrix * results + i];
+        right = found == wanted[i] || fabs(found - wanted[i]) <= slack * most;
+    }
+    free(a);
+    return right;
+}
+
 /* R. Freivalds (1977): y = a b, if both give the same column by a third matrix. */
 static bool is_right_product(const struct test *test, size_t matrix)
 {
@@ -321,13 +436,16 @@ static void end_test(struct test *test)
     kiln_buffer_release(test->a);
     kiln_buffer_release(test->b);
     kiln_buffer_release(test->mask);
+    kiln_buffer_release(test->stats);
     kiln_buffer_release(test->y);
+    kiln_buffer_release(test->beside);
     kiln_context_release(test->context);
     if (test->cl)
         clReleaseContext(test->cl);
     free(test->values_a);
     free(test->values_b);
     free(test->sums);
+    free(test->sums_beside);
 }
 
 /* Whether a kernel may be right that has failed so: it was not the kernel's fault. */
@@ -356,10 +474,15 @@ static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
     }
     if (!status)
         status = kiln_buffer_read(test.y, 0, test.sums, kiln_buffer_bytes(test.y));
+    if (!status && test.beside)
+        status = kiln_buffer_read(test.beside, 0, test.sums_beside, kiln_buffer_bytes(test.beside));
     bool right = !status && test.only.used;
+    for (size_t matrix = 0; matrix < BATCH && right && test.beside; matrix++)
+        right = is_right_slopes(&test, matrix, true);
     for (size_t matrix = 0; matrix < BATCH && right; matrix++)
-        right = is_attention(&test.only.proof) ? is_right_attention(&test, matrix)
-                                               : is_right_product(&test, matrix);
+        right = is_slopes(&test.only.proof)      ? is_right_slopes(&test, matrix, false)
+                : is_attention(&test.only.proof) ? is_right_attention(&test, matrix)
+                                                 : is_right_product(&test, matrix);
     if (!right)
         snprintf(why, KILN__TRIAL_WHY, "%s", status ? kiln_last_error() : "its result is wrong");
     end_test(&test);
@@ -376,11 +499,12 @@ static enum kiln__trial_end find_out(const struct proofs *proofs, const struct k
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
     snprintf(subject, sizeof subject,
-             "tensor cores by %s %08x: %s%s, %c%c, tiles of %u columns%s%s",
+             "tensor cores by %s %08x: %s%s, %c%c, form %u, tiles of %u columns%s%s",
              proof->matmul ? proof->matmul : proof->file, (unsigned)hash,
              kiln_type_name(proof->type), proof->parts > 1 ? " in parts" : "",
-             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->tile,
-             proof->mask ? ", mask of " : "", proof->mask ? kiln_type_name(proof->mask) : "");
+             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->form,
+             proof->tile, proof->mask ? ", mask of " : "",
+             proof->mask ? kiln_type_name(proof->mask) : "");
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;

@@ -382,11 +382,11 @@ static double *read_input(struct machine *machine, const struct kiln__group *gro
     return values;
 }
 
-/* The one node of the group, as the reference computes it from inputs that the group finds. */
-static void run_whole(struct machine *machine, const struct kiln__group *group)
+/* A node of the group, as the reference computes it from inputs that the group finds. */
+static void run_node(struct machine *machine, const struct kiln__group *group, size_t number)
 {
-    const struct kiln__store *store = &group->stores.items[0];
-    struct kiln__node node = *interpret_node(machine, group->nodes.items[0]);
+    const struct kiln__store *store = &group->stores.items[number];
+    struct kiln__node node = *interpret_node(machine, group->nodes.items[number]);
     size_t index[KILN_MAX_RANK];
     struct kiln__graph graph = {0};
     double *values[KILN__MOST_INPUTS + 1] = {0}, *result = interpret_room(kiln__node_count(&node));
@@ -413,13 +413,19 @@ static void run_whole(struct machine *machine, const struct kiln__group *group)
     kiln__graph_free(&graph);
 }
 
+static void run_whole(struct machine *machine, const struct kiln__group *group)
+{
+    for (size_t i = 0; i < group->stores.count; i++)
+        run_node(machine, group, i);
+}
+
 void interpret_group(struct machine *machine, size_t number)
 {
     static void (*const run[])(struct machine *, const struct kiln__group *) = {
         [KILN__GROUP_MAP] = run_map,         [KILN__GROUP_REDUCE] = run_reduce,
         [KILN__GROUP_ROWS] = run_rows,       [KILN__GROUP_MATMUL] = run_matmul,
         [KILN__GROUP_ATTENTION] = run_whole, [KILN__GROUP_SCATTER] = run_whole,
-        [KILN__GROUP_SORT] = run_whole,
+        [KILN__GROUP_SORT] = run_whole,      [KILN__GROUP_SLOPES] = run_whole,
     };
     const struct kiln__group *group = &machine->fusion->groups.items[number];
     if (group->stores.count)

@@ -276,6 +276,12 @@ static void print_import(struct printer *printer, const struct kiln__node *node)
     (void)printer;
 }
 
+static void print_slopes(struct printer *printer, const struct kiln__node *node)
+{
+    kiln__text_add(printer->text, "(kiln_tensor){0} /* %s, of a gradient: no call makes it */",
+                   kiln__node_name(node));
+}
+
 static print *const printers[] = {
     [KILN__UPLOAD] = print_upload,     [KILN__IMPORT] = print_import,
     [KILN__CONSTANT] = print_constant, [KILN__ELEMENTWISE] = print_elementwise,
@@ -285,6 +291,7 @@ static print *const printers[] = {
     [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
     [KILN__GATHER] = print_gather,     [KILN__SCAN] = print_scan,
     [KILN__SCATTER] = print_scatter,   [KILN__SORT] = print_sort,
+    [KILN__SLOPES] = print_slopes,
 };
 
 /* ---- printing: all ---- */

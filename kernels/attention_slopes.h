@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kernels/attention_slopes*.cl have in common: what attention's gradient is made of. With
+ *
+ *     weight_ij = exp2(scale q_i.k_j - l_i)         of those keys j that query i sees
+ *     slope_ij = weight_ij (s_i.v_j - t_i)
+ *
+ * where q, k, v are attention's operands and s is what flows to its result, FORM says what there is
+ * to find, a row for each row of a:
+ *
+ *     SCALES   log2 of the sum over j of exp2(scale a_i.b_j), INFINITY if there is no j  a q, b k
+ *     VALUES   sum over i of weight_ij g_i                                         a k, b q, c v, g
+ * s KEYS     sum over i of slope_ij b_i                                          a k, b q, c v, g s
+ *     QUERIES  sum over j of slope_ij b_j                                          a q, b k, c s, g
+ * v BOTH     what KEYS finds, and in `other` what VALUES does
+ *
+ * a has m rows and b n; c goes with a, g with b. Of a query, stats are l, t, and what KEYS and
+ * QUERIES, and what VALUES are multiplied by, which is the same for all queries of a matrix. */
+#define SCALES 0
+#define VALUES 1
+#define KEYS 2
+#define QUERIES 3
+#define BOTH 4
+
+#define SLOPES (FORM >= KEYS)
+#define BY_COLUMN (FORM == VALUES || FORM == KEYS || FORM == BOTH) /* what is walked are queries   \
+                                                                    */
+#define STATS 4
+#define SLOPE_FACTOR 2
+#define VALUE_FACTOR 3
+
+#define TO_1(x) x(0)
+#define TO_2(x) TO_1(x) x(1)
+#define TO_3(x) TO_2(x) x(2)
+#define TO_4(x) TO_3(x) x(3)
+#define TO_5(x) TO_4(x) x(4)
+#define TO_6(x) TO_5(x) x(5)
