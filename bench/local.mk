@@ -68,10 +68,13 @@ bench_peer = @$(MKDIR_P) $(@D); \
 	    echo '$@ is left out: $(1) is not here'; \
 	fi
 BENCH_CXX = c++
-# Takes options of its own, hence no part of `make bench`.
+# These take options of their own, hence are no part of `make bench`.
 bench_devices_SOURCES = bench/devices.c
 bench_devices_CFLAGS = $(bench_cflags)
 bench_devices_LDADD = libkiln.la $(OPENCL_LIBS) -lm
+bench_memory_limit_SOURCES = bench/memory_limit.c
+bench_memory_limit_CFLAGS = $(bench_cflags)
+bench_memory_limit_LDADD = libkiln.la -lm
 bench_growth_SOURCES = \
 	bench/growth.c \
 	tests/support/grown.c \
@@ -125,10 +128,11 @@ BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
 libbench_la_CFLAGS = $(bench_cflags) -DBENCH_STORE='"$(abs_builddir)/kiln-store"'
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
-EXTRA_PROGRAMS = $(bench_programs) bench/devices $(bench_onnx_program) $(onnx_programs)
+EXTRA_PROGRAMS = $(bench_programs) bench/devices bench/memory_limit \
+	$(bench_onnx_program) $(onnx_programs)
 
 bench-programs: all
-	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices $(bench_peers)
+	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_programs) bench/devices bench/memory_limit $(bench_peers)
 
 # All programs, their figures in bench-json, one table at the end. A program that marks a row (status
 # 3) does not end the others, but it is the status of all.
@@ -173,4 +177,4 @@ BENCH_ARGUMENTS = --quick
 bench-against: bench-programs
 	@test -n '$(BASE)' || { echo 'make bench-against BASE=<build folder of another checkout>'; exit 2; }
 	python3 $(srcdir)/bench/against.py $(AGAINST_ARGUMENTS) '$(BASE)' .
-CLEANFILES += $(bench_programs) bench/devices $(bench_peers) libbench.la libpeers.la
+CLEANFILES += $(bench_programs) bench/devices bench/memory_limit $(bench_peers) libbench.la libpeers.la
