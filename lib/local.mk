@@ -48,6 +48,8 @@ device_sources = \
 	lib/device/tunables.h
 
 graph_sources = \
+	lib/graph/again.c \
+	lib/graph/again.h \
 	lib/graph/along.c \
 	lib/graph/along.h \
 	lib/graph/attention.c \
@@ -76,8 +78,6 @@ graph_sources = \
 	lib/graph/verify.c
 
 rewrite_sources = \
-	lib/rewrite/again.c \
-	lib/rewrite/again.h \
 	lib/rewrite/chain.c \
 	lib/rewrite/cse.c \
 	lib/rewrite/fold.c \

@@ -142,7 +142,7 @@ struct kiln__moved {
     uint32_t node, heir;
 };
 
-/* Of a node where some values are computed more than once, for want of memory (rewrite/again.h). */
+/* Of a node where some values are computed more than once, for want of memory (graph/again.h). */
 struct kiln__again {
     uint32_t since; /* its kernel is begun by this node or a later one */
     bool held;      /* it goes to memory: one of these values */

@@ -3,8 +3,8 @@
 #ifndef KILN_PLAN_AGAIN_H
 #define KILN_PLAN_AGAIN_H
 
+#include "graph/again.h"
 #include "plan/plan.h"
-#include "rewrite/again.h"
 
 /* Choose what to compute again so that, of what is alive at the plan's peak, no more than `bytes`
  * of the arena are left there. *choices, one per node of the plan's graph, which is to be freed;

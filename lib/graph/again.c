@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rewrite/again.h"
+#include "graph/again.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * (rematerialisation: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Which
  * these are the plan says (plan/again.h); no rule may run behind it that computes equal nodes once.
  */
-#ifndef KILN_REWRITE_AGAIN_H
-#define KILN_REWRITE_AGAIN_H
+#ifndef KILN_GRAPH_AGAIN_H
+#define KILN_GRAPH_AGAIN_H
 
 #include "graph/graph.h"
 
