@@ -16,7 +16,8 @@ struct copying {
     uint32_t
         *first; /* per node: the first late one of a kernel that it begins; chained by `next` */
     uint32_t *next;
-    uint32_t since; /* of what is added */
+    uint32_t *start; /* per node that a late kernel is begun by: where the copies before it begin */
+    uint32_t since;  /* of what is added */
     bool failed;
 };
 
@@ -80,8 +81,10 @@ static uint32_t keep(struct copying *copying, uint32_t index)
         changed = changed || other;
         node.input[k] = other ? repeat(copying, node.input[k]) : keep(copying, node.input[k]);
     }
-    if (changed)
-        mark.since = copying->since;
+    if (changed) { /* it joins what it did, and nothing before that */
+        uint32_t start = copying->start[copying->choices[index].before - 1];
+        mark.since = start != NONE ? start : copying->since;
+    }
     mark.held = mark.held || copying->choices[index].chosen;
     return copying->map[index] = copying->failed ? 0 : add(copying, &node, mark);
 }
@@ -91,7 +94,7 @@ static uint32_t keep(struct copying *copying, uint32_t index)
 /* A late kernel that stores or reads what is another one by now comes behind that. */
 static void repeat_before(struct copying *copying, uint32_t index)
 {
-    copying->since = (uint32_t)copying->to->nodes.count;
+    copying->start[index] = copying->since = (uint32_t)copying->to->nodes.count;
     for (uint32_t i = copying->first[index]; i != NONE; i = copying->next[i]) {
         const struct kiln__node *node = &copying->from->nodes.items[i];
         for (unsigned k = 0; k < node->n_inputs && !copying->failed; k++)
@@ -218,11 +221,13 @@ bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice 
     copying.again = malloc(count * sizeof *copying.again);
     copying.first = malloc(count * sizeof *copying.first);
     copying.next = malloc(count * sizeof *copying.next);
+    copying.start = malloc(count * sizeof *copying.start);
     copying.changes = calloc(count, sizeof *copying.changes);
-    copying.failed =
-        !copying.map || !copying.again || !copying.first || !copying.next || !copying.changes;
+    copying.failed = !copying.map || !copying.again || !copying.first || !copying.next ||
+                     !copying.start || !copying.changes;
     for (size_t i = 0; i < count && !copying.failed; i++)
-        copying.map[i] = copying.again[i] = copying.first[i] = copying.next[i] = NONE;
+        copying.map[i] = copying.again[i] = copying.first[i] = copying.next[i] = copying.start[i] =
+            NONE;
     if (!copying.failed) {
         list_late(&copying);
         find_changes(&copying);
@@ -234,6 +239,7 @@ bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice 
     free(copying.again);
     free(copying.first);
     free(copying.next);
+    free(copying.start);
     free(copying.changes);
     return !copying.failed;
 }
