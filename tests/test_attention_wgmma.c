@@ -236,7 +236,7 @@ static struct kiln__plan plan_of_gradient(kiln_type type, bool slopes, struct ki
     struct kiln__plan plan;
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     kiln_tensor x[4], out[3];
-    batch->slopes = slopes;
+    batch->takes_slopes = slopes ? take_slopes : NULL;
     for (int i = 0; i < 4; i++)
         x[i] = operand(batch, type, 4, 512, 64);
     kiln_tensor y = kiln_attention(batch, x[0], x[1], x[2], (kiln_tensor){0}, NULL);

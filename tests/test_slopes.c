@@ -29,7 +29,7 @@ static kiln_batch *begin(void)
     gpu = *batch->device;
     gpu.type = KILN_DEVICE_GPU;
     batch->device = &gpu;
-    batch->slopes = true;
+    batch->takes_slopes = take_slopes;
     return batch;
 }
 

@@ -212,9 +212,10 @@ static kiln_tensor score_unit_of(const struct adjoint *a)
 static bool takes_slopes(const struct adjoint *a)
 {
     const struct kiln__attention_size *size = &a->size;
-    return a->batch->slopes && a->narrow && !a->mask.id && a->node->attention.scale > 0 &&
-           size->d % 8 == 0 && size->e % 8 == 0 && size->d <= KILN__SLOPES_COLUMNS &&
-           size->e <= KILN__SLOPES_COLUMNS;
+    const size_t columns = size->d > size->e ? size->d : size->e;
+    return a->narrow && !a->mask.id && a->node->attention.scale > 0 && size->d % 8 == 0 &&
+           size->e % 8 == 0 && columns <= KILN__SLOPES_COLUMNS && a->batch->takes_slopes &&
+           a->batch->takes_slopes(a->batch, a->narrow, columns);
 }
 
 /* [.., m, 4]: scale, shift, and what undoes the units. */

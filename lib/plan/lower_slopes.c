@@ -110,15 +110,31 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan, const struct
 #define MAPS 512 /* bytes in which a work-group describes its operands to the copy engine */
 #define STAGES 3
 
-static int columns_of(const struct kiln__attention_size *size)
+static int columns_of(size_t columns)
 {
-    return size->d > 64 || size->e > 64 ? KILN__SLOPES_COLUMNS : 64;
+    return columns > 64 ? KILN__SLOPES_COLUMNS : 64;
+}
+
+static size_t most_columns(const struct kiln__attention_size *size)
+{
+    return size->d > size->e ? size->d : size->e;
+}
+
+struct kiln__proof kiln__slopes_proof(enum kiln__slopes_form form, kiln_type type, size_t columns)
+{
+    return (struct kiln__proof){.file = "attention_slopes_wgmma",
+                                .type = type,
+                                .parts = 1,
+                                .form = (uint8_t)form,
+                                .tile = (uint16_t)columns_of(columns)};
 }
 
 /* Few products for a block let it be a large one; more, or more columns, need the registers. */
 static int walked_at_once(const struct slopes *slopes)
 {
-    return slopes->form <= KILN__SLOPES_VALUES && columns_of(&slopes->size) == 64 ? 128 : 64;
+    return slopes->form <= KILN__SLOPES_VALUES && columns_of(most_columns(&slopes->size)) == 64
+               ? 128
+               : 64;
 }
 
 static bool wgmma_suits(const struct kiln__plan *plan, const struct slopes *slopes)
@@ -138,11 +154,7 @@ static bool wgmma_suits(const struct kiln__plan *plan, const struct slopes *slop
     if (slopes->node->n_inputs > KILN__STATS)
         fits = fits && slopes->places.input[KILN__STATS].row == KILN__STATS_COLUMNS &&
                slopes->places.input[KILN__STATS].offset % KILN__STATS_COLUMNS == 0;
-    const struct kiln__proof proof = {.file = "attention_slopes_wgmma",
-                                      .type = type,
-                                      .parts = 1,
-                                      .form = (uint8_t)slopes->form,
-                                      .tile = (uint16_t)columns_of(size)};
+    const struct kiln__proof proof = kiln__slopes_proof(slopes->form, type, most_columns(size));
     return fits && plan->options.prover &&
            plan->options.prover->proves(plan->options.prover, &proof);
 }
@@ -159,7 +171,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
     static const int marks[] = {26, 33, 35, 35, 29}; /* by form */
     const struct kiln__attention_size *size = &slopes->size;
     struct kiln__launch launch = launch_of(plan, slopes, "attention_slopes_wgmma");
-    const int columns = columns_of(size), walked = walked_at_once(slopes);
+    const int columns = columns_of(most_columns(size)), walked = walked_at_once(slopes);
     const size_t tiles = kiln__divide_up(size->m, ROWS);
     uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * MAPS);
     snprintf(launch.options, sizeof launch.options,
@@ -187,7 +199,7 @@ static void lower_any(struct kiln__plan *plan, const struct slopes *slopes)
     struct kiln__launch launch = launch_of(plan, slopes, "attention_slopes");
     kiln__launch_reads(plan, 1, &launch);
     snprintf(launch.options, sizeof launch.options, "-DFORM=%d -DDEPTH=%d -DRUNS=%d%s",
-             (int)slopes->form, (int)kiln__attention_room(size->d > size->e ? size->d : size->e),
+             (int)slopes->form, (int)kiln__attention_room(most_columns(size)),
              (int)slopes->places.count,
              slopes->result == KILN_F16    ? " -DRESULT_F16"
              : slopes->result == KILN_BF16 ? " -DRESULT_BF16"

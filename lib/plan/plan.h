@@ -66,6 +66,11 @@ struct kiln__proof {
     kiln_type mask; /* of an attention, as it lies in memory; 0: none */
     uint8_t form;   /* of slopes: enum kiln__slopes_form */
 };
+
+/* Of the kernel for slopes of this form (graph/slopes.h) whose operands have so many columns at
+ * most (lower_slopes.c). */
+struct kiln__proof kiln__slopes_proof(enum kiln__slopes_form form, kiln_type type, size_t columns);
+
 struct kiln__prover {
     bool (*proves)(struct kiln__prover *prover, const struct kiln__proof *proof);
 };

@@ -25,8 +25,11 @@ struct kiln__lease {
 struct kiln_batch {
     kiln_context *context;
     const kiln_device_info *device; /* what it will run on */
-    uint32_t serial;                /* of this recording; part of every tensor's id */
-    struct kiln__error error;       /* the first one */
+    /* Whether gradients of attention of this type, with so many columns at most, are recorded as
+     * slopes (graph/slopes.h): the device has kernels for them. NULL: none are. */
+    bool (*takes_slopes)(const kiln_batch *batch, kiln_type type, size_t columns);
+    uint32_t serial;          /* of this recording; part of every tensor's id */
+    struct kiln__error error; /* the first one */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
     struct kiln__index imports; /* nodes, by the memory of their buffers */
@@ -39,7 +42,6 @@ struct kiln_batch {
     uint8_t product;  /* enum kiln__product_name: of products recorded from now on */
     bool changed;     /* since `lease` was taken */
     bool unvalidated; /* its runs are never compared with the host: they are timed */
-    bool slopes;      /* gradients of narrow attention are slopes (graph/slopes.h) */
 
     /* The call that is being recorded (record/call.h). */
     unsigned depth; /* calls that it is in */

@@ -17,6 +17,20 @@ static void begin(kiln_batch *batch)
     batch->product = batch->context->product;
 }
 
+/* Asked while a gradient is recorded, so that one goes through products where the kernels have not
+ * proved right. The first time on a device that takes as long as compiling them. */
+static bool takes_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
+{
+    static const enum kiln__slopes_form forms[] = {KILN__SLOPES_QUERIES, KILN__SLOPES_BOTH};
+    struct kiln__prover *prover = batch->context->prover;
+    bool takes = prover && batch->context->runtime.device.ptx_level == KILN__HOPPER;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && takes; i++) {
+        const struct kiln__proof proof = kiln__slopes_proof(forms[i], type, columns);
+        takes = prover->proves(prover, &proof);
+    }
+    return takes;
+}
+
 kiln_batch *kiln_batch_create(kiln_context *context)
 {
     if (!context) {
@@ -31,7 +45,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     kiln_context_retain(context);
     batch->context = context;
     batch->device = &context->runtime.device.info;
-    batch->slopes = context->prover && context->runtime.device.ptx_level == KILN__HOPPER;
+    batch->takes_slopes = takes_slopes;
     begin(batch);
     return batch;
 }

@@ -215,3 +215,11 @@ void expect_golden(const char *name, struct kiln__text *text)
     free(golden);
     kiln__text_free(text);
 }
+
+bool take_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
+{
+    (void)batch;
+    (void)type;
+    (void)columns;
+    return true;
+}
