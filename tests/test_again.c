@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/codegen.h"
+#include "session/compile.h"
+#include "session/context.h"
 #include "support/context.h"
+#include "support/graph.h"
 
 enum { LAYERS = 24, ROWS = 96, WIDE = 64, MOST_RESULTS = LAYERS + 1 };
 
@@ -52,6 +56,14 @@ static void record_step(struct model *model, layer *record)
         expect_ok(kiln_export(batch, kiln_sub(batch, w[i], by), model->buffers[i]));
     }
     expect_ok(kiln_read(batch, loss, &model->loss, sizeof model->loss));
+}
+
+static void end_step(struct model *model)
+{
+    kiln_batch_release(model->batch);
+    for (unsigned i = 0; i < LAYERS; i++)
+        kiln_buffer_release(model->buffers[i]);
+    close_context(model->context);
 }
 
 struct results {
@@ -122,10 +134,7 @@ static unsigned count_named(uint64_t limit, uint64_t *peak)
     for (const char *at = text; (at = strstr(at, ", for activation")); at++)
         count++;
     kiln_free(text);
-    kiln_batch_release(model.batch);
-    for (unsigned i = 0; i < LAYERS; i++)
-        kiln_buffer_release(model.buffers[i]);
-    close_context(model.context);
+    end_step(&model);
     return count;
 }
 
@@ -186,4 +195,95 @@ static kiln_tensor narrow(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsig
 Test(again, trains_with_narrow_values)
 {
     compare("narrow", narrow, 0.25);
+}
+
+/* ---- for devices that are not there ---- */
+
+static struct kiln__plan plan_below(const kiln_batch *batch, const kiln_context *context,
+                                    uint64_t limit)
+{
+    const struct kiln__plan_options options = {.device = &context->runtime.device, .limit = limit};
+    struct kiln__plan plan;
+    expect_ok(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL));
+    return plan;
+}
+
+/* What follows a product in its kernel may be less: of these which file they are from. */
+static struct kiln__text name_of(const struct kiln__plan *plan, size_t launch)
+{
+    struct kiln__text name = {0};
+    kiln__codegen_name(plan, &plan->launches.items[launch], &name);
+    cr_assert(!name.failed);
+    if (!strncmp(name.data, "matmul", strlen("matmul")))
+        name.length = strcspn(name.data, " ");
+    return name;
+}
+
+/* All but maps, whose elements have the same bits in any kernel. */
+static bool adds_up(const struct kiln__plan *plan, size_t launch)
+{
+    return plan->fusion.groups.items[plan->launches.items[launch].group].kind != KILN__GROUP_MAP;
+}
+
+/* How many launches of `plan` that add up find no kernel of their own among those of `other`. */
+static unsigned count_lacking(const struct kiln__plan *plan, const struct kiln__plan *other)
+{
+    bool *taken = calloc(other->launches.count + 1, sizeof *taken);
+    unsigned lacking = 0;
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        struct kiln__text wanted = name_of(plan, i);
+        bool found = false;
+        for (size_t k = 0; k < other->launches.count && !found; k++) {
+            struct kiln__text name = name_of(other, k);
+            found = !taken[k] && name.length == wanted.length &&
+                    !memcmp(name.data, wanted.data, name.length);
+            taken[k] = taken[k] || found;
+            kiln__text_free(&name);
+        }
+        lacking += !found && adds_up(plan, i);
+        kiln__text_free(&wanted);
+    }
+    free(taken);
+    return lacking;
+}
+
+/* What adds up without a limit does so below one, too, by the same kernels, in the same order. */
+static void expect_same_kernels(const char *name, layer *record, const kiln_context *context)
+{
+    const kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    struct model model = {.context = open_context_with(&options)};
+    model.batch = kiln_batch_create(model.context);
+    record_step(&model, record);
+    cost_of(model.batch); /* says which buffers are updated */
+    struct kiln__plan whole_plan = plan_below(model.batch, context, 0);
+    for (unsigned tenths = 9; tenths > 4; tenths--) {
+        uint64_t limit = kiln__plan_peak(&whole_plan) * tenths / 10;
+        struct kiln__plan plan = plan_below(model.batch, context, limit);
+        cr_expect_leq(kiln__plan_peak(&plan), limit, "%s, %u tenths", name, tenths);
+        unsigned lacking = count_lacking(&whole_plan, &plan);
+        cr_expect_eq(lacking, 0u, "%s: %u kernels are others at %u tenths of the peak", name,
+                     lacking, tenths);
+        kiln__plan_free(&plan);
+    }
+    kiln__plan_free(&whole_plan);
+    end_step(&model);
+}
+
+static void expect_same_everywhere(const kiln_context *context)
+{
+    expect_same_kernels("plain", plain, context);
+    expect_same_kernels("smooth", smooth, context);
+    expect_same_kernels("residual", residual, context);
+    expect_same_kernels("normal", normal, context);
+    expect_same_kernels("narrow", narrow, context);
+}
+
+Test(again, leaves_kernels_of_cpus_as_they_are)
+{
+    expect_same_everywhere(imagined_cpu());
+}
+
+Test(again, leaves_kernels_of_gpus_as_they_are)
+{
+    expect_same_everywhere(imagined_gpu());
 }
