@@ -13,12 +13,13 @@
 #define HOPELESS 1.25
 enum { TURNS = 3 };
 
-/* Each of CLBlast's kernels, and a product that it has this one for. */
+/* Each of CLBlast's kernels, and a product that it has this one for: where it goes over from the
+ * one to the other depends on the device, on an H200 beyond 512 x 1024 x 512. */
 static const struct kernel {
-    const char *tunable, *work;
+    const char *tunable, *work, *gpu_work;
 } kernels[TUNE_LIBRARY_WORKS] = {
-    {"gemm", "product 512x1024x512 nn"},
-    {"gemm_direct", "product 128x256x128 nn"},
+    {"gemm", "product 512x1024x512 nn", "product 2048x2048x2048 nn"},
+    {"gemm_direct", "product 128x256x128 nn", "product 128x256x128 nn"},
 };
 
 bool tune_is_of_library(const kiln_tunable *tunable)
@@ -184,8 +185,13 @@ static kiln_status search_kernel(struct tune_search *search, const struct kernel
 kiln_status tune_search_library(struct tune_search *search, const char *device,
                                 struct tune_gain gains[TUNE_LIBRARY_WORKS])
 {
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < TUNE_LIBRARY_WORKS && !status; i++)
-        status = search_kernel(search, &kernels[i], device, &gains[i]);
+    kiln_device_info info;
+    kiln_status status = kiln_context_device(search->context, &info);
+    for (size_t i = 0; i < TUNE_LIBRARY_WORKS && !status; i++) {
+        struct kernel kernel = kernels[i];
+        if (info.type == KILN_DEVICE_GPU)
+            kernel.work = kernel.gpu_work;
+        status = search_kernel(search, &kernel, device, &gains[i]);
+    }
     return status;
 }
