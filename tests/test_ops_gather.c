@@ -131,6 +131,26 @@ Test(ops_gather, of_computed_tables)
     check_close();
 }
 
+/* An operand that is the same for all along the axis hands no NaN on: nothing is gathered from it.
+ */
+Test(ops_gather, of_integers_by_what_is_the_same_along_the_axis)
+{
+    const int32_t at[] = {7, -80, 0};
+    const size_t same[2][2] = {{1, 33}, {32, 1}};
+    for (int axis = 0; axis < 2; axis++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor i = numbers(b, DIMS(3), at);
+        kiln_tensor q = check_input(b, KILN_I32, DIMS(32, 33), CHECK_PLAIN);
+        kiln_tensor x = check_input(b, KILN_F32, 2, same[axis], CHECK_PLAIN);
+        kiln_tensor y = kiln_cast(b, kiln_add(b, q, q), KILN_F32);
+        check_read(b, kiln_gather(b, kiln_mul(b, y, x), i, axis));
+        check_read(b, kiln_gather(b, kiln_add(b, kiln_cast(b, x, KILN_F32), y), i, axis));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* A gradient of what does not matter is a constant that has a shape, here the only operand with
  * those rows. */
 Test(ops_gather, of_tables_of_a_constant_and_a_row)

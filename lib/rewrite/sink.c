@@ -97,9 +97,26 @@ static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__n
 
 /* ---- gathers ---- */
 
+/* Where the axis of what is computed is in an operand; below 0: in none of its dimensions. */
+static int axis_in(const struct kiln__node *computed, const struct kiln__node *operand,
+                   uint64_t axis)
+{
+    return (int)axis - (int)(computed->shape.rank - operand->shape.rank);
+}
+
+/* Whether the operand is the same for all along the axis of what is computed: nothing is gathered
+ * from it. */
+static bool is_same_along(const struct kiln__node *computed, const struct kiln__node *operand,
+                          uint64_t axis)
+{
+    const int own = axis_in(computed, operand, axis);
+    return own < 0 || (operand->shape.dims[own] == 1 && computed->shape.dims[axis] != 1);
+}
+
 /* Whether an index outside of the table, which gives NaN, still does where the gather is of
- * operands: integers give 0 there. */
-static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, unsigned deeper)
+ * operands: integers give 0 there, and what nothing is gathered from is as it was. */
+static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, uint64_t axis,
+                         unsigned deeper)
 {
     const struct kiln__node *node = &rewrite->to->nodes.items[index];
     bool sum =
@@ -109,18 +126,14 @@ static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, un
         return false;
     if (!kiln__node_is_pointwise(node))
         return true;
-    for (unsigned i = 0; i < node->n_inputs; i++)
-        if (deeper && (sum || node->kind == KILN__CAST) &&
-            hands_nan_on(rewrite, node->input[i], deeper - 1))
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+        if (deeper && (sum || node->kind == KILN__CAST) && !is_same_along(node, operand, axis) &&
+            hands_nan_on(rewrite, node->input[i], (uint64_t)axis_in(node, operand, axis),
+                         deeper - 1))
             return true;
+    }
     return false;
-}
-
-/* Where the axis of what is computed is in an operand; below 0: in none of its dimensions. */
-static int axis_in(const struct kiln__node *computed, const struct kiln__node *operand,
-                   uint64_t axis)
-{
-    return (int)axis - (int)(computed->shape.rank - operand->shape.rank);
 }
 
 static bool worth_gathering(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -128,7 +141,7 @@ static bool worth_gathering(const struct kiln__rewrite *rewrite, const struct ki
     const struct kiln__node *data = &rewrite->to->nodes.items[node->input[0]];
     return kiln__node_is_pointwise(data) && rewrite->depth < DEEPEST &&
            kiln__node_count(node) < kiln__node_count(data) &&
-           (rewrite->depth || hands_nan_on(rewrite, node->input[0], LOOKED_THROUGH));
+           (rewrite->depth || hands_nan_on(rewrite, node->input[0], node->axis, LOOKED_THROUGH));
 }
 
 /* The gather of an operand; of one that is the same for all along the axis that, where it has this
@@ -141,7 +154,7 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
     const int axis = axis_in(computed, &operand, node->axis);
     if (axis < 0)
         return index;
-    const bool all = operand.shape.dims[axis] == 1 && computed->shape.dims[node->axis] != 1;
+    const bool all = is_same_along(computed, &operand, node->axis);
     struct kiln__node moved = *node;
     moved.type = operand.type;
     moved.axis = (uint64_t)axis;
