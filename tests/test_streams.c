@@ -92,7 +92,8 @@ static kiln_batch *record(struct world *world, float *to)
 static size_t waits(struct world *world, const struct kiln__stream *stream, bool writes)
 {
     struct kiln__events events = {0};
-    expect_ok(kiln__buffer_waits(world->buffer, stream, writes, &events, NULL));
+    expect_ok(kiln__buffer_enter(world->buffer, stream, writes, &events, NULL));
+    kiln__buffer_leave(world->buffer, NULL, writes);
     size_t count = events.count;
     kiln__events_free(&events);
     return count;

@@ -41,7 +41,7 @@ static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln
         return none;
     }
     *place = *binding;
-    batch->bindings.checked = false;
+    batch->bindings.checked = 0;
     node->binding = batch->bindings.inputs.count - 1;
     return kiln__batch_record(batch, node, call);
 }
@@ -202,7 +202,7 @@ static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tens
     }
     if (!bound || !index_request(batch, place, binding))
         return kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
-    batch->bindings.checked = false;
+    batch->bindings.checked = 0;
     return KILN_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/bindings.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -23,7 +24,8 @@ void kiln__bindings_free(struct kiln__bindings *bindings)
     kiln__vector_free(&bindings->inputs);
     kiln__vector_free(&bindings->results);
     kiln__vector_free(&bindings->buffers);
-    bindings->apart = bindings->checked = false;
+    bindings->apart = false;
+    bindings->checked = 0;
 }
 
 static int by_address(const void *a, const void *b)
@@ -48,7 +50,7 @@ void kiln__bindings_move(struct kiln__bindings *bindings, struct kiln__binding *
         return;
     drop_wrapper(binding);
     binding->host = host;
-    bindings->checked = false;
+    bindings->checked = 0;
 }
 
 bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__binding *b)
@@ -197,6 +199,12 @@ static bool list_buffers(struct kiln__bindings *bindings)
     return true;
 }
 
+static uint64_t next_number(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
 bool kiln__bindings_check(struct kiln__bindings *bindings)
 {
     struct spans spans = {0};
@@ -206,12 +214,14 @@ bool kiln__bindings_check(struct kiln__bindings *bindings)
         return true;
     bool done = make_spans(bindings, &spans) && find_overlaps(bindings, &spans, &buffers) &&
                 list_buffers(bindings);
+    bindings->overlap = false;
     for (size_t i = 0; i < all && done; i++) {
         struct kiln__binding *binding = binding_at(bindings, i);
+        bindings->overlap |= binding->overlaps;
         binding->needs_bounce =
             binding->overlaps || misaligned(binding) || (binding->is_part && !binding->host);
     }
-    bindings->checked = done;
+    bindings->checked = done ? next_number() : 0;
     free(spans.by_start);
     free(spans.reach);
     kiln__index_clear(&buffers);

@@ -35,63 +35,12 @@ uintptr_t kiln__buffer_identity(const kiln_buffer *buffer)
     return alone ? (uintptr_t)buffer : (uintptr_t)buffer->memory;
 }
 
-void kiln__buffer_enter(kiln_buffer *buffer, bool writes)
-{
-    if (writes)
-        pthread_rwlock_wrlock(&buffer->order);
-    else
-        pthread_rwlock_rdlock(&buffer->order);
-    if (!writes)
-        return;
-    atomic_store(&buffer->version, next_version());
-    atomic_store(&buffer->source.is_content, false);
-}
-
-void kiln__buffer_leave(kiln_buffer *buffer)
-{
-    pthread_rwlock_unlock(&buffer->order);
-}
-
-static void replace(struct kiln__run **place, struct kiln__run *run)
-{
-    kiln__run_retain(run);
-    kiln__run_release(*place);
-    *place = run;
-}
-
-/* Where the last reader of a stream stands; NULL without memory. The lock is held. */
-static struct kiln__run **find_reader(kiln_buffer *buffer, const struct kiln__stream *stream)
-{
-    struct kiln__run **place = buffer->readers.items;
-    for (size_t i = 0; i < buffer->readers.count; i++, place++)
-        if (kiln__run_stream(*place) == stream)
-            return place;
-    place = kiln__vector_push(&buffer->readers);
-    if (place)
-        *place = NULL;
-    return place;
-}
-
-/* What writes comes after all that read before. The lock is held. */
+/* What writes comes after all that read before. */
 static void drop_readers(kiln_buffer *buffer)
 {
-    for (size_t i = 0; i < buffer->readers.count; i++)
-        kiln__run_release(buffer->readers.items[i]);
-    buffer->readers.count = 0;
-}
-
-void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes)
-{
-    pthread_mutex_lock(&buffer->lock);
-    struct kiln__run **place =
-        writes ? &buffer->writer : find_reader(buffer, kiln__run_stream(run));
-    if (place)
-        replace(place, run);
-    if (writes)
-        drop_readers(buffer);
-    pthread_mutex_unlock(&buffer->lock);
-    if (!place)
-        kiln__stream_finish(kiln__run_stream(run));
+    for (size_t i = 0; i < KILN__MOST_STREAMS; i++)
+        if (atomic_load_explicit(&buffer->readers[i], memory_order_relaxed))
+            kiln__run_release(atomic_exchange(&buffer->readers[i], NULL));
 }
 
 static kiln_status wait_for(struct kiln__run *run, const struct kiln__stream *stream,
@@ -100,15 +49,36 @@ static kiln_status wait_for(struct kiln__run *run, const struct kiln__stream *st
     return run && kiln__run_stream(run) != stream ? kiln__events_add(events, run, error) : KILN_OK;
 }
 
-kiln_status kiln__buffer_waits(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
+kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
                                struct kiln__events *events, struct kiln__error *error)
 {
-    pthread_mutex_lock(&buffer->lock);
+    if (!writes) {
+        pthread_rwlock_rdlock(&buffer->order);
+        return wait_for(buffer->writer, stream, events, error);
+    }
+    pthread_rwlock_wrlock(&buffer->order);
+    atomic_store(&buffer->version, next_version());
+    if (atomic_load(&buffer->source.is_content))
+        atomic_store(&buffer->source.is_content, false);
     kiln_status status = wait_for(buffer->writer, stream, events, error);
-    for (size_t i = 0; i < buffer->readers.count && writes && !status; i++)
-        status = wait_for(buffer->readers.items[i], stream, events, error);
-    pthread_mutex_unlock(&buffer->lock);
+    for (size_t i = 0; i < KILN__MOST_STREAMS && !status; i++)
+        status = wait_for(atomic_load_explicit(&buffer->readers[i], memory_order_relaxed), stream,
+                          events, error);
     return status;
+}
+
+void kiln__buffer_leave(kiln_buffer *buffer, struct kiln__run *run, bool writes)
+{
+    if (run)
+        kiln__run_retain(run);
+    if (run && writes) {
+        drop_readers(buffer);
+        kiln__run_release(buffer->writer);
+        buffer->writer = run;
+    } else if (run) {
+        kiln__run_release(atomic_exchange(&buffer->readers[kiln__run_stream(run)->number], run));
+    }
+    pthread_rwlock_unlock(&buffer->order);
 }
 
 void kiln__buffer_drop(kiln_buffer *buffer)
@@ -116,7 +86,6 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     kiln__kept_drop(buffer);
     kiln__run_release(buffer->writer);
     drop_readers(buffer);
-    kiln__vector_free(&buffer->readers);
     pthread_mutex_destroy(&buffer->lock);
     pthread_rwlock_destroy(&buffer->order);
     struct kiln__budget *budget = &buffer->stream->runtime->memory;
@@ -159,8 +128,7 @@ static kiln_status begin(struct action *action)
     if (status)
         return kiln__fail(NULL, status, "%s: %s", action->call, error.text);
     action->has_begun = true;
-    kiln__buffer_enter(buffer, action->writes);
-    status = kiln__buffer_waits(buffer, action->stream, action->writes, &events, &error);
+    status = kiln__buffer_enter(buffer, action->stream, action->writes, &events, &error);
     if (!status)
         return kiln__stream_wait(action->stream, &events, NULL);
     kiln__events_free(&events);
@@ -196,10 +164,8 @@ static kiln_status finish(struct action *action, kiln_status status, size_t byte
     kiln__events_free(&action->events);
     if (status)
         kiln__stream_finish(action->stream);
-    else
-        kiln__buffer_note(buffer, run, action->writes);
     action->run = run;
-    kiln__buffer_leave(buffer);
+    kiln__buffer_leave(buffer, status ? NULL : run, action->writes);
     kiln__source_release(buffer);
     return status;
 }

@@ -12,7 +12,6 @@
 #include "graph/shape.h"
 #include "runtime/source.h"
 #include "runtime/stream.h"
-#include "util/vector.h"
 
 struct kiln_buffer {
     atomic_int references;
@@ -29,13 +28,13 @@ struct kiln_buffer {
     void *mapping;
     pthread_rwlock_t order; /* held while a command that uses the buffer is enqueued, and until that
                                is noted; of several buffers that of the lowest address first */
+    struct kiln__run *writer; /* the last that was enqueued, retained; NULL: none; and since then */
+    struct kiln__run *_Atomic readers[KILN__MOST_STREAMS]; /* the last of each stream: both under
+                                 the order, where who only reads puts himself among the readers */
     atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
                                      whenever somebody may write it */
     struct kiln__kept *kept; /* what was made of the content (kept.h), under the budget's lock */
     pthread_mutex_t lock;    /* guards what follows; nothing waits under it */
-    struct kiln__run
-        *writer; /* the last that was enqueued, retained; NULL: none, or it has ended */
-    KILN__VECTOR(struct kiln__run *) readers; /* since then; of each stream the last */
     struct kiln__buffer_source source;
 };
 
@@ -45,19 +44,18 @@ void kiln__buffer_begin(kiln_buffer *buffer);
 /* What tells its memory from others': the same of two buffers over one cl_mem; 0 without memory. */
 uintptr_t kiln__buffer_identity(const kiln_buffer *buffer);
 
-/* Around finding what to wait for, enqueuing and noting. Commands of two threads then follow each
- * other as a whole, in one stream or in two: neither overlooks the other, and no command of the one
- * comes between two of the other. Threads that only read do not exclude each other. */
-void kiln__buffer_enter(kiln_buffer *buffer, bool writes);
-void kiln__buffer_leave(kiln_buffer *buffer);
-
-/* `run`, which uses the buffer, was enqueued. Where that cannot be kept, it is waited for. */
-void kiln__buffer_note(kiln_buffer *buffer, struct kiln__run *run, bool writes);
-
-/* Add what a command on `stream` has to wait for: the last writer in another stream, and, if the
- * command writes, readers there. Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
-kiln_status kiln__buffer_waits(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
+/* Around enqueuing what uses the buffer on `stream`. Commands of two threads then follow each other
+ * as a whole, in one stream or in two: neither overlooks the other, and no command of the one comes
+ * between two of the other. Threads that only read do not exclude each other.
+ *
+ * Adds what the commands have to wait for: the last writer in another stream, and, if they write,
+ * readers there. Who enters has to leave after an error, too. Errors: OUT_OF_HOST_MEMORY,
+ * DEVICE_ERROR. */
+kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
                                struct kiln__events *events, struct kiln__error *error);
+
+/* `run`: was enqueued, and uses the buffer; NULL: none was. */
+void kiln__buffer_leave(kiln_buffer *buffer, struct kiln__run *run, bool writes);
 
 /* Memory and runs, of a buffer that nobody uses any more. */
 void kiln__buffer_drop(kiln_buffer *buffer);

@@ -12,6 +12,7 @@ struct commands {
     struct kiln__placing placing; /* of the same three */
     struct kiln__run *run;        /* receives the events */
     size_t left;                  /* steps still to come: the last has an event in any case */
+    size_t launched;              /* kernels */
     size_t entered;               /* buffers */
 };
 
@@ -38,12 +39,9 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     return NULL;
 }
 
-/* The run keeps the event, if the command has one. */
 static kiln_status keep(struct commands *commands, cl_event event,
                         const struct kiln__trace_span *what, struct kiln__error *error)
 {
-    if (!event)
-        return KILN_OK;
     if (runtime_of(commands)->trace)
         kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, what, event);
     return kiln__run_keep(commands->run, what->name, what->bytes, event, error);
@@ -153,7 +151,9 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
         if (code)
             return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
     }
-    atomic_fetch_add(&runtime->counters.launches, 1);
+    commands->launched++;
+    if (!own)
+        return KILN_OK;
     const struct kiln__executable *executable = commands->executable;
     return keep(commands, own,
                 &(struct kiln__trace_span){
@@ -340,8 +340,7 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
     kiln_status status = KILN_OK;
     for (; commands->entered < bindings->buffers.count && !status; commands->entered++) {
         const struct kiln__use_of_buffer *use = &bindings->buffers.items[commands->entered];
-        kiln__buffer_enter(use->buffer, use->writes);
-        status = kiln__buffer_waits(use->buffer, commands->stream, use->writes, &events, error);
+        status = kiln__buffer_enter(use->buffer, commands->stream, use->writes, &events, error);
     }
     if (!status)
         return kiln__stream_wait(commands->stream, &events, error);
@@ -356,10 +355,10 @@ static void leave_buffers(struct commands *commands, bool enqueued)
             kiln__kept_offer(&commands->placing.kept.items[i], kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
-        if (enqueued)
-            kiln__buffer_note(use->buffer, use->early ? use->early : commands->run, use->writes);
-        kiln__buffer_leave(use->buffer);
-        kiln__run_release(use->early);
+        struct kiln__run *run = use->early ? use->early : commands->run;
+        kiln__buffer_leave(use->buffer, enqueued ? run : NULL, use->writes);
+        if (use->early)
+            kiln__run_release(use->early);
         use->early = NULL;
     }
     commands->entered = 0;
@@ -379,7 +378,7 @@ static kiln_status prepare(struct commands *commands, struct kiln__error *error)
 {
     kiln_status status = kiln__placing_take(&commands->placing, error);
     if (!status)
-        status = kiln__executable_bind(commands->executable, error);
+        status = kiln__executable_bind(commands->executable, commands->bindings->checked, error);
     return status ? status : enter_buffers(commands, error);
 }
 
@@ -420,6 +419,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     kiln__stream_enter(stream);
     kiln__budget_enter(&executable->runtime->memory, false);
     status = submit(&commands, error);
+    atomic_fetch_add(&executable->runtime->counters.launches, commands.launched);
     if (status)
         kiln__stream_finish(stream);
     leave_buffers(&commands, !status);

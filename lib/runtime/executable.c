@@ -137,12 +137,13 @@ static bool make_room(struct kiln__executable *executable,
     executable->stepped = calloc(slots + 1, sizeof *executable->stepped);
     executable->foreign = calloc(slots + 1, sizeof *executable->foreign);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
+    executable->anew = calloc(slots + 1, sizeof *executable->anew);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->programs && executable->tables &&
            executable->memory && executable->ready && executable->needed && executable->left_out &&
-           executable->stepped && executable->foreign && executable->bound &&
+           executable->stepped && executable->foreign && executable->bound && executable->anew &&
            executable->first_use && list_uses(executable);
 }
 
@@ -235,6 +236,7 @@ static void forget(struct kiln__executable *executable, size_t slot)
 
 void kiln__executable_rest(struct kiln__executable *executable)
 {
+    executable->settled = 0;
     for (size_t i = 0; executable->bound && i < executable->plan->slots.count; i++)
         forget(executable, i);
 }
@@ -265,6 +267,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->stepped);
     free(executable->foreign);
     free(executable->bound);
+    free(executable->anew);
     free(executable->first_use);
     free(executable);
 }
@@ -286,36 +289,50 @@ void kiln__executable_begin(struct kiln__executable *executable)
 
 static void forget_released(struct kiln__executable *executable)
 {
-    bool same = count_releases(executable) == executable->releases;
-    for (size_t s = 0; !same && s < executable->plan->slots.count; s++)
-        if (!executable->bound[s].retained)
-            forget(executable, s);
+    if (count_releases(executable) != executable->releases) {
+        executable->settled = 0;
+        for (size_t s = 0; s < executable->plan->slots.count; s++)
+            if (!executable->bound[s].retained)
+                forget(executable, s);
+    }
     executable->releases = executable->began;
 }
 
-/* Memory arguments of slots whose memory is another one than last time. */
-kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error)
+/* Memory arguments of a slot, if its memory is another one than last time. */
+static kiln_status bind_slot(struct kiln__executable *executable, size_t s,
+                             struct kiln__error *error)
 {
-    forget_released(executable);
-    for (uint32_t s = 0; s < executable->plan->slots.count; s++) {
-        cl_mem memory = executable->memory[s];
-        if (memory == executable->bound[s].memory || !memory)
+    cl_mem memory = executable->memory[s];
+    if (memory == executable->bound[s].memory || !memory)
+        return KILN_OK;
+    forget(executable, s); /* should a call fail, all arguments are set again next time */
+    for (uint32_t u = executable->first_use[s]; u < executable->first_use[s + 1]; u++) {
+        const struct kiln__use *use = &executable->uses[u];
+        if (!executable->kernels[use->launch])
             continue;
-        forget(executable, s); /* should a call fail, all arguments are set again next time */
-        for (uint32_t u = executable->first_use[s]; u < executable->first_use[s + 1]; u++) {
-            const struct kiln__use *use = &executable->uses[u];
-            if (!executable->kernels[use->launch])
-                continue;
-            cl_int code = clSetKernelArg(executable->kernels[use->launch], use->argument,
-                                         sizeof memory, &memory);
-            if (code)
-                return kiln__cl_fail(error, "clSetKernelArg", code);
-        }
-        bool retained = executable->foreign[s];
-        if (!retained || !clRetainMemObject(memory))
-            executable->bound[s] = (struct kiln__bound){memory, retained};
+        cl_int code =
+            clSetKernelArg(executable->kernels[use->launch], use->argument, sizeof memory, &memory);
+        if (code)
+            return kiln__cl_fail(error, "clSetKernelArg", code);
     }
+    bool retained = executable->foreign[s];
+    if (!retained || !clRetainMemObject(memory))
+        executable->bound[s] = (struct kiln__bound){memory, retained};
     return KILN_OK;
+}
+
+kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t bindings,
+                                  struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    forget_released(executable);
+    bool same = executable->settled == bindings;
+    size_t count = same ? executable->anew_count : executable->plan->slots.count;
+    executable->settled = 0;
+    for (size_t i = 0; i < count && !status; i++)
+        status = bind_slot(executable, same ? executable->anew[i] : i, error);
+    executable->settled = status ? 0 : bindings;
+    return status;
 }
 
 void kiln__executable_launched(struct kiln__executable *executable)

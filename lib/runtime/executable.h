@@ -32,6 +32,10 @@ struct kiln__executable { /* used by one thread at a time */
         cl_mem memory;
         bool retained; /* where it is foreign; all else is known by its address */
     } * bound;
+    uint64_t settled; /* of the bindings whose memory these two have (bindings.h); 0: of none */
+    cl_mem arena;     /* and the arena's */
+    uint32_t *anew;   /* slots whose memory each run of these bindings has to find anew */
+    size_t anew_count;
     uint64_t releases;   /* the budget's, before that run took memory: while there are no more, an
                             address means the object that it meant */
     uint64_t began;      /* the same of the run that takes memory now */
@@ -58,8 +62,10 @@ uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
 void kiln__executable_begin(struct kiln__executable *executable);
 
 /* Set the kernels' memory arguments to executable->memory, where that changed. What a kernel was
- * set to is not held: an executable that waits pins no memory of the pools'. */
-kiln_status kiln__executable_bind(struct kiln__executable *executable, struct kiln__error *error);
+ * set to is not held: an executable that waits pins no memory of the pools'. `bindings` is what
+ * they were checked as. */
+kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t bindings,
+                                  struct kiln__error *error);
 
 /* From now on it runs for a batch with these labels: where there is a trace, its launches have that
  * batch's names. */

@@ -171,14 +171,29 @@ static bool is_read(const struct kiln__executable *executable, uint32_t slot)
     return false;
 }
 
+/* What the slot stands for; NULL: it is memory of the run's. */
+static struct kiln__binding *find_binding(const struct kiln__placing *placing, uint32_t index)
+{
+    const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
+    if (!slot->bytes)
+        return NULL;
+    return slot->place == KILN__PLACE_INPUT    ? &placing->bindings->inputs.items[slot->binding]
+           : slot->place == KILN__PLACE_RESULT ? &placing->bindings->results.items[slot->binding]
+                                               : NULL;
+}
+
+/* Whether its memory may come and go. */
+static bool is_sourced(const struct kiln__binding *binding)
+{
+    return binding->buffer && binding->buffer->source.read;
+}
+
 /* The slot's binding, if its buffer only has memory while somebody reads it; or NULL. */
 static struct kiln__binding *find_sourced(const struct kiln__placing *placing, uint32_t index)
 {
     const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
-    if (slot->place != KILN__PLACE_INPUT || !slot->bytes)
-        return NULL;
-    struct kiln__binding *binding = &placing->bindings->inputs.items[slot->binding];
-    return binding->buffer && binding->buffer->source.read ? binding : NULL;
+    struct kiln__binding *binding = find_binding(placing, index);
+    return binding && slot->place == KILN__PLACE_INPUT && is_sourced(binding) ? binding : NULL;
 }
 
 /* What such inputs have, once it is known which launches run. */
@@ -186,22 +201,24 @@ static kiln_status place_sourced(struct kiln__placing *placing, struct kiln__err
 {
     struct kiln__executable *executable = placing->executable;
     kiln_status status = KILN_OK;
-    for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++) {
-        struct kiln__binding *binding = find_sourced(placing, i);
-        bool reads = binding && is_read(executable, i);
+    for (size_t i = 0; i < executable->anew_count && !status; i++) {
+        const uint32_t slot = executable->anew[i];
+        struct kiln__binding *binding = find_sourced(placing, slot);
+        bool reads = binding && is_read(executable, slot);
         if (reads)
             status = hold(placing, binding, error);
         if (reads && !status)
-            status = place_binding(placing, (uint32_t)i, binding, true, error);
+            status = place_binding(placing, slot, binding, true, error);
     }
     return status;
 }
 
 void kiln__placing_tell_unread(const struct kiln__placing *placing)
 {
-    for (uint32_t i = 0; i < placing->executable->plan->slots.count; i++) {
-        const struct kiln__binding *binding = find_sourced(placing, i);
-        if (binding && !placing->executable->memory[i])
+    const struct kiln__executable *executable = placing->executable;
+    for (size_t i = 0; i < executable->anew_count; i++) {
+        const struct kiln__binding *binding = find_sourced(placing, executable->anew[i]);
+        if (binding && !executable->memory[executable->anew[i]])
             kiln__source_went_without(binding->buffer);
     }
 }
@@ -226,7 +243,7 @@ static kiln_status hold_deliveries(struct kiln__placing *placing, struct kiln__e
 {
     const struct kiln__plan *plan = placing->executable->plan;
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < plan->steps.count && !status; i++) {
+    for (size_t i = 0; i < plan->steps.count && placing->bindings->overlap && !status; i++) {
         cl_mem memory;
         struct kiln__binding *result = kiln__placing_result(placing, &plan->steps.items[i]);
         if (result && result->overlaps)
@@ -235,42 +252,69 @@ static kiln_status hold_deliveries(struct kiln__placing *placing, struct kiln__e
     return status;
 }
 
-static kiln_status settle_memory(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status place_slot(struct kiln__placing *placing, uint32_t index,
+                              struct kiln__error *error)
 {
     struct kiln__executable *executable = placing->executable;
-    const struct kiln__plan *plan = executable->plan;
+    const struct kiln__slot *slot = &executable->plan->slots.items[index];
+    struct kiln__binding *binding = find_binding(placing, index);
+    executable->memory[index] = binding ? NULL : placing->arena;
+    executable->foreign[index] = false;
+    if (slot->bytes && slot->place == KILN__PLACE_KEPT)
+        return place_kept(placing, index, error);
+    if (slot->bytes && slot->place == KILN__PLACE_COUNTERS)
+        return kiln__stream_counters(placing->stream, &executable->memory[index], error);
+    if (!binding || find_sourced(placing, index))
+        return KILN_OK;
+    executable->foreign[index] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
+    if (!slot->in_place)
+        return place_binding(placing, index, binding, slot->place == KILN__PLACE_INPUT, error);
+    executable->memory[index] = binding->memory;
+    return KILN_OK;
+}
+
+/* Whether the next run of the same bindings, with the same arena, may have other memory there. */
+static bool is_placed_anew(const struct kiln__placing *placing, uint32_t index)
+{
+    const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
+    const struct kiln__binding *binding = find_binding(placing, index);
+    if (!binding)
+        return slot->bytes && slot->place != KILN__PLACE_ARENA;
+    bool wrapped = binding->host && runtime_of(placing)->host_mode != KILN__HOST_LIVE;
+    return is_sourced(binding) || binding->needs_bounce || wrapped;
+}
+
+/* What stays where the run before has it is not looked at again. */
+static kiln_status place_slots(struct kiln__placing *placing, struct kiln__error *error)
+{
+    struct kiln__executable *executable = placing->executable;
+    kiln_status status = KILN_OK;
+    if (executable->settled != placing->bindings->checked || executable->arena != placing->arena) {
+        executable->settled = 0;
+        executable->arena = placing->arena;
+        executable->anew_count = 0;
+        for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++)
+            if (is_placed_anew(placing, i))
+                executable->anew[executable->anew_count++] = i;
+            else
+                status = place_slot(placing, i, error);
+    }
+    for (size_t i = 0; i < executable->anew_count && !status; i++)
+        status = place_slot(placing, executable->anew[i], error);
+    return status;
+}
+
+static kiln_status settle_memory(struct kiln__placing *placing, struct kiln__error *error)
+{
+    const struct kiln__plan *plan = placing->executable->plan;
     kiln_status status = KILN_OK;
     if (plan->arena_bytes)
         status =
             kiln__pool_take_turn(placing->stream->pool, plan->arena_bytes, &placing->arena, error);
     if (!status)
         status = hold_results(placing, error);
-    for (size_t i = 0; i < plan->slots.count && !status; i++) {
-        const struct kiln__slot *slot = &plan->slots.items[i];
-        executable->memory[i] = placing->arena;
-        if (slot->bytes == 0 || slot->place == KILN__PLACE_ARENA)
-            continue;
-        if (slot->place == KILN__PLACE_KEPT) {
-            status = place_kept(placing, (uint32_t)i, error);
-            continue;
-        }
-        if (slot->place == KILN__PLACE_COUNTERS) {
-            status = kiln__stream_counters(placing->stream, &executable->memory[i], error);
-            continue;
-        }
-        executable->memory[i] = NULL;
-        executable->foreign[i] = false;
-        if (find_sourced(placing, (uint32_t)i))
-            continue;
-        bool is_input = slot->place == KILN__PLACE_INPUT;
-        struct kiln__binding *binding = is_input ? &placing->bindings->inputs.items[slot->binding]
-                                                 : &placing->bindings->results.items[slot->binding];
-        executable->foreign[i] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
-        if (slot->in_place)
-            executable->memory[i] = binding->memory;
-        else
-            status = place_binding(placing, (uint32_t)i, binding, is_input, error);
-    }
+    if (!status)
+        status = place_slots(placing, error);
     leave_out(placing);
     if (!status)
         status = place_sourced(placing, error);

@@ -3,9 +3,6 @@
 
 #include "runtime/clblast.h"
 
-/* Of a context: one that uploads, one that computes, one that is read. */
-#define MOST_STREAMS 3
-
 kiln_status kiln__runtime_aside(struct kiln__runtime *runtime, cl_command_queue *queue,
                                 struct kiln__error *error)
 {
@@ -89,7 +86,7 @@ static struct kiln__stream *find_idle(struct kiln__runtime *runtime)
     if (!atomic_load(&found->busy))
         return found;
     pthread_mutex_lock(&runtime->making);
-    bool more = atomic_load(&runtime->streams)->number + 1 < MOST_STREAMS;
+    bool more = atomic_load(&runtime->streams)->number + 1 < KILN__MOST_STREAMS;
     if (more && !kiln__stream_create(runtime, NULL, &made, NULL))
         found = made;
     pthread_mutex_unlock(&runtime->making);

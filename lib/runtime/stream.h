@@ -13,6 +13,9 @@
 #include "runtime/run.h"
 #include "runtime/staging.h"
 
+/* Of a context: one that uploads, one that computes, one that is read. */
+enum { KILN__MOST_STREAMS = 3 };
+
 struct kiln__stream { /* safe to submit to from many threads */
     struct kiln__runtime *runtime;
     struct kiln__stream *next; /* of the same runtime */
