@@ -67,9 +67,4 @@ typedef ushort mask_type;
         out += at * out_##i;                                                                       \
         first_mask += at * mask_##i;                                                               \
     }
-#define TO_1(x) x(0)
-#define TO_2(x) TO_1(x) x(1)
-#define TO_3(x) TO_2(x) x(2)
-#define TO_4(x) TO_3(x) x(3)
-#define TO_5(x) TO_4(x) x(4)
-#define TO_6(x) TO_5(x) x(5)
+#include "runs.h"

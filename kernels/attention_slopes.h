@@ -23,15 +23,10 @@
 #define BOTH 4
 
 #define SLOPES (FORM >= KEYS)
-#define BY_COLUMN (FORM == VALUES || FORM == KEYS || FORM == BOTH) /* what is walked are queries   \
-                                                                    */
+/* Whether what is walked are queries. */
+#define BY_COLUMN (FORM == VALUES || FORM == KEYS || FORM == BOTH)
 #define STATS 4
 #define SLOPE_FACTOR 2
 #define VALUE_FACTOR 3
 
-#define TO_1(x) x(0)
-#define TO_2(x) TO_1(x) x(1)
-#define TO_3(x) TO_2(x) x(2)
-#define TO_4(x) TO_3(x) x(3)
-#define TO_5(x) TO_4(x) x(4)
-#define TO_6(x) TO_5(x) x(5)
+#include "runs.h"

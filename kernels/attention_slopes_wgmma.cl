@@ -69,15 +69,9 @@
 #define BLOCK (DEPTH / 64 * BOX)
 #define SCORES (WALKED / 2) /* of an item: of two rows every fourth pair */
 #define SUMS (DEPTH / 2)
+#include "attention_wgmma.h"
 
 /* ---- products ---- */
-
-#define BOUND_4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
-#define BOUND_16(x, i) BOUND_4(x, i), BOUND_4(x, i + 4), BOUND_4(x, i + 8), BOUND_4(x, i + 12)
-#define BOUND_32(x, i) BOUND_16(x, i), BOUND_16(x, i + 16)
-#define BOUND_64(x, i) BOUND_32(x, i), BOUND_32(x, i + 32)
-#define BOUND_(n, x) BOUND_##n(x, 0)
-#define BOUND(n, x) BOUND_(n, x)
 
 /* A B' of 64 rows: DEPTH / 16 steps of 16 columns; the first one overwrites. The places of both
  * follow the sums. */
@@ -171,37 +165,6 @@ INLINE void begin_adding(const uint weights[SCORES / 2], ulong of_x, float sums[
 
 /* ---- weights ---- */
 
-INLINE float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* Two neighbours' weights, the first one in the low half. */
-INLINE uint pack(float low, float high)
-{
-    uint word;
-    asm("cvt.rn." TEXT(TYPE) "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
-
-INLINE void pack_weights(const float scores[SCORES], uint weights[SCORES / 2])
-{
-#pragma unroll
-    for (int i = 0; i < SCORES / 2; i++)
-        weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-}
-
-INLINE float swap_lanes(float x, const int bit)
-{
-    float y;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=f"(y)
-                 : "f"(x), "r"(bit));
-    return y;
-}
-
 /* Score i of an item: column i / 4 * 8 + lane % 4 * 2 + i % 2 of row lane / 4 + i / 2 % 2 * 8. Of
  * a row that is `place` rows behind the item's first are seen: of keys those before `columns` and
  * up to last + place; of queries those from last + place on. */
@@ -294,26 +257,6 @@ INLINE void weigh(float scores[SCORES], const float slopes[SCORES], float scale,
 #endif
 
 /* ---- results ---- */
-
-#define IS_f32 1
-#define IS_f16 0
-#define IS_bf16 0
-#if PASTE(IS_, RESULT)
-typedef float result_type;
-#define STORE(to, first, second)                                                                   \
-    if (ALIGNED)                                                                                   \
-        *(__global float2 *)(to) = (float2)(first, second);                                        \
-    else                                                                                           \
-        (to)[0] = first, (to)[1] = second
-#else
-typedef ushort result_type;
-#define STORE(to, first, second)                                                                   \
-    const uint word = pack(first, second);                                                         \
-    if (ALIGNED)                                                                                   \
-        *(__global uint *)(to) = word;                                                             \
-    else                                                                                           \
-        (to)[0] = word & 0xffff, (to)[1] = word >> 16
-#endif
 
 /* out: of the warpgroup's first row. */
 INLINE void write_results(const float sums[SUMS], float factor, long left, long columns,

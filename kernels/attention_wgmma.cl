@@ -73,13 +73,9 @@
 #define BLOCK (DEPTH / 64 * BOX)    /* of all */
 #define SCORES (KEYS / 2)           /* of an item: of two rows every fourth pair */
 #define SUMS (DEPTH / 2)
+#include "attention_wgmma.h"
 
 /* ---- products ---- */
-
-#define BOUND_4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
-#define BOUND_16(x, i) BOUND_4(x, i), BOUND_4(x, i + 4), BOUND_4(x, i + 8), BOUND_4(x, i + 12)
-#define BOUND_32(x, i) BOUND_16(x, i), BOUND_16(x, i + 16)
-#define BOUND_64(x, i) BOUND_32(x, i), BOUND_32(x, i + 32)
 
 /* S = Q K': DEPTH / 16 steps of 16 columns; the first one overwrites. %64 on: pairs of places. */
 #define SCORE(q, k, adds)                                                                          \
@@ -144,31 +140,6 @@ INLINE void begin_adding(const uint weights[SCORES / 2], ulong of_v, float sums[
 }
 
 /* ---- weights ---- */
-
-INLINE float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* Two neighbours' weights, the first one in the low half. */
-INLINE uint pack(float low, float high)
-{
-    uint word;
-    asm("cvt.rn." TEXT(TYPE) "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
-
-/* That of the lane whose number differs in one bit. */
-INLINE float swap_lanes(float x, const int bit)
-{
-    float y;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=f"(y)
-                 : "f"(x), "r"(bit));
-    return y;
-}
 
 /* Score i of an item: key i / 4 * 8 + lane % 4 * 2 + i % 2 of row lane / 4 + i / 2 % 2 * 8. */
 INLINE void hide(float scores[SCORES], long keys, long reach, uint lane)
@@ -293,13 +264,6 @@ INLINE void weigh(float scores[SCORES], struct rows *rows, float scale, float fa
     rows->total[1] = fma(rows->total[1], faded[1], total[2] + total[3]);
 }
 
-INLINE void pack_weights(const float scores[SCORES], uint weights[SCORES / 2])
-{
-#pragma unroll
-    for (int i = 0; i < SCORES / 2; i++)
-        weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-}
-
 INLINE void fade(float sums[SUMS], const float faded[2])
 {
 #pragma unroll
@@ -308,26 +272,6 @@ INLINE void fade(float sums[SUMS], const float faded[2])
 }
 
 /* ---- results ---- */
-
-#define IS_f32 1
-#define IS_f16 0
-#define IS_bf16 0
-#if PASTE(IS_, RESULT)
-typedef float result_type;
-#define STORE(to, first, second)                                                                   \
-    if (ALIGNED)                                                                                   \
-        *(__global float2 *)(to) = (float2)(first, second);                                        \
-    else                                                                                           \
-        (to)[0] = first, (to)[1] = second
-#else
-typedef ushort result_type;
-#define STORE(to, first, second)                                                                   \
-    const uint word = pack(first, second);                                                         \
-    if (ALIGNED)                                                                                   \
-        *(__global uint *)(to) = word;                                                             \
-    else                                                                                           \
-        (to)[0] = word & 0xffff, (to)[1] = word >> 16
-#endif
 
 /* A row without a key is 0. out: of the warpgroup's first row. */
 INLINE void write_results(const float sums[SUMS], const struct rows *rows, long left, long e,

@@ -432,6 +432,7 @@ kernels = \
 kernel_headers = \
 	kernels/attention.h \
 	kernels/attention_slopes.h \
+	kernels/attention_wgmma.h \
 	kernels/narrow_result.h \
 	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \
@@ -441,6 +442,7 @@ kernel_headers = \
 	kernels/matmul_gpu_fetch.h \
 	kernels/matmul_gpu_patches.h \
 	kernels/operands.h \
+	kernels/runs.h \
 	kernels/scatter.h \
 	kernels/tensor_tile.h \
 	kernels/wgmma.h
