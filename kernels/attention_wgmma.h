@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attention's kernels for Hopper have in common, for files that include this after wgmma.h: how
- * an item's registers are named to an instruction, weights, how results are stored. Before it they
- * say SCORES, an item's of a block, and TYPE, RESULT and ALIGNED as options do. */
+/* What attention's kernels for Hopper have in common, for files that include this after wgmma.h:
+ * how an item's registers are named to an instruction, weights, how results are stored. Before it
+ * they say SCORES, an item's of a block, and TYPE, RESULT and ALIGNED as options do. */
 #define BOUND_4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
 #define BOUND_16(x, i) BOUND_4(x, i), BOUND_4(x, i + 4), BOUND_4(x, i + 8), BOUND_4(x, i + 12)
 #define BOUND_32(x, i) BOUND_16(x, i), BOUND_16(x, i + 16)
