@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kiln/opencl.h>
 
@@ -174,6 +175,35 @@ Test(streams, wait_for_the_last_of_each_other_one)
     finish(run_in(world.second, doubling));
     cr_expect_eq(waits(&world, world.second, true), 0);
     cr_expect_eq(waits(&world, world.first, true), 1);
+    kiln_batch_release(doubling);
+    kiln_batch_release(reading);
+    close_world(&world);
+}
+
+/* Whoever of two threads leaves last is noted, be his commands the first of the queue. */
+Test(streams, wait_for_all_readers_that_overlapped)
+{
+    static float read[N];
+    struct world world = open_world();
+    kiln_batch *doubling = record(&world, NULL), *reading = record(&world, read);
+    struct kiln__run *over = run_in(world.first, reading);
+    expect_ok(kiln__run_await(over, "test", NULL));
+    struct kiln__events events = {0};
+    expect_ok(kiln__buffer_enter(world.buffer, world.first, false, &events, NULL));
+    hold(&world, world.first);
+    struct kiln__run *reader = run_in(world.first, reading);
+    kiln__buffer_leave(world.buffer, over, false);
+    struct kiln__run *written = run_in(world.second, doubling);
+    for (int i = 0; i < 100; i++, usleep(1000))
+        expect_end(written, false);
+    let_go(&world);
+    finish(reader);
+    finish(written);
+    finish(over);
+    cr_expect_eq(read[0], -1.0f);
+    cr_expect_eq(waits(&world, world.second, true), 0); /* they are forgotten */
+    expect_buffer(world.buffer, N, twos);
+    kiln__events_free(&events);
     kiln_batch_release(doubling);
     kiln_batch_release(reading);
     close_world(&world);

@@ -41,6 +41,7 @@ static void drop_readers(kiln_buffer *buffer)
     for (size_t i = 0; i < KILN__MOST_STREAMS; i++)
         if (atomic_load_explicit(&buffer->readers[i], memory_order_relaxed))
             kiln__run_release(atomic_exchange(&buffer->readers[i], NULL));
+    atomic_store(&buffer->crossed, false);
 }
 
 static kiln_status wait_for(struct kiln__run *run, const struct kiln__stream *stream,
@@ -49,11 +50,24 @@ static kiln_status wait_for(struct kiln__run *run, const struct kiln__stream *st
     return run && kiln__run_stream(run) != stream ? kiln__events_add(events, run, error) : KILN_OK;
 }
 
+/* Those in one of the streams. */
+static kiln_status wait_for_readers(kiln_buffer *buffer, size_t number,
+                                    const struct kiln__stream *stream, struct kiln__events *events,
+                                    struct kiln__error *error)
+{
+    struct kiln__run *last = atomic_load_explicit(&buffer->readers[number], memory_order_relaxed);
+    if (last && atomic_load(&buffer->crossed) && kiln__run_stream(last) != stream)
+        return kiln__stream_mark(kiln__run_stream(last), events, error);
+    return wait_for(last, stream, events, error);
+}
+
 kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
                                struct kiln__events *events, struct kiln__error *error)
 {
     if (!writes) {
         pthread_rwlock_rdlock(&buffer->order);
+        if (atomic_fetch_add(&buffer->reading, 1))
+            atomic_store(&buffer->crossed, true);
         return wait_for(buffer->writer, stream, events, error);
     }
     pthread_rwlock_wrlock(&buffer->order);
@@ -62,8 +76,7 @@ kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *s
         atomic_store(&buffer->source.is_content, false);
     kiln_status status = wait_for(buffer->writer, stream, events, error);
     for (size_t i = 0; i < KILN__MOST_STREAMS && !status; i++)
-        status = wait_for(atomic_load_explicit(&buffer->readers[i], memory_order_relaxed), stream,
-                          events, error);
+        status = wait_for_readers(buffer, i, stream, events, error);
     return status;
 }
 
@@ -78,6 +91,8 @@ void kiln__buffer_leave(kiln_buffer *buffer, struct kiln__run *run, bool writes)
     } else if (run) {
         kiln__run_release(atomic_exchange(&buffer->readers[kiln__run_stream(run)->number], run));
     }
+    if (!writes)
+        atomic_fetch_sub(&buffer->reading, 1);
     pthread_rwlock_unlock(&buffer->order);
 }
 

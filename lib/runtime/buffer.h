@@ -31,6 +31,9 @@ struct kiln_buffer {
     struct kiln__run *writer; /* the last that was enqueued, retained; NULL: none; and since then */
     struct kiln__run *_Atomic readers[KILN__MOST_STREAMS]; /* the last of each stream: both under
                                  the order, where who only reads puts himself among the readers */
+    atomic_uint
+        reading; /* threads between enter and leave that read; where two ever were at once */
+    atomic_bool crossed; /* since the last writer, the reader noted need not be the last one */
     atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
                                      whenever somebody may write it */
     struct kiln__kept *kept; /* what was made of the content (kept.h), under the budget's lock */
@@ -49,8 +52,9 @@ uintptr_t kiln__buffer_identity(const kiln_buffer *buffer);
  * between two of the other. Threads that only read do not exclude each other.
  *
  * Adds what the commands have to wait for: the last writer in another stream, and, if they write,
- * readers there. Who enters has to leave after an error, too. Errors: OUT_OF_HOST_MEMORY,
- * DEVICE_ERROR. */
+ * readers there: the last one, or all that is in its stream so far where readers overlapped and
+ * nobody knows which of them was the last. Who enters has to leave after an error, too.
+ * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
 kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,
                                struct kiln__events *events, struct kiln__error *error);
 

@@ -126,6 +126,21 @@ cl_int kiln__stream_finish(struct kiln__stream *stream)
     return code;
 }
 
+kiln_status kiln__stream_mark(struct kiln__stream *stream, struct kiln__events *events,
+                              struct kiln__error *error)
+{
+    cl_event *place = kiln__vector_push(events);
+    if (!place)
+        return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to wait for a stream");
+    cl_int code = clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, place);
+    if (code) {
+        events->count--;
+        return kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code);
+    }
+    code = clFlush(stream->queue); /* else the event is of no use to another queue */
+    return code ? kiln__cl_fail(error, "clFlush", code) : KILN_OK;
+}
+
 kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
                               struct kiln__error *error)
 {

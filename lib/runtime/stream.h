@@ -51,6 +51,11 @@ void kiln__stream_leave(struct kiln__stream *stream);
  * be under way. */
 cl_int kiln__stream_finish(struct kiln__stream *stream);
 
+/* Add the end of all that was submitted so far, for another stream to wait for.
+ * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
+kiln_status kiln__stream_mark(struct kiln__stream *stream, struct kiln__events *events,
+                              struct kiln__error *error);
+
 /* Have what is enqueued from now on wait for these events, which are released. */
 kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
                               struct kiln__error *error);
