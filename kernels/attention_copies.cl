@@ -9,13 +9,14 @@
  * it owns ITEM_COLUMNS columns. Where these take fewer than LANES items, groups of lanes, as many as
  * PARTS, each add up a share of the keys. There are two stages of local memory: one is filled while
  * the other is worked on. Sums so far are scaled down when a block has a larger score, as in
- * attention_gpu.cl.
+ * attention_gpu.cl; what the lanes of a row have found goes from one to the other by shuffles.
  *
  *     args    those of attention_cpu.cl
  *     global  product of the leading sizes * 128, ceil(m / 64), 1       local  128, 1, 1
  * Offsets and strides count elements; integer arguments are long. Rows of q, k and v are floats that
  * lie next to each other in memory, and all their other strides and offsets are multiples of 4; those
- * of out and of a mask are any. d is above 0. WIDTH is 32, 64 or 128, at least e. Local memory: 46 KiB.
+ * of out and of a mask are any. d is above 0 and below 2^30, WIDTH 32, 64 or 128 and at least e. Local
+ * memory: 46 KiB.
  */
 #ifndef WIDTH
 #define WIDTH 64
@@ -60,10 +61,10 @@ INLINE void store_rows(float8 rows, __local float *to)
 /* ---- filling a stage, four columns at once ---- */
 
 /* Zeros for all but the first `left`; it goes on in the background until arrive(). */
-INLINE void copy(__local float *to, __global const float *from, long left)
+INLINE void copy(__local float *to, __global const float *from, int left)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"((uint)(size_t)to), "l"(from),
-                 "r"((int)clamp(left, 0L, 4L) * 4)
+                 "r"(clamp(left, 0, 4) * 4)
                  : "memory");
 }
 
@@ -81,28 +82,62 @@ INLINE int place_of(int line, int upper)
     return line * DEPTH + (upper ^ ((line >> 2 ^ line >> 3) & 1)) * 4;
 }
 
-/* Columns `first` on of so many lines. */
-INLINE void fetch_lines(__global const float *from, long row, const int lines, long first,
-                        long columns, int valid, int item, __local float *stage)
+/* An item's half of a line of queries, and of two lines of keys, KEYS / 2 apart. */
+INLINE void fetch_lines(__global const float *query, int left, __global const float *key,
+                        __global const float *far_key, int key_left, int far_key_left,
+                        __local float *to)
 {
-#pragma unroll
-    for (int i = 0; i < 2 * lines / ITEMS; i++) {
-        const int at = i * ITEMS + item, line = at / 2;
-        const long c = first + at % 2 * 4;
-        copy(stage + place_of(line, at % 2), from + line * row + c, line < valid ? columns - c : 0);
-    }
+    copy(to, query, left);
+    copy(to + DEPTH * ROWS, key, key_left);
+    copy(to + DEPTH * (ROWS + KEYS / 2), far_key, far_key_left);
 }
 
-/* Keys `first` on of each part's share of a block: [key][part][WIDTH]. */
-INLINE void fetch_values(__global const float *v, long row, long e, int first, int keys, int item,
-                         __local float *stage)
+/* An item's columns of two keys' values, VALUES / 2 apart: [key][part][WIDTH]. */
+INLINE void fetch_values(__global const float *value, long row, int key, int keys, int left,
+                         __local float *to)
+{
+    copy(to, value, key < keys ? left : 0);
+    copy(to + 512, value + VALUES / 2 * row, key + VALUES / 2 < keys ? left : 0);
+}
+
+/* ---- what lanes of a row tell each other ---- */
+
+#define EACH(f, x)                                                                                 \
+    (float8)(f((x).s0), f((x).s1), f((x).s2), f((x).s3), f((x).s4), f((x).s5), f((x).s6), f((x).s7))
+
+INLINE float from_lane(float value, int distance)
+{
+    float other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=f"(other)
+                 : "f"(value), "r"(distance));
+    return other;
+}
+
+#define ACROSS(x) from_lane(x, distance)
+
+INLINE float8 largest_of_lanes(float8 rows)
 {
 #pragma unroll
-    for (int i = 0; i < 1024 / 4 / ITEMS; i++) {
-        const int at = i * ITEMS + item, line = at * 4 / WIDTH, c = at * 4 % WIDTH;
-        const int key = line % PARTS * PART_KEYS + first + line / PARTS;
-        copy(stage + at * 4, v + key * row + c, key < keys ? e - c : 0);
-    }
+    for (int distance = 1; distance < LANES; distance *= 2)
+        rows = fmax(EACH(ACROSS, rows), rows);
+    return rows;
+}
+
+INLINE float8 sum_of_lanes(float8 rows)
+{
+#pragma unroll
+    for (int distance = 1; distance < LANES; distance *= 2)
+        rows += EACH(ACROSS, rows);
+    return rows;
+}
+
+/* 2^x; 0 below 2^-126. */
+INLINE float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* ---- scores ---- */
@@ -114,7 +149,9 @@ INLINE void fetch_values(__global const float *v, long row, long e, int first, i
 #define COLUMN(x)                                                                                  \
     (float8)(rows[0].x, rows[1].x, rows[2].x, rows[3].x, rows[4].x, rows[5].x, rows[6].x, rows[7].x)
 
-INLINE void score(__local const float *queries, __local const float *keys, int first_row, int lane,
+/* Where the item's first line of queries, and of keys, has its columns 0 to 3 ([0]) and 4 to 7: in
+ * each fourth line of an item's eight it is the other way round, in none of its keys. */
+INLINE void score(__local const float *const queries[2], __local const float *const keys[2],
                   float8 scores[ITEM_KEYS])
 {
 #pragma unroll
@@ -122,12 +159,12 @@ INLINE void score(__local const float *queries, __local const float *keys, int f
         float4 rows[ITEM_ROWS];
 #pragma unroll
         for (int i = 0; i < ITEM_ROWS; i++)
-            rows[i] = *(__local const float4 *)(queries + place_of(first_row + i, upper));
+            rows[i] = *(__local const float4 *)(queries[upper ^ i / 4] + i * DEPTH);
         const float8 column0 = COLUMN(x), column1 = COLUMN(y), column2 = COLUMN(z),
                      column3 = COLUMN(w);
 #pragma unroll
         for (int j = 0; j < ITEM_KEYS; j++) {
-            const float4 key = *(__local const float4 *)(keys + place_of(KEY_OF(j, lane), upper));
+            const float4 key = *(__local const float4 *)(keys[upper] + KEY_OF(j, 0) * DEPTH);
             float8 sum = fma(column0, (float8)(key.x), scores[j]);
             sum = fma(column1, (float8)(key.y), sum);
             sum = fma(column2, (float8)(key.z), sum);
@@ -137,21 +174,12 @@ INLINE void score(__local const float *queries, __local const float *keys, int f
 }
 
 /* The largest score of each row in the whole block, or so far if that is larger. */
-INLINE float8 find_peaks(const float8 scores[ITEM_KEYS], float8 peak, int first_row, int lane,
-                         __local float *shared)
+INLINE float8 find_peaks(const float8 scores[ITEM_KEYS], float8 peak)
 {
-    float8 own = peak;
 #pragma unroll
     for (int j = 0; j < ITEM_KEYS; j++)
-        own = scores[j] > own ? scores[j] : own;
-    store_rows(own, shared + lane * ROWS + first_row);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 2
-    for (int l = 0; l < LANES; l++) {
-        const float8 other = load_rows(shared + l * ROWS + first_row);
-        peak = other > peak ? other : peak;
-    }
-    return peak;
+        peak = fmax(scores[j], peak);
+    return largest_of_lanes(peak);
 }
 
 /* Scores to weights in local memory; what was added up before is scaled down. */
@@ -159,11 +187,11 @@ INLINE void weigh(const float8 scores[ITEM_KEYS], float8 old, float8 peak, int f
                   float8 *total, float8 sums[ITEM_COLUMNS], __local float *weights)
 {
     const float8 base = peak == -INFINITY ? (float8)(0.0f) : peak;
-    const float8 correction = exp2(old - base);
+    const float8 apart = old - base, correction = EACH(power_of_two, apart);
     *total *= correction;
 #pragma unroll
     for (int j = 0; j < ITEM_KEYS; j++) {
-        const float8 weight = exp2(scores[j] - base);
+        const float8 below = scores[j] - base, weight = EACH(power_of_two, below);
         *total += weight;
         store_rows(weight, weights + KEY_OF(j, lane) * LINE + first_row);
     }
@@ -210,13 +238,7 @@ INLINE float8 add_parts(float8 sum, int first_row, int lane, __local float *shar
 INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int first_row, int lane,
                           int rows, int e, __local float *shared, __global float *out, long out_row)
 {
-    float8 whole = (float8)(0.0f);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    store_rows(total, shared + lane * ROWS + first_row);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 2
-    for (int l = 0; l < LANES; l++)
-        whole += load_rows(shared + l * ROWS + first_row);
+    float8 whole = sum_of_lanes(total);
     whole = whole == 0.0f ? (float8)(0.0f) : 1.0f / whole;
 #pragma unroll
     for (int c = 0; c < ITEM_COLUMNS; c++) {
@@ -274,7 +296,6 @@ attention_copies(__global const float *restrict q, __global const float *restric
 {
     __local float weights[KEYS * LINE] __attribute__((aligned(16)));
     __local float stages[2 * STAGE] __attribute__((aligned(16)));
-    __local float *stage = stages, *next = stages + STAGE, *swapped;
     const int item = get_local_id(0), lane = item % LANES, first_row = item / LANES * ITEM_ROWS;
     const int part = lane / PART_LANES;
     /* Of a causal matrix the last rows see most keys: they come first. */
@@ -295,31 +316,50 @@ attention_copies(__global const float *restrict q, __global const float *restric
 #pragma unroll
     for (int c = 0; c < ITEM_COLUMNS; c++)
         sums[c] = (float8)(0.0f);
-    if (seen > 0) {
-        fetch_lines(q, q_row, ROWS, 0, d, rows, item, stage);
-        fetch_lines(k, k_row, KEYS, 0, d, min((long)KEYS, seen), item, stage + DEPTH * ROWS);
-    }
+    /* What the item copies: its four columns of a line, and as many of a key's values. */
+    const int line = item / 2, columns = (int)d - item % 2 * 4;
+    const int query_left = line < rows ? columns : 0;
+    __global const float *query = q + line * q_row + item % 2 * 4;
+    __global const float *key = k + line * k_row + item % 2 * 4;
+    __global const float *far_key = key + KEYS / 2 * k_row;
+    const int copied = item * 4 / WIDTH, value_left = (int)e - item * 4 % WIDTH;
+    const int value_key = copied % PARTS * PART_KEYS + copied / PARTS;
+    __global const float *value = v + value_key * v_row + item * 4 % WIDTH;
+    __local float *const lines = stages + place_of(line, item % 2);
+    __local float *const values = stages + item * 4;
+    int now = 0; /* the stage that is worked on: 0 or STAGE */
+    if (seen > 0)
+        fetch_lines(query, query_left, key, far_key, line < seen ? columns : 0,
+                    line + KEYS / 2 < seen ? columns : 0, lines);
 
     for (long key0 = 0; key0 < seen; key0 += KEYS) {
         const int keys = min((long)KEYS, seen - key0);
-        __global const float *own_k = k + key0 * k_row;
-        __global const float *own_v = v + key0 * v_row;
+        const int key_left = line < keys ? columns : 0;
+        const int far_key_left = line + KEYS / 2 < keys ? columns : 0;
         float8 scores[ITEM_KEYS];
 #pragma unroll
         for (int j = 0; j < ITEM_KEYS; j++)
             scores[j] = (float8)(0.0f);
 #pragma unroll 1
-        for (long c = 0; c < d; c += DEPTH) {
+        for (int c = DEPTH;; c += DEPTH) {
+            const bool last = c >= d;
             arrive();
-            if (c + DEPTH < d) {
-                fetch_lines(q, q_row, ROWS, c + DEPTH, d, rows, item, next);
-                fetch_lines(own_k, k_row, KEYS, c + DEPTH, d, keys, item, next + DEPTH * ROWS);
-            } else {
-                fetch_values(own_v, v_row, e, 0, keys, item, next);
-            }
-            score(stage, stage + DEPTH * ROWS, first_row, lane, scores);
-            swapped = stage, stage = next, next = swapped;
+            if (last)
+                fetch_values(value, v_row, value_key, keys, value_left, values + (STAGE - now));
+            else
+                fetch_lines(query + c, query_left - c, key + c, far_key + c, key_left - c,
+                            far_key_left - c, lines + (STAGE - now));
+            const __local float *queries_at[2] = {stages + now + place_of(first_row, 0),
+                                                  stages + now + place_of(first_row, 1)};
+            const __local float *keys_at[2] = {stages + now + DEPTH * ROWS + place_of(lane, 0),
+                                               stages + now + DEPTH * ROWS + place_of(lane, 1)};
+            score(queries_at, keys_at, scores);
+            now = STAGE - now;
+            if (last)
+                break;
         }
+        key += KEYS * k_row;
+        far_key += KEYS * k_row;
 #pragma unroll
         for (int j = 0; j < ITEM_KEYS; j++)
             scores[j] *= scale;
@@ -330,23 +370,25 @@ attention_copies(__global const float *restrict q, __global const float *restric
         if (keys < KEYS || key0 + KEYS - 1 > row0 + diagonal)
             hide_keys(scores, keys, key0 - diagonal - row0 - first_row, lane);
         const float8 old = peak;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        peak = find_peaks(scores, peak, first_row, lane, next);
+        peak = find_peaks(scores, peak);
         weigh(scores, old, peak, first_row, lane, &total, sums, weights);
 #pragma unroll 1
         for (int first = 0; first < PART_KEYS && first < keys; first += VALUES) {
             arrive();
-            if (first + VALUES < PART_KEYS && first + VALUES < keys) {
-                fetch_values(own_v, v_row, e, first + VALUES, keys, item, next);
-            } else if (key0 + KEYS < seen) {
-                fetch_lines(q, q_row, ROWS, 0, d, rows, item, next);
-                fetch_lines(own_k + KEYS * k_row, k_row, KEYS, 0, d,
-                            min((long)KEYS, seen - key0 - KEYS), item, next + DEPTH * ROWS);
-            }
+            value += VALUES * v_row;
+            if (first + VALUES < PART_KEYS && first + VALUES < keys)
+                fetch_values(value, v_row, value_key + first + VALUES, keys, value_left,
+                             values + (STAGE - now));
+            else if (key0 + KEYS < seen)
+                fetch_lines(query, query_left, key, far_key,
+                            line < seen - key0 - KEYS ? columns : 0,
+                            line + KEYS / 2 < seen - key0 - KEYS ? columns : 0,
+                            lines + (STAGE - now));
             add_values(weights + (part * PART_KEYS + first) * LINE + first_row,
-                       stage + part * WIDTH, lane, sums);
-            swapped = stage, stage = next, next = swapped;
+                       stages + now + part * WIDTH, lane, sums);
+            now = STAGE - now;
         }
+        value += (PARTS - 1) * PART_KEYS * v_row;
     }
     write_results(sums, total, first_row, lane, rows, e, stages, out, out_row);
 }

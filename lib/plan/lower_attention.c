@@ -231,6 +231,7 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
 #define COPIES_ROWS 64
 #define COPIES_LOCAL 47104
 #define COPIES_MOST 128 /* columns of a result */
+#define COPIES_DEEPEST (1 << 30)
 
 static bool has_rows(const struct kiln__plan *plan, const struct attention *attention,
                      unsigned input, kiln_type type, int64_t elements)
@@ -250,7 +251,8 @@ static bool copies_suits(const struct kiln__plan *plan, const struct attention *
     bool suits = device->info.has_inline_ptx && device->ptx_level >= COPIES_LEVEL &&
                  device->info.max_work_group >= COPIES_ITEMS &&
                  device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
-                 attention->size.d > 0 && attention->size.e <= COPIES_MOST;
+                 attention->size.d > 0 && attention->size.d < COPIES_DEEPEST &&
+                 attention->size.e <= COPIES_MOST;
     for (unsigned i = 0; i < KILN__MASK; i++)
         suits = suits && has_rows(plan, attention, i, KILN_F32, 4);
     return suits;
