@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
 
@@ -196,6 +197,28 @@ Test(kernels, streams_vectors_to_multiples_of_their_size)
     cr_expect(strstr(text.data, "head = stream ? (128 - ((size_t)(y0 + q0 + p) & 127)) / "), "%s",
               text.data);
     kiln__text_free(&text);
+}
+
+static kiln_tensor find_largest(kiln_batch *batch)
+{
+    const int axis = 1;
+    return kiln_max(batch, imagine_matrix(batch, 64, 1000), 1, &axis, 0);
+}
+
+Test(kernels, take_the_larger_by_an_instruction_where_there_is_one)
+{
+    static const unsigned levels[] = {0, 75, 80, 90};
+    kiln_context *gpu = imagined_gpu();
+    struct kiln__device *device = &gpu->runtime.device, before = *device;
+    device->info.has_inline_ptx = true;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        struct kiln__text text = {0};
+        device->ptx_level = levels[i];
+        add_kernels(gpu, "GPU", find_largest, &text);
+        cr_expect_eq(strstr(text.data, "max.NaN.f32") != NULL, levels[i] >= 80, "%s", text.data);
+        kiln__text_free(&text);
+    }
+    *device = before;
 }
 
 /* ---- reductions ---- */

@@ -97,13 +97,52 @@ static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned 
             name.text, kiln__type_row(type)->mask, width, kiln__emit_type(KILN_U8, width).text);
 }
 
+/* PTX's instruction takes one element; of zeros it takes +0 for the larger. */
+static void emit_extreme(const struct kiln__emit *emit, const char *word, const char *instruction,
+                         kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const char *t = name.text;
+    bool floating = kiln__type_row(type)->floating;
+    if (!floating || !emit->form->extremes) {
+        kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %c (b))%s, (a), (b))\n", word, t,
+                       width > 1 ? "PICK_VECTOR" : "PICK", *word == 'L' ? '>' : '<',
+                       floating ? " | ((a) != (a))" : "");
+        return;
+    }
+    kiln__text_add(emit->text, "static inline %s %s_%s(%s a, %s b)\n{\n", t, word, t, t, t);
+    if (width == 1)
+        kiln__text_add(emit->text,
+                       "    float y;\n"
+                       "    asm(\"%s %%0, %%1, %%2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));\n"
+                       "    return y;\n}\n",
+                       instruction);
+    else
+        kiln__text_add(emit->text, "    return (%s)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi));\n}\n", t,
+                       word, kiln__emit_type(type, width / 2).text, word,
+                       kiln__emit_type(type, width / 2).text);
+}
+
+static void emit_larger(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    emit_extreme(emit, "LARGER", "max.NaN.f32", type, width);
+}
+
+static void emit_smaller(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    emit_extreme(emit, "SMALLER", "min.NaN.f32", type, width);
+}
+
 static const struct helper {
-    const char *word; /* what the table's expressions call it */
+    const char *word; /* what the tables' expressions call it */
     void (*emit)(const struct kiln__emit *emit, kiln_type type, unsigned width);
+    bool halves; /* of halves of a vector, too, and of theirs */
 } helpers[] = {
-    {"DIVIDE", emit_divide}, {"REMAINDER", emit_remainder}, {"MODULO", emit_modulo},
-    {"WIDTH", emit_width},   {"ABSOLUTE", emit_absolute},   {"TRUTH", emit_truth},
-    {"CHOOSE", emit_choose},
+    {"DIVIDE", emit_divide, false},  {"REMAINDER", emit_remainder, false},
+    {"MODULO", emit_modulo, false},  {"WIDTH", emit_width, false},
+    {"TRUTH", emit_truth, false},    {"ABSOLUTE", emit_absolute, false},
+    {"CHOOSE", emit_choose, false},  {"LARGER", emit_larger, true},
+    {"SMALLER", emit_smaller, true},
 };
 #define HELPERS (sizeof helpers / sizeof *helpers)
 
@@ -120,20 +159,36 @@ kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct k
     return emit->group->steps.items[step->args[step->n_args - 1]].type;
 }
 
+/* The step's expression in its table, and the type that it is about. */
+static const char *expression_of(const struct kiln__emit *emit, const struct kiln__step *step,
+                                 kiln_type *type)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
+    if (step->kind == KILN__STEP_APPLY) {
+        *type = kiln__emit_operands_type(emit, step);
+        return kiln__elementwise_rows[step->op].device;
+    }
+    if (step->kind != KILN__STEP_REDUCED)
+        return "";
+    *type = kiln__reduce_accumulator(row, emit->group->steps.items[step->args[0]].type);
+    *type = kiln__type_row(*type)->computed;
+    return row->combine;
+}
+
 /* Each helper that the group's operations name, once for a type. */
 static void emit_helpers(const struct kiln__emit *emit)
 {
     bool seen[HELPERS][16] = {{false}};
     for (size_t i = 0; i < emit->group->steps.count; i++) {
-        const struct kiln__step *step = &emit->group->steps.items[i];
-        for (size_t h = 0; step->kind == KILN__STEP_APPLY && h < HELPERS; h++) {
-            kiln_type type = kiln__emit_operands_type(emit, step);
-            if (seen[h][type] || !strstr(kiln__elementwise_rows[step->op].device, helpers[h].word))
+        kiln_type type = (kiln_type)0;
+        const char *expression = expression_of(emit, &emit->group->steps.items[i], &type);
+        for (size_t h = 0; h < HELPERS; h++) {
+            if (seen[h][type] || !strstr(expression, helpers[h].word))
                 continue;
             seen[h][type] = true;
-            helpers[h].emit(emit, type, 1);
-            if (emit->form->vector > 1)
-                helpers[h].emit(emit, type, emit->form->vector);
+            for (unsigned width = 1; width <= emit->form->vector; width *= 2)
+                if (width == 1 || width == emit->form->vector || helpers[h].halves)
+                    helpers[h].emit(emit, type, width);
         }
     }
 }

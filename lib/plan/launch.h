@@ -137,7 +137,7 @@ struct kiln__form {
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
     uint8_t generic;  /* template: kernels/generic.cl, behind all operations there are */
-    uint8_t zero[1];
+    uint8_t extremes; /* PTX has the larger and the smaller of two floats, NaN handed on */
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */

@@ -4,14 +4,22 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define EXTREMES_LEVEL 80
+
+void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form)
+{
+    form->native_math = device->traits->fast_math_functions;
+    form->no_fma = device->traits->emulates_fma;
+    form->extremes = device->info.has_inline_ptx && device->ptx_level >= EXTREMES_LEVEL;
+}
+
 /* Kernels for other devices take 32-bit indices where they suffice: 64-bit ones cost registers. */
 void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
                       const struct kiln__space *space, struct kiln__form *form)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
+    kiln__form_arithmetic(plan->options.device, form);
     form->chunked = traits->chunked;
-    form->native_math = traits->fast_math_functions;
-    form->no_fma = traits->emulates_fma;
     form->wide = traits->chunked || !kiln__space_is_narrow(group, space);
     form->rank = (uint8_t)space->rank;
     form->kept = (uint8_t)space->kept;

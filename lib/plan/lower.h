@@ -18,6 +18,9 @@ static inline size_t kiln__divide_up(size_t a, size_t b)
 #define KILN__INDEX(value)                                                                         \
     ((struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = (int64_t)(value)})
 
+/* How the device computes: alike in all its kernels, so that their results are, too. */
+void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form);
+
 /* The part of a form that device and space decide. */
 void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
                       const struct kiln__space *space, struct kiln__form *form);

@@ -417,12 +417,9 @@ void kiln__lower_generic(struct kiln__plan *plan, uint32_t index)
                                   .kernel = "kiln_generic",
                                   .bytes = kiln__group_bytes(plan, group)};
     struct table table = {.plan = plan, .group = group, .launch = &launch};
-    launch.form = (struct kiln__form){.generic = true,
-                                      .vector = 1,
-                                      .wide = true,
-                                      .chunked = traits->chunked,
-                                      .native_math = traits->fast_math_functions,
-                                      .no_fma = traits->emulates_fma};
+    launch.form =
+        (struct kiln__form){.generic = true, .vector = 1, .wide = true, .chunked = traits->chunked};
+    kiln__form_arithmetic(plan->options.device, &launch.form);
     while (!traits->chunked && 1u << launch.form.work_group < traits->work_group)
         launch.form.work_group++;
     table.memories = list_memories(plan, group, table.slots);
