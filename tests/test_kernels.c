@@ -170,6 +170,9 @@ KERNELS(map_placed,
         kiln_pad(batch, imagine_matrix(batch, 64, 96), (size_t[]){1, 2}, (size_t[]){3, 4}, 5));
 KERNELS(map_gathers, kiln_gather(batch, imagine_matrix(batch, 64, 96),
                                  kiln_cast(batch, imagine_vector(batch, 32), KILN_I32), 0));
+/* Two vectors of an item on the GPU. */
+KERNELS(map_gathers_much, kiln_gather(batch, imagine_matrix(batch, 64, 96),
+                                      kiln_cast(batch, imagine_vector(batch, 1000), KILN_I32), 0));
 
 /* Functions: two vectors beside each other on the CPU, the device's own ones on the GPU. */
 KERNELS(map_functions, kiln_tanh(batch, kiln_mul(batch, imagine_vector(batch, 1000),

@@ -5,6 +5,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "record/batch.h"
+#include "session/context.h"
 #include "support/movement.h"
 
 static kiln_tensor ranged(kiln_batch *batch, size_t rank, const size_t *dims)
@@ -293,6 +295,22 @@ Test(ops_gather, long_dimensions)
     check_read(b, kiln_gather(b, x, at, 0));
     check_read(b, kiln_gather(b, kiln_arange(b, KILN_I32, 7, 70008, 1), at, 0));
     check_read(b, kiln_sum(b, kiln_iota(b, DIMS(70001, 3), 0), 0, NULL, 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* So many that an item of a device without chunks has two vectors, and no whole number of them. */
+Test(ops_gather, more_than_keep_all_units_busy)
+{
+    enum { COLUMNS = 773 };
+    kiln_batch *b = check_begin();
+    size_t units = b->context->runtime.device.info.compute_units;
+    size_t rows = units * 2048 * 8 / COLUMNS + 3 + units % 2;
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(30, COLUMNS), CHECK_PLAIN);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(rows), 31);
+    check_read(b, kiln_gather(b, x, at, 0));
+    check_read(b, kiln_neg(b, kiln_gather(b, x, at, 0)));
     check_run(b);
     check_end(b);
     check_close();

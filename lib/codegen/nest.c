@@ -425,9 +425,36 @@ static void keep_vectors(struct kiln__body *body)
     kiln__text_add(body->text, "p += count;\n}\n");
 }
 
+/* Two vectors of a work-item, one for each item of its group between them. */
+static void keep_pair(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, items = 1u << body->form->work_group;
+    kiln__text_add(body->text,
+                   "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u;\n"
+                   "const idx last = min(n, first + %u);\n"
+                   "if (first + %u <= n) {\n",
+                   2 * items, width, (items + 1) * width, (items + 1) * width);
+    for (unsigned u = 0; u < 2; u++) {
+        kiln__text_add(body->text, "{\nconst idx p = first + %u;\n", u * items * width);
+        kiln__body_bases(body, body->form->kept);
+        kiln__body_element(body, width, "0", "", 0);
+        close(body);
+    }
+    kiln__text_add(body->text, "return;\n}\nfor (idx p = first; p < last; p += %u) {\n",
+                   items * width);
+    kiln__body_bases(body, body->form->kept);
+    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__body_element(body, 1, "i", "", 0);
+    kiln__text_add(body->text, "}\n}\n");
+}
+
 static void keep_item(struct kiln__body *body)
 {
     unsigned width = body->form->vector;
+    if (body->form->pairs) {
+        keep_pair(body);
+        return;
+    }
     kiln__text_add(body->text, "const idx p = (idx)get_global_id(0) * %u;\nif (p >= n)\nreturn;\n",
                    width);
     kiln__body_bases(body, body->form->kept);

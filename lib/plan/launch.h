@@ -123,7 +123,8 @@ struct kiln__form {
     enum kiln__walk kept_walk : 8, reduced_walk : 8;
     uint8_t across;              /* TILES: 1 + the dimension that ACROSS accesses lie along */
     enum kiln__along placed : 8; /* of stores that have strides; else 0 */
-    uint8_t pairs;               /* map, VECTORS: two vectors step by step beside each other */
+    uint8_t pairs; /* map, VECTORS: two vectors step by step beside each other; ITEM: an item has
+                      two, a work-group apart */
     enum kiln__stage stage : 8;
     uint8_t apart;    /* reduced VECTORS: log2 of a run's elements from which several at once come
                          from parts of it; 0: never */

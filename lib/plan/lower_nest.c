@@ -99,7 +99,8 @@ static void size_launch(struct lowering *lowering, size_t *share)
         *share = 1;
         items = work << launch->form.work_group;
     } else {
-        *share = traits->chunked ? choose_chunk(lowering) : launch->form.vector;
+        *share = traits->chunked ? choose_chunk(lowering)
+                                 : (size_t)launch->form.vector << launch->form.pairs;
         items = kiln__divide_up(work, *share);
     }
     kiln__launch_line(items, launch);

@@ -200,6 +200,20 @@ static bool has_costly_step(const struct kiln__group *group)
     return false;
 }
 
+/* What is gathered waits for its position before: two vectors of an item wait for theirs together.
+ * Only where half as many items keep every unit busy. */
+#define ITEMS_OF_UNIT 2048
+
+static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, const struct kiln__form *form)
+{
+    size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_OF_UNIT;
+    bool gathers = false;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
+    return gathers && space->kept_count / (2u * form->vector) >= items;
+}
+
 /* Elements take so few steps that memory is what they wait for: rows that are read at once share
  * loads and stores of their totals. */
 static uint8_t choose_rows(const struct kiln__group *group)
@@ -478,8 +492,10 @@ static void choose_details(const struct kiln__plan *plan, const struct kiln__gro
     bool single = form->stage == KILN__STAGE_FINAL && !traits->chunked;
     form->vector = single ? 1 : choose_vector(traits, group, space, form);
     form->aligned = form->aligned && form->vector > 1 && form->stage != KILN__STAGE_FINAL;
-    form->pairs = form->kept_walk == KILN__WALK_VECTORS && !kiln__group_reduces(group) &&
-                  form->vector > 1 && has_costly_step(group);
+    if (form->vector > 1 && !kiln__group_reduces(group))
+        form->pairs = form->kept_walk == KILN__WALK_VECTORS ? has_costly_step(group)
+                      : form->kept_walk == KILN__WALK_ITEM  ? gathers_much(plan, group, space, form)
+                                                            : false;
     form->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
                     group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
     if (form->reduced_walk == KILN__WALK_BLOCKS)
