@@ -101,6 +101,52 @@ Test(slopes, causal)
     check_close();
 }
 
+/* By queries, keys or values: the gradient is as that in floats, up to what f16 rounds. */
+static void agree(const float *found, const float *exact, size_t count, double scale, double slope)
+{
+    double most = 0, gap = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, fabs((double)exact[i]));
+        gap = isfinite(found[i]) ? fmax(gap, fabs((double)found[i] - (double)exact[i])) : INFINITY;
+    }
+    cr_expect(most > 0 && gap <= most / 64, "scale %g, slopes times %g: %g of %g off", scale, slope,
+              gap, most);
+}
+
+/* What flows to the scores stays within f16 whatever scale they have, and whatever size slopes. */
+static void differ_by_scale(double scale, double slope)
+{
+    kiln_batch *b = begin();
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    options.scale = scale;
+    kiln_tensor g = kiln_scale(b, numbers(b, KILN_F32, DIMS(2, 40, 64)), slope);
+    const float *read[2][3];
+    for (int exact = 0; exact < 2; exact++) {
+        kiln_tensor x[3], out[3];
+        check_seed(7);
+        for (int i = 0; i < 3; i++)
+            x[i] = numbers(b, exact ? KILN_F32 : KILN_F16, DIMS(2, i ? 70 : 40, 64));
+        kiln_tensor y = kiln_attention(b, x[0], x[1], x[2], (kiln_tensor){0}, &options);
+        kiln_grad(b, kiln_sum(b, kiln_mul(b, y, g), 0, NULL, 0), x, 3, out);
+        cr_expect_eq(count_slopes(b), 4);
+        for (int i = 0; i < 3; i++)
+            read[exact][i] = check_read(b, out[i]);
+    }
+    cr_expect(check_run(b), "scale %g, slopes times %g", scale, slope);
+    for (int i = 0; i < 3; i++)
+        agree(read[0][i], read[1][i], 2 * (i ? 70 : 40) * 64, scale, slope);
+    check_end(b);
+}
+
+Test(slopes, of_any_size)
+{
+    static const double scales[] = {0x1p-40, 0x1p-14, 0x1p-4}, slopes[] = {0x1p-60, 1, 0x1p+30};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < 3; j++)
+            differ_by_scale(scales[i], slopes[j]);
+    check_close();
+}
+
 /* Heads side by side: operands and results are read and stored by strides. */
 Test(slopes, heads_in_rows)
 {

@@ -6,6 +6,7 @@
  * is multiplied is: weights, the slope and what flows to the scores. Then all five products have
  * operands for tensor cores, and the m by n matrices take half the memory. What is too small for
  * f16 would be lost, so slopes go on at a size that fits: those of a matrix times a power of two.
+ * The scale of the scores, which may be of any size, comes after the products that they go into.
  *
  * Where the device has kernels for that, which keep scores in registers, such a gradient is
  * recorded as slopes (graph/slopes.h): no m by n matrix is in memory at all. */
@@ -38,7 +39,6 @@ struct adjoint {
     kiln_tensor q, k, v, mask; /* mask: empty if there is none */
     kiln_tensor g;             /* of the result, */
     kiln_tensor unit;          /* times this; empty: as it is */
-    kiln_tensor score_unit;    /* what flows to the scores is times this besides */
     kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
 };
 
@@ -79,7 +79,7 @@ static kiln_tensor resized(const struct adjoint *a, kiln_tensor x, bool scores)
 {
     if (!a->unit.id || !x.id)
         return x;
-    x = scores ? kiln_div(a->batch, x, a->score_unit) : x;
+    x = scores ? kiln_scale(a->batch, x, a->node->attention.scale) : x;
     return kiln_div(a->batch, x, a->unit);
 }
 
@@ -133,7 +133,7 @@ static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
 static void walk_block(const struct adjoint *a, size_t first, size_t end, struct found *found)
 {
     kiln_batch *b = a->batch;
-    double scale = a->node->attention.scale;
+    const double scale = a->unit.id ? 1 : a->node->attention.scale; /* 1: resized() has it */
     kiln_tensor q = rows_of(a, a->q, first, end), g = rows_of(a, a->g, first, end);
     kiln_tensor p = rounded(a, weights_of(a, q, first, end));
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__VALUE]))
@@ -141,8 +141,7 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
     found->mask[found->blocks] = of_s;
-    kiln_tensor scaled = kiln_scale(b, of_s, scale);
-    scaled = rounded(a, a->score_unit.id ? kiln_mul(b, scaled, a->score_unit) : scaled);
+    kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
     found->q[found->blocks++] = kiln_matmul(b, scaled, a->k);
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
         add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
@@ -181,29 +180,26 @@ static void give_found(const struct adjoint *a, const struct found *found)
             resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2), false));
 }
 
-/* A power of two for each matrix, [.., 1, 1], that brings its largest slope to between 16 and 32:
- * sums of columns many times that are no infinity still, and what a weight of 2^-16 leaves of it is
- * still a normal number. */
+/* The largest magnitude of each matrix, [.., 1, 1]. */
+static kiln_tensor peak_of(const struct adjoint *a, kiln_tensor x)
+{
+    kiln_batch *b = a->batch;
+    const int column = -1, row = -2;
+    kiln_tensor peak = kiln_max(b, kiln_abs(b, x), 1, &column, 1);
+    return kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
+}
+
+/* A power of two for each matrix, [.., 1, 1], that has f16 hold the slopes, and what flows to the
+ * scores before their scale. That is at most twice the largest slope times the largest value, in
+ * each of e columns: below 2^15, and slopes below 2^14. The largest values of f16 leave a largest
+ * slope of 2^-3 / e at least, of which f16 loses 2^-22 e. */
 static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
 {
     kiln_batch *b = a->batch;
-    const int column = -1, row = -2;
-    kiln_tensor peak = kiln_max(b, kiln_abs(b, g), 1, &column, 1);
-    peak = kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
-    return kiln_exp2(b, kiln_sub(b, real(a, 4), kiln_floor(b, kiln_log2(b, peak))));
-}
-
-/* The same for what flows to the scores, which values and the scale make large or small: at most
- * scale times twice the largest slope, below 32, times the largest value, in each of e columns. */
-static kiln_tensor score_unit_of(const struct adjoint *a)
-{
-    kiln_batch *b = a->batch;
-    const int column = -1, row = -2;
-    double times = 64 * (double)a->size.e * fmax(fabs(a->node->attention.scale), 0x1p-100);
-    kiln_tensor peak = kiln_max(b, kiln_abs(b, a->v), 1, &column, 1);
-    peak = kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
-    kiln_tensor room = kiln_sub(b, real(a, 15 - log2(times)), kiln_log2(b, peak));
-    return kiln_exp2(b, kiln_clamp(b, kiln_floor(b, room), -100, 100));
+    kiln_tensor room =
+        kiln_sub(b, real(a, 14 - log2((double)a->size.e)), kiln_log2(b, peak_of(a, a->v)));
+    room = kiln_sub(b, kiln_minimum(b, room, real(a, 14)), kiln_log2(b, peak_of(a, g)));
+    return kiln_exp2(b, kiln_maximum(b, kiln_floor(b, room), real(a, -120)));
 }
 
 /* ---- by slopes ---- */
@@ -223,16 +219,13 @@ static kiln_tensor stats_of(const struct adjoint *a, kiln_tensor scales)
 {
     kiln_batch *b = a->batch;
     const size_t dims[2] = {1, KILN__STATS_COLUMNS};
-    kiln_tensor column = kiln_iota(b, 2, dims, 1), shift = a->shift;
-    kiln_tensor of_slopes = real(a, a->node->attention.scale), of_values = real(a, 1);
-    if (a->unit.id) {
-        shift = kiln_mul(b, shift, a->score_unit);
+    kiln_tensor column = kiln_iota(b, 2, dims, 1), of_values = real(a, 1);
+    if (a->unit.id)
         of_values = kiln_div(b, of_values, a->unit);
-        of_slopes = kiln_div(b, kiln_mul(b, of_slopes, of_values), a->score_unit);
-    }
+    kiln_tensor of_slopes = kiln_scale(b, of_values, a->node->attention.scale);
     kiln_tensor stats =
         kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 2)), of_slopes, of_values);
-    stats = kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), shift, stats);
+    stats = kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), a->shift, stats);
     return kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 0)), scales, stats);
 }
 
@@ -245,9 +238,8 @@ static void give_slopes(const struct adjoint *a)
     const kiln_tensor scores[] = {a->q, a->k};
     how.form = KILN__SLOPES_SCALES;
     kiln_tensor stats = stats_of(a, kiln__record_slopes(b, &how, type, 2, scores));
-    kiln_tensor v = a->unit.id ? rounded(a, kiln_mul(b, a->v, a->score_unit)) : a->v;
-    const kiln_tensor by_key[] = {a->k, a->q, v, a->g, stats},
-                      by_query[] = {a->q, a->k, a->g, v, stats};
+    const kiln_tensor by_key[] = {a->k, a->q, a->v, a->g, stats},
+                      by_query[] = {a->q, a->k, a->g, a->v, stats};
     const struct {
         unsigned operand;
         enum kiln__slopes_form form;
@@ -281,7 +273,6 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
         a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
     if (a.narrow == KILN_F16) {
         a.unit = unit_of(&a, g);
-        a.score_unit = score_unit_of(&a);
         g = kiln_mul(a.batch, g, a.unit);
     }
     a.g = rounded(&a, g);
