@@ -249,6 +249,8 @@ runtime_sources = \
 	lib/runtime/executable.h \
 	lib/runtime/kept.c \
 	lib/runtime/kept.h \
+	lib/runtime/pages.c \
+	lib/runtime/pages.h \
 	lib/runtime/pinned.c \
 	lib/runtime/pinned.h \
 	lib/runtime/placing.c \

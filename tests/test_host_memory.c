@@ -3,11 +3,14 @@
  * in one batch. The results are the same however the device reaches it. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/opencl.h>
 
+#include "session/context.h"
 #include "support/context.h"
 #include "support/layer.h"
 
@@ -161,6 +164,93 @@ Test(host_memory, of_kiln_is_not_freed_under_a_run_whose_end_cannot_be_awaited)
         cr_expect_eq(layer_count("alive"), 0u, "%s", modes[mode]);
     }
 }
+
+/* ---- large pages ---- */
+
+enum { MIB = 1 << 20 };
+
+static void *host_of(kiln_buffer *buffer)
+{
+    void *host = NULL;
+    cr_expect_eq(
+        clGetMemObjectInfo(kiln_buffer_cl(buffer), CL_MEM_HOST_PTR, sizeof host, &host, NULL),
+        CL_SUCCESS);
+    return host;
+}
+
+static kiln_buffer *make_bytes(kiln_context *context, size_t bytes)
+{
+    kiln_buffer *buffer;
+    expect_ok(kiln_buffer_create(context, KILN_U8, 1, &bytes, &buffer));
+    return buffer;
+}
+
+Test(host_memory, of_many_bytes_lies_in_large_pages)
+{
+    kiln_context *context = open_context();
+    bool live = context->runtime.device.traits->live_host_pointers;
+    const size_t sizes[] = {MIB, 4 * MIB, 9 * MIB + 1};
+    for (size_t i = 0; i < 3; i++) {
+        void *own;
+        kiln_buffer *buffer = make_bytes(context, sizes[i]);
+        char *host = host_of(buffer);
+        cr_expect_eq(host != NULL, live && sizes[i] >= 4 * MIB);
+        cr_expect_eq((uintptr_t)host % (2 * MIB), 0u);
+        kiln_buffer_release(buffer);
+        expect_ok(kiln_host_alloc(context, sizes[i], &own));
+        memset(own, 1, sizes[i]);
+        cr_expect(!live || sizes[i] < 4 * MIB || (uintptr_t)own % (2 * MIB) == 0);
+        expect_ok(kiln_host_free(context, own));
+    }
+    close_context(context);
+}
+
+/* In pages, of what the process has in memory. */
+static long resident(void)
+{
+    long all = 0, here = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%ld %ld", &all, &here) != 2)
+        here = 0;
+    if (file)
+        fclose(file);
+    return here;
+}
+
+Test(host_memory, of_many_bytes_goes_with_its_buffer)
+{
+    static const char zeros[32 * MIB];
+    kiln_context *context = open_context();
+    long before = 0;
+    for (int i = 0; i < 12; i++) {
+        kiln_buffer *buffer = make_bytes(context, 32 * MIB);
+        expect_ok(kiln_buffer_write(buffer, 0, zeros, sizeof zeros));
+        kiln_buffer_release(buffer);
+        before = i == 3 ? resident() : before;
+    }
+    cr_expect_lt(resident() - before, 2 * (32 * MIB / 4096), "%ld pages more", resident() - before);
+    close_context(context);
+}
+
+Test(host_memory, of_many_bytes_whose_end_no_driver_would_tell)
+{
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    kiln_context *context = open_context();
+    const size_t bytes = 4 * MIB;
+    kiln_buffer *buffer;
+    if (context->runtime.device.traits->live_host_pointers) {
+        cr_assert(layer_fail(1, "clSetMemObjectDestructorCallback", -5, KILN_LAYER_FOREVER,
+                             KILN_LAYER_CALL));
+        cr_expect_neq(kiln_buffer_create(context, KILN_U8, 1, &bytes, &buffer), KILN_OK);
+        cr_expect_gt(layer_failures(), 0u);
+        layer_reset();
+    }
+    kiln_buffer_release(make_bytes(context, bytes));
+    close_context(context);
+}
+
+/* ---- where it lies ---- */
 
 Test(host_memory, may_lie_at_any_address)
 {

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "runtime/pages.h"
 #include "runtime/pool.h"
 
 /* Smaller pieces are found to be missing when they are used. */
@@ -22,6 +23,7 @@ void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_
     pthread_mutex_init(&budget->reserving, NULL);
     budget->context = context;
     budget->touches = NULL;
+    budget->pages = false;
     budget->kept = NULL;
     budget->kept_bytes = 0;
     budget->device_memory = device_memory;
@@ -96,9 +98,15 @@ static cl_int touch(cl_command_queue queue, cl_mem memory)
     return code ? code : kiln__cl_finish(queue);
 }
 
+cl_mem kiln__budget_allocate(const struct kiln__budget *budget, size_t bytes, cl_int *code)
+{
+    return budget->pages ? kiln__pages_create(budget->context, bytes, code)
+                         : clCreateBuffer(budget->context, CL_MEM_READ_WRITE, bytes, NULL, code);
+}
+
 static cl_mem create(const struct kiln__budget *budget, size_t bytes, cl_int *code)
 {
-    cl_mem memory = clCreateBuffer(budget->context, CL_MEM_READ_WRITE, bytes, NULL, code);
+    cl_mem memory = kiln__budget_allocate(budget, bytes, code);
     if (*code)
         return NULL;
     if (budget->touches && bytes >= TOUCHED)

@@ -17,6 +17,7 @@ struct kiln__budget {
     cl_context context;
     cl_command_queue
         touches; /* where memory is asked for in earnest; NULL: it is when it is made */
+    bool pages;  /* of the host, in which the device works (pages.h) */
     uint64_t device_memory, limit; /* the device's bytes; those that the pools may have of them */
     pthread_mutex_t reserving;     /* held while it is seen whether there is room for more */
     atomic_uint_fast64_t bytes;    /* that the pools have, in use and idle */
@@ -46,6 +47,9 @@ void kiln__budget_leave(struct kiln__budget *budget);
  * and what the driver answers. */
 kiln_status kiln__budget_create(struct kiln__budget *budget, bool pool, size_t asked, size_t bytes,
                                 cl_mem *memory, struct kiln__error *error);
+
+/* Memory that does not count; NULL with the driver's answer in *code. */
+cl_mem kiln__budget_allocate(const struct kiln__budget *budget, size_t bytes, cl_int *code);
 
 /* Count a release that is to come. */
 void kiln__budget_count_release(struct kiln__budget *budget);

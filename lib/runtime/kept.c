@@ -65,7 +65,7 @@ static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
     if (!memory) {
         uint64_t before = atomic_fetch_add(&budget->bytes, use->bytes);
         if (before <= budget->limit - use->bytes)
-            memory = clCreateBuffer(budget->context, CL_MEM_READ_WRITE, use->bytes, NULL, &code);
+            memory = kiln__budget_allocate(budget, use->bytes, &code);
         if (!memory)
             atomic_fetch_sub(&budget->bytes, use->bytes);
     }

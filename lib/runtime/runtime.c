@@ -24,6 +24,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     kiln__pins_begin(&runtime->pins);
     pthread_mutex_init(&runtime->making, NULL);
     atomic_init(&runtime->shown, options->queue != NULL);
+    runtime->memory.pages = runtime->device.traits->live_host_pointers;
     runtime->ends_on_demand = runtime->device.traits->dear_events;
     if (options->profile) {
         runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);

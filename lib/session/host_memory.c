@@ -2,6 +2,7 @@
 /* Host memory that travels without a copy. */
 #include <stdlib.h>
 
+#include "runtime/pages.h"
 #include "session/context.h"
 
 /* Of pages: drivers use them in place where memory is shared. */
@@ -12,10 +13,8 @@ static kiln_status make(const struct kiln__runtime *runtime, size_t bytes,
 {
     if (runtime->host_mode == KILN__HOST_SEPARATE)
         return kiln__pinned_make(runtime->context, runtime->device.id, bytes, pinned, error);
-    size_t whole = bytes < runtime->device.info.memory
-                       ? (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
-                       : 0; /* it is the host's, too */
-    *pinned = (struct kiln__pinned){.memory = whole ? aligned_alloc(ALIGNMENT, whole) : NULL,
+    bool fits = bytes < runtime->device.info.memory; /* it is the host's, too */
+    *pinned = (struct kiln__pinned){.memory = fits ? kiln__pages_alloc(bytes, ALIGNMENT) : NULL,
                                     .bytes = bytes};
     return pinned->memory
                ? KILN_OK

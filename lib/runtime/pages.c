@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* madvise() */
+#endif
+#include "runtime/pages.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)1 << 21)  /* x86-64's and AArch64's, mostly */
+#define LARGE ((size_t)1 << 22) /* of smaller memory too little lies in whole ones */
+
+void *kiln__pages_alloc(size_t bytes, size_t alignment)
+{
+    void *memory;
+    if (posix_memalign(&memory, bytes < LARGE || alignment > PAGE ? alignment : PAGE, bytes))
+        return NULL;
+#ifdef MADV_HUGEPAGE /* a wish: without it all is as before */
+    if (bytes >= LARGE)
+        madvise(memory, bytes / PAGE * PAGE, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+static void CL_CALLBACK end(cl_mem memory, void *host)
+{
+    (void)memory;
+    free(host);
+}
+
+cl_mem kiln__pages_create(cl_context context, size_t bytes, cl_int *code)
+{
+    if (bytes < LARGE)
+        return clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, code);
+    void *host = kiln__pages_alloc(bytes, PAGE);
+    *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    cl_mem memory =
+        host ? clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, host, code)
+             : NULL;
+    if (memory)
+        *code = clSetMemObjectDestructorCallback(memory, end, host);
+    if (!*code)
+        return memory;
+    if (memory)
+        clReleaseMemObject(memory);
+    free(host);
+    return NULL;
+}
