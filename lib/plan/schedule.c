@@ -211,7 +211,7 @@ static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group
     bool gathers = false;
     for (size_t i = 0; i < group->accesses.count; i++)
         gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
-    return gathers && space->kept_count / (2u * form->vector) >= items;
+    return gathers && space->kept_count / form->vector / 2 >= items;
 }
 
 /* Elements take so few steps that memory is what they wait for: rows that are read at once share
