@@ -222,13 +222,14 @@ Test(host_memory, of_many_bytes_goes_with_its_buffer)
     static const char zeros[32 * MIB];
     kiln_context *context = open_context();
     long before = 0;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 40; i++) { /* a sanitizer keeps some of what is freed */
         kiln_buffer *buffer = make_bytes(context, 32 * MIB);
         expect_ok(kiln_buffer_write(buffer, 0, zeros, sizeof zeros));
         kiln_buffer_release(buffer);
         before = i == 3 ? resident() : before;
     }
-    cr_expect_lt(resident() - before, 2 * (32 * MIB / 4096), "%ld pages more", resident() - before);
+    cr_expect_lt(resident() - before, 12 * (32 * MIB / 4096), "%ld pages more",
+                 resident() - before);
     close_context(context);
 }
 

@@ -163,13 +163,13 @@ kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct k
 static const char *expression_of(const struct kiln__emit *emit, const struct kiln__step *step,
                                  kiln_type *type)
 {
-    const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
     if (step->kind == KILN__STEP_APPLY) {
         *type = kiln__emit_operands_type(emit, step);
         return kiln__elementwise_rows[step->op].device;
     }
     if (step->kind != KILN__STEP_REDUCED)
         return "";
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
     *type = kiln__reduce_accumulator(row, emit->group->steps.items[step->args[0]].type);
     *type = kiln__type_row(*type)->computed;
     return row->combine;
