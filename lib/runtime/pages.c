@@ -4,6 +4,7 @@
 #endif
 #include "runtime/pages.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,11 +13,13 @@
 
 void *kiln__pages_alloc(size_t bytes, size_t alignment)
 {
-    void *memory;
-    if (posix_memalign(&memory, bytes < LARGE || alignment > PAGE ? alignment : PAGE, bytes))
+    if (bytes >= LARGE && alignment < PAGE)
+        alignment = PAGE;
+    if (bytes > SIZE_MAX - alignment)
         return NULL;
+    void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 #ifdef MADV_HUGEPAGE /* a wish: without it all is as before */
-    if (bytes >= LARGE)
+    if (memory && bytes >= LARGE)
         madvise(memory, bytes / PAGE * PAGE, MADV_HUGEPAGE);
 #endif
     return memory;
