@@ -45,6 +45,7 @@
 
 #include "helpers.h"
 #include "attention.h"
+#include "attention_ptx.h"
 
 /* Eight values of neighbouring rows. */
 INLINE float8 load_rows(__local const float *from)
@@ -105,16 +106,7 @@ INLINE void fetch_values(__global const float *value, long row, int key, int key
 #define EACH(f, x)                                                                                 \
     (float8)(f((x).s0), f((x).s1), f((x).s2), f((x).s3), f((x).s4), f((x).s5), f((x).s6), f((x).s7))
 
-INLINE float from_lane(float value, int distance)
-{
-    float other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=f"(other)
-                 : "f"(value), "r"(distance));
-    return other;
-}
-
-#define ACROSS(x) from_lane(x, distance)
+#define ACROSS(x) swap_lanes(x, distance)
 
 INLINE float8 largest_of_lanes(float8 rows)
 {
@@ -130,14 +122,6 @@ INLINE float8 sum_of_lanes(float8 rows)
     for (int distance = 1; distance < LANES; distance *= 2)
         rows += EACH(ACROSS, rows);
     return rows;
-}
-
-/* 2^x; 0 below 2^-126. */
-INLINE float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 /* ---- scores ---- */

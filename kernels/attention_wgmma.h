@@ -2,6 +2,8 @@
 /* What attention's kernels for Hopper have in common, for files that include this after wgmma.h:
  * how an item's registers are named to an instruction, weights, how results are stored. Before it
  * they say SCORES, an item's of a block, and TYPE, RESULT and ALIGNED as options do. */
+#include "attention_ptx.h"
+
 #define BOUND_4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
 #define BOUND_16(x, i) BOUND_4(x, i), BOUND_4(x, i + 4), BOUND_4(x, i + 8), BOUND_4(x, i + 12)
 #define BOUND_32(x, i) BOUND_16(x, i), BOUND_16(x, i + 16)
@@ -9,29 +11,12 @@
 
 /* ---- weights ---- */
 
-INLINE float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* Two neighbours' weights, the first one in the low half. */
 INLINE uint pack(float low, float high)
 {
     uint word;
     asm("cvt.rn." TEXT(TYPE) "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
-}
-
-/* That of the lane whose number differs in one bit. */
-INLINE float swap_lanes(float x, const int bit)
-{
-    float y;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=f"(y)
-                 : "f"(x), "r"(bit));
-    return y;
 }
 
 INLINE void pack_weights(const float scores[SCORES], uint weights[SCORES / 2])

@@ -434,6 +434,7 @@ kernels = \
 kernel_headers = \
 	kernels/attention.h \
 	kernels/attention_slopes.h \
+	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \
 	kernels/narrow_result.h \
 	kernels/cpu_lines.h \

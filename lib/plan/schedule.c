@@ -202,12 +202,12 @@ static bool has_costly_step(const struct kiln__group *group)
 
 /* What is gathered waits for its position before: two vectors of an item wait for theirs together.
  * Only where half as many items keep every unit busy. */
-#define ITEMS_OF_UNIT 2048
+#define ITEMS_AT_ONCE 2048
 
 static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, const struct kiln__form *form)
 {
-    size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_OF_UNIT;
+    size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_AT_ONCE;
     bool gathers = false;
     for (size_t i = 0; i < group->accesses.count; i++)
         gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
