@@ -48,6 +48,14 @@ static kiln_tensor imagine_bytes(kiln_batch *batch, size_t m, size_t n)
     return kiln_upload(batch, KILN_U8, 2, (size_t[]){m, n}, &none);
 }
 
+/* y (x - sum(x y)), as in the gradient of softmax. */
+static kiln_tensor slope(kiln_batch *batch)
+{
+    kiln_tensor x = imagine_matrix(batch, 64, 1000), y = imagine_matrix(batch, 64, 1000);
+    kiln_tensor sum = kiln_sum(batch, kiln_mul(batch, x, y), 1, (int[]){1}, 1);
+    return kiln_mul(batch, y, kiln_sub(batch, x, sum));
+}
+
 static kiln_tensor every_second(kiln_batch *batch, kiln_tensor x)
 {
     return kiln_slice(batch, x, (int64_t[]){0, 0}, (int64_t[]){64, 64}, (int64_t[]){1, 2});
@@ -252,6 +260,8 @@ KERNELS(rows, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){1}))
 KERNELS(rows_long, kiln_log_softmax(batch, imagine_matrix(batch, 64, 40000), 1, (int[]){1}));
 /* In one visit, and not in whole vectors. */
 KERNELS(rows_once, kiln_logsumexp(batch, imagine_matrix(batch, 64, 50257), 1, (int[]){1}, 0));
+/* Two operands are held: work-items exchange in loops. */
+KERNELS(rows_held, slope(batch));
 KERNELS(rows_apart, share(batch));
 /* Neighbours are in different rows; rows that are two dimensions of three, the last one too. */
 KERNELS(rows_columns, kiln_softmax(batch, imagine_matrix(batch, 64, 96), 1, (int[]){0}));

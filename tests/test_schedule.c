@@ -199,11 +199,25 @@ Test(schedule, has_smaller_work_groups_for_maps)
 Test(schedule, exchanges_values_of_lanes_beside_each_other)
 {
     kiln_context *gpu = imagined_gpu();
-    cr_expect(form_of(gpu, rows, 64, 96, 0).shuffles);
-    cr_expect(form_of(gpu, running_sums, 64, 96, 0).shuffles);
+    cr_expect_eq(1 << (form_of(gpu, rows, 64, 96, 0).shuffles - 1), 4);
+    cr_expect_eq(1 << (form_of(gpu, rows, 64, 96000, 0).shuffles - 1), 256);
+    cr_expect_eq(1 << (form_of(gpu, running_sums, 64, 96, 0).shuffles - 1), 32);
     cr_expect_not(form_of(gpu, softmax_columns, 64, 96, 0).shuffles);
     cr_expect_not(form_of(gpu, adds, 64, 96, 0).shuffles);
     cr_expect_not(form_of(imagined_cpu(), rows, 64, 96, 0).shuffles);
+}
+
+/* Longer rows have more lanes, each of them four vectors; the longest more of these. */
+Test(schedule, holds_few_vectors_where_there_are_lanes)
+{
+    static const struct {
+        size_t row, lanes, held;
+    } wanted[] = {{64, 8, 2}, {256, 16, 4}, {1024, 64, 4}, {4096, 256, 4}, {4100, 256, 8}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct kiln__form form = form_of(imagined_gpu(), softmax, 64, wanted[i].row, 0);
+        cr_expect_eq(1u << (form.shuffles - 1), wanted[i].lanes, "%zu", wanted[i].row);
+        cr_expect_eq(form.held, wanted[i].held, "%zu", wanted[i].row);
+    }
 }
 
 Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)

@@ -133,6 +133,9 @@ void kiln__body_segments(const struct kiln__body *body);
 void kiln__body_pieces(const struct kiln__body *body);
 void kiln__body_lanes_memory(const struct kiln__body *body);
 
+/* How many items share a row, where they exchange values. */
+unsigned kiln__body_shuffled(const struct kiln__body *body);
+
 /* Of how many items or groups of them each keeps a value in local memory for the others. */
 unsigned kiln__body_shared(const struct kiln__body *body);
 

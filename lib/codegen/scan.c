@@ -165,34 +165,36 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
     struct kiln__phrase mine = kiln__phrase("t%u_mine", i), end = kiln__phrase("t%u_end", i);
     struct kiln__phrase one = kiln__phrase("t%u_one", i);
     enum { PART = KILN__SHUFFLED };
+    unsigned lanes = kiln__body_shuffled(body), within = lanes < PART ? lanes : PART;
     kiln__text_add(body->text,
-                   "for (int back = 1; back < min((int)lanes, %d); back *= 2) {\n"
+                   "for (int back = 1; back < %u; back *= 2) {\n"
                    "const %s %s = before_%s(%s, back);\n"
                    "if (lane %% %d >= back)\n",
-                   PART, type.text, one.text, type.text, all.text, PART);
+                   within, type.text, one.text, type.text, all.text, PART);
     add(body, i, 1, all.text, one.text, all.text);
     kiln__text_add(body->text,
                    "}\n"
                    "%s %s = before_%s(%s, 1);\n"
                    "%s = lane %% %d ? %s : 0;\n"
-                   "%s %s = of_%s(%s, item %% %d | (min((int)lanes, %d) - 1));\n",
+                   "%s %s = of_%s(%s, item %% %d | %u);\n",
                    type.text, mine.text, type.text, all.text, mine.text, PART, mine.text, type.text,
-                   end.text, type.text, all.text, PART, PART);
-    kiln__text_add(body->text,
-                   "if (lanes > %d) {\n"
-                   "side ^= %u;\n"
-                   "if (lane %% %d == %d)\n"
-                   "lanes_t%u[side + item / %d] = %s;\n"
-                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "%s = 0;\n"
-                   "for (int part = 0; part < lanes / %d; part++) {\n"
-                   "const %s %s = lanes_t%u[side + (item - lane) / %d + part];\n"
-                   "if (part == lane / %d)\n",
-                   PART, kiln__body_shared(body), PART, PART - 1, i, PART, all.text, end.text, PART,
-                   type.text, one.text, i, PART, PART);
-    add(body, i, 1, mine.text, end.text, mine.text);
-    add(body, i, 1, end.text, end.text, one.text);
-    kiln__text_add(body->text, "}\n}\n");
+                   end.text, type.text, all.text, PART, within - 1);
+    if (within < lanes) {
+        kiln__text_add(body->text,
+                       "side ^= %u;\n"
+                       "if (lane %% %d == %d)\n"
+                       "lanes_t%u[side + item / %d] = %s;\n"
+                       "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                       "%s = 0;\n"
+                       "for (int part = 0; part < %u; part++) {\n"
+                       "const %s %s = lanes_t%u[side + (item - lane) / %d + part];\n"
+                       "if (part == lane / %d)\n",
+                       kiln__body_shared(body), PART, PART - 1, i, PART, all.text, end.text,
+                       lanes / PART, type.text, one.text, i, PART, PART);
+        add(body, i, 1, mine.text, end.text, mine.text);
+        add(body, i, 1, end.text, end.text, one.text);
+        kiln__text_add(body->text, "}\n");
+    }
     add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text, mine.text);
     add(body, i, 1, total.text, total.text, end.text);
 }
@@ -266,6 +268,11 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
             kiln__text_add(body->text, "local %s lanes_t%u[%u];\n",
                            kiln__emit_type(type_of(body, i), 1).text, i,
                            2 * kiln__body_shared(body));
+}
+
+unsigned kiln__body_shuffled(const struct kiln__body *body)
+{
+    return 1u << (body->form->shuffles - 1);
 }
 
 unsigned kiln__body_shared(const struct kiln__body *body)

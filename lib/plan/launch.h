@@ -131,7 +131,8 @@ struct kiln__form {
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
     uint8_t carried;  /* lanes: elements that each takes of a piece along which sums are carried */
-    uint8_t shuffles; /* kept LANES: items exchange totals by kernels/lanes.cl */
+    uint8_t shuffles; /* kept LANES: items exchange totals by kernels/lanes.cl; 1 + log2 of how many
+                         share a row, a number that other kernels are told */
     uint8_t tile;     /* TILES, not chunked: edge of a work-group's, in elements */
     uint8_t together; /* a phase that follows another (nest.h) is done in one visit with it */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */

@@ -95,6 +95,8 @@ static void size_launch(struct lowering *lowering, size_t *share)
         *share =
             kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
         items = work * *share;
+        while (launch->form.shuffles && 1u << (launch->form.shuffles - 1) < *share)
+            launch->form.shuffles++;
     } else if (launch->form.across && !traits->chunked) {
         *share = 1;
         items = work << launch->form.work_group;
@@ -124,7 +126,7 @@ static void add_sizes(struct lowering *lowering, size_t share)
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
     if (form->reduced_walk != KILN__WALK_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
-    if (form->kept_walk != KILN__WALK_ITEM && (form->chunked || !form->across))
+    if (form->kept_walk != KILN__WALK_ITEM && (form->chunked || !form->across) && !form->shuffles)
         kiln__launch_add(launch, KILN__INDEX(share),
                          kiln__walk_shares(form->kept_walk) ? "lanes" : "chunk");
     if (form->streams)
