@@ -158,7 +158,7 @@ Test(works, have_values_of_their_own_on_a_gpu)
     kiln_context *gpu = imagined_gpu();
     expect_changes(gpu, product, "product 300x2000x256 nn: tile 1");
     expect_changes(gpu, product, "product 300x2000x256 nn: splits 16");
-    expect_changes(gpu, softmax, "rows 30x1000: lanes 64");
+    expect_changes(gpu, softmax, "rows 30x1000: lanes 32");
     expect_changes(gpu, softmax, "rows 30x1000: held 1");
     expect_changes(gpu, sum, "reduce 1x7000000: segment 4096, work_group 64");
     expect_changes(gpu, turned, "transpose 500x300: edge 32");
