@@ -52,6 +52,8 @@ STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), imagine_matrix(
 STRUCTURE(rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
 STRUCTURE(columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
 STRUCTURE(softmax, kiln_softmax(batch, x, 1, (int[]){1}));
+STRUCTURE(norms, kiln_layer_norm(batch, x, imagine_vector(batch, n), imagine_vector(batch, n), 1,
+                                 (int[]){1}, 1e-5));
 STRUCTURE(running_sums, kiln_cumsum(batch, kiln_scale(batch, x, 2), 1, 0));
 STRUCTURE(softmax_columns, kiln_softmax(batch, x, 1, (int[]){0}));
 
@@ -218,6 +220,9 @@ Test(schedule, holds_few_vectors_where_there_are_lanes)
         cr_expect_eq(1u << (form.shuffles - 1), wanted[i].lanes, "%zu", wanted[i].row);
         cr_expect_eq(form.held, wanted[i].held, "%zu", wanted[i].row);
     }
+    struct kiln__form form = form_of(imagined_gpu(), norms, 64, 1024, 0);
+    cr_expect_eq(1u << (form.shuffles - 1), 128u);
+    cr_expect_eq(form.held, 2);
 }
 
 Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)

@@ -268,12 +268,14 @@ static unsigned most_held(const struct kiln__traits *traits, const struct kiln__
 
 /* As many as a lane has before there are more lanes, while a work-group has some. Where items
  * exchange values more lanes cost little: softmax of 2,048 rows of 2,048 took an H200 7.8 us with
- * 2, 7.4 with 4, 8.6 with 8, layer norm 7.6, 8.9 and 10.2, its gradient 17.4, 14.4 and 14.8. */
+ * 2, 7.4 with 4, 8.6 with 8, layer norm's gradient 17.4, 14.4 and 14.8. What a row's end reads
+ * beside the row all of a lane's vectors wait for: layer norm took 7.6, 8.9 and 10.2. */
 static unsigned wanted_held(const struct kiln__traits *traits, const struct kiln__group *group,
                             const struct kiln__form *form)
 {
     unsigned most = most_held(traits, group);
-    return form->shuffles && !traits->held && most > 4 ? 4 : most;
+    unsigned few = group->accesses.count > kiln__schedule_operands(group) ? 2 : 4;
+    return form->shuffles && !traits->held && most > 4 ? few : most;
 }
 
 size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
