@@ -46,6 +46,13 @@ static void expect_walks(kiln_context *context, structure *record, size_t m, siz
     }                                                                                              \
     structure name
 
+static kiln_tensor slopes_of(kiln_batch *batch, kiln_tensor y, kiln_tensor x)
+{
+    kiln_tensor slopes, loss = kiln_sum(batch, kiln_mul(batch, y, y), 0, NULL, 0);
+    cr_assert_eq(kiln_grad(batch, loss, &x, 1, &slopes), KILN_OK);
+    return slopes;
+}
+
 STRUCTURE(adds, kiln_add(batch, x, x));
 STRUCTURE(functions, kiln_exp(batch, x));
 STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), imagine_matrix(batch, n, m)));
@@ -223,6 +230,24 @@ Test(schedule, holds_few_vectors_where_there_are_lanes)
     struct kiln__form form = form_of(imagined_gpu(), norms, 64, 1024, 0);
     cr_expect_eq(1u << (form.shuffles - 1), 128u);
     cr_expect_eq(form.held, 2);
+}
+
+STRUCTURE(norm_slopes, slopes_of(batch,
+                                 kiln_layer_norm(batch, x, imagine_vector(batch, n),
+                                                 imagine_vector(batch, n), 1, (int[]){1}, 1e-5),
+                                 x));
+
+/* A row has the same bits whatever stands beside it: as many lanes, and as much in each. */
+Test(schedule, of_a_row_does_not_depend_on_others)
+{
+    structure *const structures[] = {softmax, norms, running_sums, norm_slopes};
+    for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
+        for (size_t n = 7; n < 10000; n = n * 5 / 4) {
+            struct kiln__form one = form_of(imagined_gpu(), structures[i], 1, n, 0);
+            struct kiln__form many = form_of(imagined_gpu(), structures[i], 37, n, 0);
+            cr_expect_eq(one.shuffles, many.shuffles, "%zu: rows of %zu", i, n);
+            cr_expect_eq(one.held, many.held, "%zu: rows of %zu", i, n);
+        }
 }
 
 Test(schedule, pairs_vectors_only_where_operations_wait_for_each_other)

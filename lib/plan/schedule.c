@@ -259,29 +259,67 @@ unsigned kiln__schedule_operands(const struct kiln__group *group)
     return operands;
 }
 
-/* As many vectors of each element as a work-item has registers for, beside those it computes with.
- * With 8 of two operands layer norm's gradient took an H200 1.25 times as long. */
-static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group)
+/* Accesses to elements of a row: of several phases, which are held, and of one behind the first. By
+ * the nest, not by strides: a row alone has the lanes, and so the bits, that it has among others.
+ */
+struct loads {
+    unsigned held, behind;
+};
+
+static struct loads count_loads(const struct kiln__group *group, const struct kiln__form *form)
 {
-    return traits->held ? traits->held : kiln__schedule_operands(group) > 1 ? 4 : 8;
+    struct kiln__nest nest;
+    struct loads loads = {0};
+    unsigned phases[KILN__MOST_ACCESSES] = {0}, last[KILN__MOST_ACCESSES] = {0};
+    kiln__nest_of(group, !form->native_math, &nest);
+    for (unsigned phase = 0; phase < nest.phases; phase++) {
+        bool needed[KILN__MOST_STEPS], seen[KILN__MOST_ACCESSES] = {false};
+        kiln__nest_needs(group, &nest, phase, needed);
+        for (size_t i = 0; i < group->steps.count; i++) {
+            const struct kiln__step *step = &group->steps.items[i];
+            if (step->kind != KILN__STEP_LOAD || !needed[i] || !nest.full[i] || seen[step->index])
+                continue;
+            seen[step->index] = true;
+            phases[step->index]++;
+            last[step->index] = phase;
+        }
+    }
+    for (size_t k = 0; k < group->accesses.count; k++) {
+        loads.held += phases[k] > 1;
+        loads.behind += phases[k] == 1 && last[k] > 0;
+    }
+    return loads;
 }
 
-/* As many as a lane has before there are more lanes, while a work-group has some. Where items
- * exchange values more lanes cost little: softmax of 2,048 rows of 2,048 took an H200 7.8 us with
- * 2, 7.4 with 4, 8.6 with 8, layer norm's gradient 17.4, 14.4 and 14.8. What a row's end reads
- * beside the row all of a lane's vectors wait for: layer norm took 7.6, 8.9 and 10.2. */
+/* As many vectors of each element as a work-item has registers for, beside those it computes with.
+ */
+static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                          const struct kiln__form *form)
+{
+    return traits->held ? traits->held : count_loads(group, form).held > 2 ? 4 : 8;
+}
+
+/* As many as a lane has before there are more lanes, while a work-group has some. With 8 of two
+ * operands layer norm's gradient took an H200 1.25 times as long. Where items exchange values more
+ * lanes cost little: softmax of 2,048 rows of 2,048 took it 7.8 us with 2, 7.4 with 4, 8.6 with 8,
+ * layer norm's gradient 17.4, 14.4 and 14.8. What a row's end reads beside the row all of a lane's
+ * vectors wait for: layer norm took 7.6, 8.9 and 10.2. */
 static unsigned wanted_held(const struct kiln__traits *traits, const struct kiln__group *group,
                             const struct kiln__form *form)
 {
-    unsigned most = most_held(traits, group);
-    unsigned few = group->accesses.count > kiln__schedule_operands(group) ? 2 : 4;
-    return form->shuffles && !traits->held && most > 4 ? few : most;
+    struct loads loads = count_loads(group, form);
+    if (traits->held)
+        return traits->held;
+    if (loads.held > 1)
+        return 4;
+    return !form->shuffles ? 8 : loads.behind ? 2 : 4;
 }
 
 size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
                             size_t reduced, const struct kiln__form *form)
 {
     bool held = !kiln__group_reads_once(group), partials = form->stage == KILN__STAGE_FINAL;
+    unsigned wanted = held ? wanted_held(traits, group, form) : 0;
     size_t lanes = 1, most = (size_t)1 << form->work_group;
     bool columns = form->kept_walk == KILN__WALK_COLUMNS;
     size_t beside = !columns ? 1 : held ? BESIDE : BESIDE_ONCE;
@@ -291,10 +329,10 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
          * lanes have two, so that neighbours read neighbours. */
         size_t share = form->carried ? form->carried
-                       : held ? form->vector * (lanes < 8 ? 2u : wanted_held(traits, group, form))
-                       : partials ? 1
-                       : columns  ? SHARE_OF_COLUMN
-                                  : form->vector * (form->shuffles ? 8u : 4u);
+                       : held        ? form->vector * (lanes < 8 ? 2u : wanted)
+                       : partials    ? 1
+                       : columns     ? SHARE_OF_COLUMN
+                                     : form->vector * (form->shuffles ? 8u : 4u);
         if (lanes * share >= reduced && !traits->lanes)
             break;
         lanes *= 2;
@@ -309,7 +347,7 @@ static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln_
     size_t lanes = kiln__schedule_lanes(traits, group, reduced, form), held = 1;
     while (held * lanes * form->vector < reduced)
         held *= 2;
-    return held <= most_held(traits, group) ? (uint8_t)held : 0;
+    return held <= most_held(traits, group, form) ? (uint8_t)held : 0;
 }
 
 /* Runs over which a chunked device does two phases in one visit. A row's ends cost what the visit
