@@ -14,7 +14,9 @@
 
 /* A sample is at least this long, so that neither clock nor first touch counts. */
 #define SAMPLE_SECONDS 1e-3
-#define WARM_SECONDS 5e-3   /* what comes before one */
+#define WARM_SECONDS 5e-3 /* what comes before one, and where runs are slow still */
+#define MOST_WARM_SECONDS 0.05
+#define SLOW 1.1            /* times the quickest run so far, peers.py's rule */
 #define LONG_SECONDS 0.05   /* longer ones go without a run before them that warms up */
 #define QUEUED_SECONDS 5e-3 /* where waiting for the last run takes its time, too */
 
@@ -118,65 +120,87 @@ static void check_ways(const struct bench_row *row)
     }
 }
 
-static double sample(const struct bench_way *way, size_t runs)
+/* How often a way runs in a sample, and the time of its quickest run that was waited for. */
+struct pace {
+    size_t runs;
+    double quickest;
+};
+
+/* What the way before has evicted comes back, the cores' speed, and a driver's threads to cores of
+ * their own: until a run is about as quick as the quickest so far. */
+static void warm_up(const struct bench_way *way, struct pace *pace)
+{
+    double start = bench_now(), spent = 0;
+    bool slow = true;
+    while (spent < (slow ? MOST_WARM_SECONDS : WARM_SECONDS)) {
+        double before = spent;
+        way->run(way->user);
+        finish(way);
+        spent = bench_now() - start;
+        slow = spent - before > SLOW * pace->quickest;
+        pace->quickest = fmin(pace->quickest, spent - before);
+    }
+}
+
+static double sample(const struct bench_way *way, struct pace *pace)
 {
     if (way->seconds) {
         way->run(way->user);
         return way->seconds(way->user);
     }
+    if (pace->runs > 1)
+        warm_up(way, pace);
     double start = bench_now();
-    while (runs > 1 && bench_now() - start < WARM_SECONDS) {
-        way->run(way->user); /* what the way before has evicted comes back, and the cores' speed */
-        finish(way);
-    }
-    start = bench_now();
-    for (size_t i = 0; i < runs; i++)
+    for (size_t i = 0; i < pace->runs; i++)
         way->run(way->user);
     finish(way);
-    return (bench_now() - start) / (double)runs;
+    return (bench_now() - start) / (double)pace->runs;
 }
 
-static size_t choose_runs(const struct bench_way *way)
+static struct pace choose_pace(const struct bench_way *way)
 {
-    size_t runs = 1;
+    struct pace pace = {1, INFINITY};
     bool is_long = false;
     double enough = way->finish ? QUEUED_SECONDS : SAMPLE_SECONDS;
-    while (!way->seconds && runs < MOST_RUNS) {
-        double seconds = sample(way, runs) * (double)runs;
+    while (!way->seconds && pace.runs < MOST_RUNS) {
+        double seconds = sample(way, &pace) * (double)pace.runs;
         is_long = seconds >= LONG_SECONDS;
         if (seconds >= enough)
             break;
-        size_t wanted = seconds > 0 ? (size_t)(1.3 * enough / seconds * (double)runs) : 0;
-        runs = wanted > runs && wanted < 10 * runs ? wanted : 10 * runs;
+        size_t wanted = seconds > 0 ? (size_t)(1.3 * enough / seconds * (double)pace.runs) : 0;
+        pace.runs = wanted > pace.runs && wanted < 10 * pace.runs ? wanted : 10 * pace.runs;
     }
-    return runs > 1 || is_long ? runs : 2;
+    if (pace.runs == 1 && !is_long)
+        pace.runs = 2;
+    return pace;
 }
 
 /* The way's second sample: behind itself, with all else frozen. 0 for parts of a run and the like.
  */
-static double sample_alone(const struct bench_row *row, const struct bench_way *way, size_t runs)
+static double sample_alone(const struct bench_row *row, const struct bench_way *way,
+                           struct pace *pace)
 {
     if (row->trusted || bench_takes_turns() || (way->seconds && !way->isolate))
         return 0;
     if (way->isolate)
         way->isolate(way->user, true);
-    double seconds = sample(way, runs);
+    double seconds = sample(way, pace);
     if (way->isolate)
         way->isolate(way->user, false);
     return seconds;
 }
 
 /* Times every way once, and alone; whether nothing else ran meanwhile. */
-static bool run_round(const struct bench_row *row, const size_t *runs, double *seconds,
+static bool run_round(const struct bench_row *row, struct pace *paces, double *seconds,
                       double *alone)
 {
     bool quiet = true;
     for (size_t w = 0; w < row->way_count; w++) {
         quiet = wait_for_own_threads() && quiet;
         wait_for_quiet();
-        seconds[w] = sample(&row->ways[w], runs[w]);
+        seconds[w] = sample(&row->ways[w], &paces[w]);
         quiet = quiet && is_quiet();
-        alone[w] = sample_alone(row, &row->ways[w], runs[w]);
+        alone[w] = sample_alone(row, &row->ways[w], &paces[w]);
     }
     return quiet;
 }
@@ -196,20 +220,20 @@ static void keep_round(const struct bench_row *row, struct rounds *rounds, const
     rounds->quiet += quiet;
 }
 
-static void choose_all_runs(const struct bench_row *row, size_t *runs)
+static void choose_paces(const struct bench_row *row, struct pace *paces)
 {
     for (size_t w = 0; w < row->way_count; w++)
-        runs[w] = choose_runs(&row->ways[w]);
+        paces[w] = choose_pace(&row->ways[w]);
 }
 
 static void take_turns(const struct bench_row *row)
 {
-    size_t runs[BENCH_WAYS];
+    struct pace paces[BENCH_WAYS];
     double seconds[BENCH_WAYS], alone[BENCH_WAYS];
-    choose_all_runs(row, runs);
+    choose_paces(row, paces);
     bench_turns_row(row);
     while (bench_turns_wanted()) {
-        bool quiet = run_round(row, runs, seconds, alone);
+        bool quiet = run_round(row, paces, seconds, alone);
         bench_turns_round(row, seconds, quiet);
     }
 }
@@ -218,14 +242,15 @@ static void take_turns(const struct bench_row *row)
  * least, if they do not take ten times the budget. */
 static void run_rounds(const struct bench_row *row, struct rounds *rounds)
 {
-    size_t runs[BENCH_WAYS], fewest = bench_is_quick() ? 5 : 15;
+    struct pace paces[BENCH_WAYS];
+    size_t fewest = bench_is_quick() ? 5 : 15;
     double budget = bench_budget(), seconds[BENCH_WAYS], alone[BENCH_WAYS], spent = 0;
-    choose_all_runs(row, runs);
+    choose_paces(row, paces);
     double start = bench_now();
     while (rounds->count < MOST_ROUNDS &&
            ((rounds->count < 3 && spent < 10 * budget) || spent < budget ||
             (rounds->quiet < fewest && spent < 4 * budget))) {
-        bool quiet = run_round(row, runs, seconds, alone);
+        bool quiet = run_round(row, paces, seconds, alone);
         keep_round(row, rounds, seconds, alone, quiet);
         spent = bench_now() - start;
     }
