@@ -113,45 +113,74 @@ static inline F FN(fma)(F a, F b, F c)
 
 /* ---- exp and its relatives ---- */
 
+#if defined(__AVX512F__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_scalefps512_mask)
+#define KILN_HAS_VSCALEFPS
+#endif
+#endif
+
 #if defined(KILN_NEED_SWISH) || !defined(KILN_NATIVE_MATH)
-/* exp(x + low) as p * *half1 * *half2, p in 0.7 to 1.42 and the halves powers of two. Multiplied in
- * that order the product overflows to infinity and underflows gradually, and a factor can come in
- * between while nothing has been lost. low: a correction far below x's last place, or 0.
- * 2^n e^r by Cody & Waite; p is a fit of degree 6, 0.05 ulp. Adding 1.5 * 2^23 rounds to an
- * integer, and 254 more makes the low bits of the sum the two biased exponents' total. Of x far
- * left, as masks have it, that is 0 and so are both halves: a product that underflows instead takes
- * some processors 70 cycles. */
-static inline F FN(exp_parts)(F x, F low, F *half1, F *half2)
+/* exp(x + low) as p * 2^n, p in 0.7 to 1.42. low: a correction far below x's last place, or -0,
+ * which costs no addition. 2^n e^r by Cody & Waite; p is a fit of degree 6, 0.05 ulp. Adding
+ * 1.5 * 2^23 rounds to an integer; 254 more makes the low bits of the sum, `shifted`, the total of
+ * two biased exponents. */
+static inline F FN(exp_fraction)(F x, F low, F *shifted)
 {
     x = x > 89.0f ? C(89.0f) : x;
     x = x < -176.06f ? C(-176.06f) : x;
-    F shifted = FMA(x, C(1.44269504f), C(12583166.0f));
-    F n = shifted - 12583166.0f;
+    *shifted = FMA(x, C(1.44269504f), C(12583166.0f));
+    F n = *shifted - 12583166.0f;
     F r = FMA(n, C(-0.693145752f), x);
     r = FMA(n, C(-1.42860677e-6f), r) + low;
     F p = FMA(C(0.00138364348f), r, C(0.00836913101f));
     p = FMA(p, r, C(0.0416681059f));
     p = FMA(p, r, C(0.166665167f));
     p = FMA(p, r, C(0.49999994f));
+    return 1.0f + FMA(r * r, p, r);
+}
+
+/* 2^n as two powers of two: a product with both, one after the other, overflows to infinity and
+ * underflows gradually, and a factor can come in between while nothing has been lost. Of x far
+ * left, as masks have it, the total is 0 and so are both halves: a product that underflows instead
+ * takes some processors 70 cycles. */
+static inline void FN(halves)(F shifted, F *half1, F *half2)
+{
     I total = AS_I(shifted);
     I first = total >> 1;
     *half1 = AS_F(first << 23);
     *half2 = AS_F((total - first) << 23);
-    return 1.0f + FMA(r * r, p, r);
+}
+
+/* p * 2^n. VSCALEFPS (Intel's manual) rounds once, as the halves' product does: the same bits. */
+static inline F FN(scale)(F p, F shifted)
+{
+#if KILN_LANES == 16 && defined(KILN_HAS_VSCALEFPS)
+    return __builtin_ia32_scalefps512_mask(p, shifted - 12583166.0f, p, (ushort)0xffff, 4);
+#else
+    F half1, half2;
+    FN(halves)(shifted, &half1, &half2);
+    return p * half1 * half2;
+#endif
+}
+
+static inline F FN(exp_parts)(F x, F low, F *half1, F *half2)
+{
+    F shifted, p = FN(exp_fraction)(x, low, &shifted);
+    FN(halves)(shifted, half1, half2);
+    return p;
 }
 #endif
 
 #if defined(KILN_NEED_EXP) && !defined(KILN_NATIVE_MATH)
 static inline F FN(exp)(F x)
 {
-    F half1, half2;
-    F p = FN(exp_parts)(x, C(0.0f), &half1, &half2);
-    return p * half1 * half2;
+    F shifted, p = FN(exp_fraction)(x, C(-0.0f), &shifted);
+    return FN(scale)(p, shifted);
 }
 #endif
 
 #if defined(KILN_NEED_EXP2) && !defined(KILN_NATIVE_MATH)
-/* As exp_parts(), without a reduction: a fit of degree 6, 0.2 ulp. */
+/* As exp_fraction(), without a reduction: a fit of degree 6, 0.2 ulp. */
 static inline F FN(exp2)(F x)
 {
     x = x > 129.0f ? C(129.0f) : x;
@@ -163,9 +192,7 @@ static inline F FN(exp2)(F x)
     p = FMA(p, r, C(0.0555036627f));
     p = FMA(p, r, C(0.240225941f));
     p = FMA(p, r, C(0.693147182f));
-    I total = AS_I(shifted);
-    I first = total >> 1;
-    return FMA(p, r, C(1.0f)) * AS_F(first << 23) * AS_F((total - first) << 23);
+    return FN(scale)(FMA(p, r, C(1.0f)), shifted);
 }
 #endif
 
@@ -224,7 +251,7 @@ static inline F FN(sigmoid)(F x)
 static inline F FN(swish)(F x)
 {
     F half1, half2;
-    F p = FN(exp_parts)(-fabs(x), C(0.0f), &half1, &half2);
+    F p = FN(exp_parts)(-fabs(x), C(-0.0f), &half1, &half2);
     F left = x < -112.0f ? C(-112.0f) : x; /* 0, not NaN, at -infinity */
     F y = (x < 0.0f ? left * p * half1 : x) / FMA(p * half1, half2, C(1.0f));
     return x < 0.0f ? y * half2 : y;

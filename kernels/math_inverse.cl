@@ -96,9 +96,8 @@ static inline F FN(atan2)(F y, F x)
 /* exp(a) / 2, which overflows where sinh and cosh do and not before: exp(a - log(2)). */
 static inline F FN(half_exp)(F a)
 {
-    F half1, half2;
-    F p = FN(exp_parts)(a - 0.693145752f, C(-1.42860677e-6f), &half1, &half2);
-    return p * half1 * half2;
+    F shifted, p = FN(exp_fraction)(a - 0.693145752f, C(-1.42860677e-6f), &shifted);
+    return FN(scale)(p, shifted);
 }
 #endif
 

@@ -38,7 +38,7 @@ static inline F FN(erf)(F x)
     g = FMA(g, a, C(-0.635198057f));
     g = FMA(g, a, C(-1.12863708f));
     F half1, half2;
-    p = FN(exp_parts)(g * a, C(0.0f), &half1, &half2);
+    p = FN(exp_parts)(g * a, C(-0.0f), &half1, &half2);
     F far = FMA(-p * half1, half2, C(1.0f));
     far = AS_F(AS_I(far) | (AS_I(x) & (int)0x80000000));
     return a < 0.9f ? near : far;
@@ -63,10 +63,9 @@ static inline F FN(erfc)(F x)
     r = FMA(r, q, C(0.590227723f));
     r = FMA(r, q, C(-0.883394539f));
     r = FMA(r, q, C(1.07400692f));
-    F half1, half2;
-    F square = a * a;
-    F p = FN(exp_parts)(-square, -FN(product_rest)(a, a, square), &half1, &half2);
-    F tail = p * (r * t) * half1 * half2;
+    F shifted, square = a * a;
+    F p = FN(exp_fraction)(-square, -FN(product_rest)(a, a, square), &shifted);
+    F tail = FN(scale)(p * (r * t), shifted);
     return x < 0.0f ? 2.0f - tail : tail;
 }
 #endif
@@ -299,9 +298,8 @@ static inline F FN(pow)(F x, F y)
     high = a == INFINITY ? a : high;
     F product = y * high;
     low = fabs(product) < 1000.0f ? FMA(y, low, FMA(y, high, -product)) : C(0.0f);
-    F half1, half2;
-    F p = FN(exp_parts)(product, low, &half1, &half2);
-    F power = p * half1 * half2;
+    F shifted, p = FN(exp_fraction)(product, low, &shifted);
+    F power = FN(scale)(p, shifted);
     /* Adding and taking away 2^23 leaves whole numbers below 2^23 alone and no others. (Conditions
      * are not negated: Oclgrind 21.10 gets that wrong for vectors.) */
     F half_b = 0.5f * b, rounded = (b + 8388608.0f) - 8388608.0f;

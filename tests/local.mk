@@ -68,6 +68,7 @@ criterion_tests = \
 	tests/test_ops_known \
 	tests/test_ops_elements \
 	tests/test_ops_gather \
+	tests/test_ops_lanes \
 	tests/test_ops_large \
 	tests/test_ops_movement \
 	tests/test_ops_place \
