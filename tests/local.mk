@@ -163,6 +163,7 @@ device_tests = \
 	tests/test_ops_known \
 	tests/test_ops_elements \
 	tests/test_ops_gather \
+	tests/test_ops_lanes \
 	tests/test_ops_movement \
 	tests/test_ops_place \
 	tests/test_ops_place_cost \
