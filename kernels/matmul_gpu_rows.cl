@@ -198,9 +198,11 @@ INLINE float4 read_across(__global const OPERAND_B_TYPE *from, bool valid PLACE_
     return valid ? READ_B_VECTOR(0, from, 0, 0) : (float4)(0.0f);
 }
 
+/* Operands are not restrict: their loads would be of memory that nothing writes, which NVIDIA's
+ * assembler puts off until they are used, so that few are on their way. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-matmul_gpu_across(__global const OPERAND_A_TYPE *restrict few,
-                  __global const OPERAND_B_TYPE *restrict many, __global float *c, long few_count,
+matmul_gpu_across(__global const OPERAND_A_TYPE *few,
+                  __global const OPERAND_B_TYPE *many, __global float *c, long few_count,
                   long many_count, long k, long few_offset, long few_lead, long few_batch,
                   long many_offset, long many_lead, long many_batch, long c_offset, long c_few,
                   long c_many, long c_batch, long depth, long splits, long c_split,

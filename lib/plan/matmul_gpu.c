@@ -452,6 +452,7 @@ static bool rows_suits(const struct kiln__plan *plan, const struct kiln__product
 struct shape {
     int few, items, lanes, lines;
     int rounds; /* whose reads are on their way at once */
+    int beside; /* work-groups that a unit has at once */
 };
 
 static uint64_t across_bytes(const struct shape *shape)
@@ -460,9 +461,8 @@ static uint64_t across_bytes(const struct shape *shape)
     return 16 * (uint64_t)(shape->items + 2 * shape->rounds * slices * shape->few);
 }
 
-/* Across lines a unit has one work-group, as large as its registers allow; where that leaves none
- * without one, each takes twice as many lines. Two rounds at once, for which 1,024 items with four
- * lines of few lack registers. */
+/* Across lines a unit has 512 items, as many as its registers allow with two rounds at once: as two
+ * work-groups of twice as many lines, where there are enough of them for most units. */
 static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
 {
     const struct kiln_device_info *info = &plan->options.device->info;
@@ -470,23 +470,25 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
     while (few < sides->few_count)
         few *= 2;
     if (runs_along(&sides->many))
-        return (struct shape){few, 128, 8, 4, 1};
-    bool many = few > 4 && sides->many_count >= (int64_t)info->compute_units * 16 * 4;
-    struct shape shape = {few, few > 4 ? 512 : 1024, many ? 16 : 8, 4, few == 4 ? 1 : 2};
+        return (struct shape){few, 128, 8, 4, 1, few > 4 ? 4 : 8};
+    const int64_t wide = divide_up(sides->many_count, 16 * 4);
+    bool two = few > 4 && 2 * wide >= 3 * (int64_t)info->compute_units;
+    struct shape shape = {few, two ? 256 : 512, two ? 16 : 8, 4, 2, two ? 2 : 1};
     while ((uint64_t)shape.items > info->max_work_group ||
-           across_bytes(&shape) > info->local_memory)
+           across_bytes(&shape) > info->local_memory) {
         shape.items /= 2;
+        shape.beside *= 2;
+    }
     return shape;
 }
 
-/* Some 1,024 items for each unit, or half as many of more sums, but none with less than 16 of k. */
+/* Enough for all units, but none with less than 16 of k. */
 static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
                          const struct shape *shape, int64_t groups, int64_t slices)
 {
     int64_t units = most(1, plan->options.device->info.compute_units);
-    int64_t each = most(1, least((shape->few > 4 ? 512 : 1024) / shape->items, 8));
     int64_t tuned = plan->options.device->traits->splits;
-    int64_t wanted = tuned ? tuned : units * each / (groups * product->batch);
+    int64_t wanted = tuned ? tuned : units * shape->beside / (groups * product->batch);
     return most(1, least(wanted, product->k / (slices * 16)));
 }
 
