@@ -7,6 +7,7 @@
  *     #define NARROW f16     its name
  *     #define BITS 16        of an element, as DIGITS and LEAST are of a row of lib/ops/types.def
  *     #define STORED ushort  the unsigned integer that holds it
+ *     #define LEVEL_80 1     if PTX's instructions of that level are to round
  *     #define NARROW_LANES 1 or 4, 8, 16, one after the other
  *     ... this text ...
  *
@@ -90,6 +91,28 @@ static inline WIDE(STORED) NAME(_store)(F value)
     return WIDE(PASTE(convert_, STORED))(narrow | (bits >> (32 - BITS) & SIGN));
 }
 
+#if DIGITS == 8 && defined LEVEL_80 && (NARROW_LANES == 1 || NARROW_LANES == 4)
+#ifndef KILN_ROUND_PAIR
+#define KILN_ROUND_PAIR
+/* Both as bf16, the first one's bits above the other's. */
+static inline uint kiln_round_pair(float upper, float lower)
+{
+    uint bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(upper), "f"(lower));
+    return bits;
+}
+#endif
+static inline F NAME(_round)(F value)
+{
+#if NARROW_LANES == 1
+    return as_float(kiln_round_pair(value, 0.0f));
+#else
+    uint2 pairs = (uint2)(kiln_round_pair(value.y, value.x), kiln_round_pair(value.w, value.z));
+    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16,
+                             pairs.y & 0xffff0000u));
+#endif
+}
+#else
 static inline F NAME(_round)(F value)
 {
     U bits = AS_U(value), magnitude = bits & 0x7fffffffu;
@@ -104,6 +127,7 @@ static inline F NAME(_round)(F value)
     rounded = magnitude > 0x7f800000u ? (U)(0x7fc00000u) : rounded;
     return AS_F(rounded | (bits & 0x80000000u));
 }
+#endif
 #endif
 
 /* What a float cannot hold is made odd in its last place: that decides what is half way, and only

@@ -31,7 +31,7 @@ static void emit_largest(const struct kiln__body *body, unsigned i, unsigned wid
     for (unsigned u = 0; u < (count ? count : 1); u++) {
         struct kiln__phrase from = kiln__phrase(count ? "t%u_%u" : "t%u", i, u);
         kiln__text_add(body->text, "r%u = ", i);
-        if (body->form->extremes) /* one instruction; after a NaN all is NaN in any case */
+        if (body->form->level_80) /* one instruction; after a NaN all is NaN in any case */
             kiln__text_add(body->text, "LARGER_%s(%s, r%u);\n", type.text, from.text, i);
         else
             kiln__text_add(body->text, "%s(%s > r%u, %s, r%u);\n", pick, from.text, i, from.text,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "fuse/nest.h"
 #include "util/kernels.h"
 
 /* ---- texts that differ by type, each a macro or a function with the type in its name ---- */
@@ -104,7 +105,7 @@ static void emit_extreme(const struct kiln__emit *emit, const char *word, const 
     struct kiln__type_name name = kiln__emit_type(type, width);
     const char *t = name.text;
     bool floating = kiln__type_row(type)->floating;
-    if (!floating || !emit->form->extremes) {
+    if (!floating || !emit->form->level_80) {
         kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %c (b))%s, (a), (b))\n", word, t,
                        width > 1 ? "PICK_VECTOR" : "PICK", *word == 'L' ? '>' : '<',
                        floating ? " | ((a) != (a))" : "");
@@ -269,21 +270,36 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
                        row->stored, width, row->bytes, row->stored, width);
 }
 
+/* Whether a step computes values of the type, which are rounded to it. */
+static bool rounds(const struct kiln__emit *emit, kiln_type type)
+{
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->type == (uint8_t)type && !kiln__step_reads(step))
+            return true;
+    }
+    return false;
+}
+
 /* The functions of a floating type that is only stored (kernels/narrow.cl). */
 static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
+    const bool by_instruction = emit->form->level_80 && rounds(emit, type);
     if (!row->floating || row->computed == type || !uses(emit, type))
         return;
     kiln__text_add(emit->text,
                    "#define NARROW %s\n#define STORED %s\n#define BITS %d\n#define DIGITS %d\n"
                    "#define LEAST %d\n",
                    row->name, row->stored, 8 * row->bytes, row->digits, row->least);
+    if (by_instruction)
+        kiln__text_add(emit->text, "#define LEVEL_80 1\n");
     for (unsigned lanes = emit->form->vector; lanes; lanes = lanes > 1 ? 1 : 0)
         kiln__text_add(emit->text, "#define NARROW_LANES %u\n%s#undef NARROW_LANES\n", lanes,
                        emit->brief ? "/* kernels/narrow.cl */\n" : kiln__kernel_text("narrow"));
     kiln__text_add(emit->text,
-                   "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST\n");
+                   "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST\n%s",
+                   by_instruction ? "#undef LEVEL_80\n" : "");
 }
 
 static void emit_types(const struct kiln__emit *emit)

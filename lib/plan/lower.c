@@ -4,13 +4,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define EXTREMES_LEVEL 80
-
 void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form)
 {
     form->native_math = device->traits->fast_math_functions;
     form->no_fma = device->traits->emulates_fma;
-    form->extremes = device->info.has_inline_ptx && device->ptx_level >= EXTREMES_LEVEL;
+    form->level_80 = device->info.has_inline_ptx && device->ptx_level >= 80;
 }
 
 /* Kernels for other devices take 32-bit indices where they suffice: 64-bit ones cost registers. */
