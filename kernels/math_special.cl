@@ -131,8 +131,8 @@ static inline F FN(gelu_tanh)(F x)
     t_rest += FMA(C(1.00809927e-9f), square, C(-1.25683485e-7f));
     F y = a * t, y_rest = FMA(a, t_rest, FMA(a, t, -y));
     F half2 = native_exp2(y), power = FMA(half2, y_rest * 1.38629436f, half2); /* 2 log(2) */
-    F right = (x < 0.0f ? -a * power : x) * native_recip(FMA(power, half2, C(1.0f)));
-    return x < 0.0f ? right * half2 : right;
+    F tail = a * power * native_recip(FMA(power, half2, C(1.0f)));
+    return FMA(-tail, half2, x < 0.0f ? C(0.0f) : x); /* as in gelu() */
 #else
     F a = fabs(x);
     a = a > 14.0f ? C(14.0f) : a;
