@@ -159,29 +159,21 @@ void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
     kiln__body_reduced_places(body, r);
 }
 
-/* The first step that loads elements of access k, if several phases do; else the number of steps.
- */
-static unsigned find_held(struct kiln__body *body, size_t k)
+/* The first step that loads elements of access k. */
+static unsigned find_load(const struct kiln__body *body, size_t k)
 {
-    unsigned count = (unsigned)body->group->steps.count, phases = 0, i = 0;
-    for (unsigned phase = body->nest.phases; phase-- > 0;) {
-        kiln__body_turn(body, phase);
-        phases += loads(body, k);
-    }
-    if (phases < 2 || body->group->accesses.items[k].kind != KILN__ACCESS_MEMORY)
-        return count;
-    while (i < count && (step_at(body, i)->kind != KILN__STEP_LOAD || !body->nest.full[i] ||
-                         step_at(body, i)->index != k))
+    unsigned i = 0;
+    while (step_at(body, i)->kind != KILN__STEP_LOAD || !body->nest.full[i] ||
+           step_at(body, i)->index != k)
         i++;
     return i;
 }
 
 /* All at once, so that a lane waits for memory once: beyond the row's end those of the end. */
-static void hold(struct kiln__body *body, size_t k)
+static void hold(const struct kiln__body *body, size_t k)
 {
-    unsigned i = find_held(body, k), width = body->form->vector;
-    body->held[k] = i < body->group->steps.count;
-    for (unsigned u = 0; body->held[k] && u < body->form->held; u++) {
+    unsigned i = find_load(body, k), width = body->form->vector;
+    for (unsigned u = 0; u < body->form->held; u++) {
         struct kiln__type_name type = kiln__emit_type(step_at(body, i)->type, width);
         kiln__text_add(body->text, "%s m%zu_%u;\n{\n", type.text, k, u);
         kiln__emit_coordinates(body->emit, kiln__phrase("min(at%u, to - %u)", u, width).text,
@@ -223,9 +215,10 @@ static void hold_costly(struct kiln__body *body)
 void kiln__body_hold(struct kiln__body *body)
 {
     hold_costly(body);
+    body->held = kiln__nest_loads(body->group, &body->nest).shared;
     for (size_t k = 0; k < body->group->accesses.count; k++)
-        hold(body, k);
-    kiln__body_turn(body, 0);
+        if (body->held >> k & 1)
+            hold(body, k);
 }
 
 /* ---- values of rows ---- */
@@ -484,7 +477,7 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
     struct kiln__value_name name = kiln__emit_value(&own, i);
-    bool held = step->kind == KILN__STEP_LOAD && body->held[step->index];
+    bool held = step->kind == KILN__STEP_LOAD && body->held >> step->index & 1;
     bool costly = body->costly.step == i + 1;
     if (!body->nest.full[i]) {
         kiln__text_add(body->text, "const %s %s = (%s)(r%u);\n", type.text, name.text, type.text,

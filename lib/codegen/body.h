@@ -21,8 +21,8 @@ struct kiln__body {
     struct kiln__text *text;
     struct kiln__nest nest;
     unsigned phase;
-    bool needed[KILN__MOST_STEPS];  /* by the phase */
-    bool held[KILN__MOST_ACCESSES]; /* for all phases */
+    bool needed[KILN__MOST_STEPS]; /* by the phase */
+    uint32_t held;                 /* accesses whose elements are, for all phases: a bit each */
     struct {
         unsigned step, from; /* the step's number + 1; 0: none */
     } costly;

@@ -78,6 +78,36 @@ void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *
     }
 }
 
+/* From which accesses a phase loads elements, a bit each. */
+static uint32_t loads_of(const struct kiln__group *group, const struct kiln__nest *nest,
+                         unsigned phase)
+{
+    bool needed[KILN__MOST_STEPS];
+    uint32_t loads = 0;
+    kiln__nest_needs(group, nest, phase, needed);
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_LOAD && needed[i] && nest->full[i])
+            loads |= UINT32_C(1) << step->index;
+    }
+    return loads;
+}
+
+struct kiln__loads kiln__nest_loads(const struct kiln__group *group, const struct kiln__nest *nest)
+{
+    _Static_assert(KILN__MOST_ACCESSES <= 32, "a bit each");
+    struct kiln__loads loads = {0};
+    uint32_t seen = 0;
+    for (unsigned phase = 0; phase < nest->phases; phase++) {
+        uint32_t now = loads_of(group, nest, phase);
+        loads.shared |= seen & now;
+        loads.behind |= phase ? now & ~seen : 0;
+        seen |= now;
+    }
+    loads.behind &= ~loads.shared;
+    return loads;
+}
+
 static bool is_costly(const struct kiln__group *group, const struct kiln__nest *nest, size_t i)
 {
     const struct kiln__step *step = &group->steps.items[i];

@@ -49,6 +49,13 @@ unsigned kiln__nest_store_phase(const struct kiln__group *group, const struct ki
 void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *nest,
                       unsigned phase, bool needed[KILN__MOST_STEPS]);
 
+/* Accesses from which elements of rows are loaded, a bit each: by several phases, which may share
+ * what one has loaded, or by one alone that is behind the first. */
+struct kiln__loads {
+    uint32_t shared, behind;
+};
+struct kiln__loads kiln__nest_loads(const struct kiln__group *group, const struct kiln__nest *nest);
+
 /* Whether a phase follows the one before it. */
 bool kiln__nest_follows(const struct kiln__group *group, const struct kiln__nest *nest,
                         unsigned phase);

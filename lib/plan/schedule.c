@@ -259,36 +259,12 @@ unsigned kiln__schedule_operands(const struct kiln__group *group)
     return operands;
 }
 
-/* Accesses to elements of a row: of several phases, which are held, and of one behind the first. By
- * the nest, not by strides: a row alone has the lanes, and so the bits, that it has among others.
- */
-struct loads {
-    unsigned held, behind;
-};
-
-static struct loads count_loads(const struct kiln__group *group, const struct kiln__form *form)
+/* By the nest, not by strides: a row alone has the lanes, and so the bits, of one among others. */
+static struct kiln__loads loads_of(const struct kiln__group *group, const struct kiln__form *form)
 {
     struct kiln__nest nest;
-    struct loads loads = {0};
-    unsigned phases[KILN__MOST_ACCESSES] = {0}, last[KILN__MOST_ACCESSES] = {0};
     kiln__nest_of(group, !form->native_math, &nest);
-    for (unsigned phase = 0; phase < nest.phases; phase++) {
-        bool needed[KILN__MOST_STEPS], seen[KILN__MOST_ACCESSES] = {false};
-        kiln__nest_needs(group, &nest, phase, needed);
-        for (size_t i = 0; i < group->steps.count; i++) {
-            const struct kiln__step *step = &group->steps.items[i];
-            if (step->kind != KILN__STEP_LOAD || !needed[i] || !nest.full[i] || seen[step->index])
-                continue;
-            seen[step->index] = true;
-            phases[step->index]++;
-            last[step->index] = phase;
-        }
-    }
-    for (size_t k = 0; k < group->accesses.count; k++) {
-        loads.held += phases[k] > 1;
-        loads.behind += phases[k] == 1 && last[k] > 0;
-    }
-    return loads;
+    return kiln__nest_loads(group, &nest);
 }
 
 /* As many vectors of each element as a work-item has registers for, beside those it computes with.
@@ -296,7 +272,8 @@ static struct loads count_loads(const struct kiln__group *group, const struct ki
 static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group,
                           const struct kiln__form *form)
 {
-    return traits->held ? traits->held : count_loads(group, form).held > 2 ? 4 : 8;
+    unsigned shared = (unsigned)__builtin_popcount(loads_of(group, form).shared);
+    return traits->held ? traits->held : shared > 2 ? 4 : 8;
 }
 
 /* As many as a lane has before there are more lanes, while a work-group has some. With 8 of two
@@ -307,10 +284,10 @@ static unsigned most_held(const struct kiln__traits *traits, const struct kiln__
 static unsigned wanted_held(const struct kiln__traits *traits, const struct kiln__group *group,
                             const struct kiln__form *form)
 {
-    struct loads loads = count_loads(group, form);
+    struct kiln__loads loads = loads_of(group, form);
     if (traits->held)
         return traits->held;
-    if (loads.held > 1)
+    if (__builtin_popcount(loads.shared) > 1)
         return 4;
     return !form->shuffles ? 8 : loads.behind ? 2 : 4;
 }
