@@ -51,9 +51,6 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
 /* Whether vectors run along the kept dimensions of a group that reduces. */
 bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space);
 
-/* Accesses that have an element for each that is visited, and not one for each row. */
-unsigned kiln__schedule_operands(const struct kiln__group *group);
-
 /* The segments that a reduction is cut into. */
 struct kiln__cut {
     size_t segments, length;

@@ -246,19 +246,6 @@ static uint8_t choose_carried(size_t reduced, const struct kiln__form *form)
     return form->kept_walk == KILN__WALK_COLUMNS ? 8 : longer ? 16 : 4;
 }
 
-unsigned kiln__schedule_operands(const struct kiln__group *group)
-{
-    unsigned operands = 0;
-    for (size_t i = 0; i < group->accesses.count; i++) {
-        const struct kiln__access *access = &group->accesses.items[i];
-        bool kept = false, reduced = false;
-        for (uint32_t d = 0; d < group->shape.rank; d++)
-            *(d < group->kept ? &kept : &reduced) |= access->stride[d] != 0;
-        operands += access->kind == KILN__ACCESS_MEMORY && kept && reduced;
-    }
-    return operands;
-}
-
 /* By the nest, not by strides: a row alone has the lanes, and so the bits, of one among others. */
 static struct kiln__loads loads_of(const struct kiln__group *group, const struct kiln__form *form)
 {

@@ -26,6 +26,20 @@ static bool is_turned(const struct kiln__group *group, const struct kiln__space 
     return false;
 }
 
+/* Accesses that have an element for each that is visited, and not one for each row. */
+static unsigned count_operands(const struct kiln__group *group)
+{
+    unsigned operands = 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        const struct kiln__access *access = &group->accesses.items[i];
+        bool kept = false, reduced = false;
+        for (uint32_t d = 0; d < group->shape.rank; d++)
+            *(d < group->kept ? &kept : &reduced) |= access->stride[d] != 0;
+        operands += access->kind == KILN__ACCESS_MEMORY && kept && reduced;
+    }
+    return operands;
+}
+
 static void add_nest(const struct kiln__group *group, struct kiln__text *text)
 {
     struct kiln__space space;
@@ -41,7 +55,7 @@ static void add_nest(const struct kiln__group *group, struct kiln__text *text)
     add_sizes(name, 2, sizes, text);
     if (kiln__schedule_is_of_columns(group, &space))
         kiln__text_add(text, " columns");
-    unsigned operands = kiln__schedule_operands(group);
+    unsigned operands = count_operands(group);
     if (operands > 1 && group->kind == KILN__GROUP_ROWS)
         kiln__text_add(text, " of %u", operands);
 }
