@@ -98,16 +98,21 @@ static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned 
             name.text, kiln__type_row(type)->mask, width, kiln__emit_type(KILN_U8, width).text);
 }
 
-/* PTX's instruction takes one element; of zeros it takes +0 for the larger. */
-static void emit_extreme(const struct kiln__emit *emit, const char *word, const char *instruction,
+/* The larger or the smaller of two. */
+struct extreme {
+    const char *word, *sign;
+    const char *instruction; /* PTX's, of one element; of zeros it takes +0 for the larger */
+};
+
+static void emit_extreme(const struct kiln__emit *emit, const struct extreme *extreme,
                          kiln_type type, unsigned width)
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text;
+    const char *t = name.text, *word = extreme->word;
     bool floating = kiln__type_row(type)->floating;
     if (!floating || !emit->form->level_80) {
-        kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %c (b))%s, (a), (b))\n", word, t,
-                       width > 1 ? "PICK_VECTOR" : "PICK", *word == 'L' ? '>' : '<',
+        kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %s (b))%s, (a), (b))\n", word, t,
+                       width > 1 ? "PICK_VECTOR" : "PICK", extreme->sign,
                        floating ? " | ((a) != (a))" : "");
         return;
     }
@@ -117,7 +122,7 @@ static void emit_extreme(const struct kiln__emit *emit, const char *word, const 
                        "    float y;\n"
                        "    asm(\"%s %%0, %%1, %%2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));\n"
                        "    return y;\n}\n",
-                       instruction);
+                       extreme->instruction);
     else
         kiln__text_add(emit->text, "    return (%s)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi));\n}\n", t,
                        word, kiln__emit_type(type, width / 2).text, word,
@@ -126,12 +131,12 @@ static void emit_extreme(const struct kiln__emit *emit, const char *word, const 
 
 static void emit_larger(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
-    emit_extreme(emit, "LARGER", "max.NaN.f32", type, width);
+    emit_extreme(emit, &(struct extreme){"LARGER", ">", "max.NaN.f32"}, type, width);
 }
 
 static void emit_smaller(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
-    emit_extreme(emit, "SMALLER", "min.NaN.f32", type, width);
+    emit_extreme(emit, &(struct extreme){"SMALLER", "<", "min.NaN.f32"}, type, width);
 }
 
 static const struct helper {
