@@ -108,6 +108,12 @@ kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int co
                       kiln__cl_name(code), (int)code);
 }
 
+kiln_status kiln__cl_mark(cl_command_queue queue, cl_event *end, struct kiln__error *error)
+{
+    cl_int code = clEnqueueMarkerWithWaitList(queue, 0, NULL, end);
+    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code) : KILN_OK;
+}
+
 cl_int kiln__cl_finish(cl_command_queue queue)
 {
     cl_event end;

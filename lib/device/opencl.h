@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The OpenCL headers as kiln uses them, and errors of OpenCL calls in words. */
+/* The OpenCL headers as kiln uses them, errors of OpenCL calls in words, and the end of what a
+ * queue has got. */
 #ifndef KILN_DEVICE_OPENCL_H
 #define KILN_DEVICE_OPENCL_H
 
@@ -23,5 +24,9 @@ cl_int kiln__cl_finish(cl_command_queue queue);
 
 /* Record "<call> answered CL_... (-5)". Returns the status of the error that stands. */
 kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int code);
+
+/* An event for the end of all that was enqueued so far, in *end; none after an error. To be of use
+ * to another queue it still has to be flushed. Errors: as of kiln__cl_status(). */
+kiln_status kiln__cl_mark(cl_command_queue queue, cl_event *end, struct kiln__error *error);
 
 #endif

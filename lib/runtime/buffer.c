@@ -56,9 +56,11 @@ static kiln_status wait_for_readers(kiln_buffer *buffer, size_t number,
                                     struct kiln__error *error)
 {
     struct kiln__run *last = atomic_load_explicit(&buffer->readers[number], memory_order_relaxed);
-    if (last && atomic_load(&buffer->crossed) && kiln__run_stream(last) != stream)
-        return kiln__stream_mark(kiln__run_stream(last), events, error);
-    return wait_for(last, stream, events, error);
+    struct kiln__stream *theirs = last ? kiln__run_stream(last) : NULL;
+    if (!theirs || theirs == stream)
+        return KILN_OK;
+    return atomic_load(&buffer->crossed) ? kiln__stream_mark(theirs, events, error)
+                                         : kiln__events_add(events, last, error);
 }
 
 kiln_status kiln__buffer_enter(kiln_buffer *buffer, const struct kiln__stream *stream, bool writes,

@@ -242,9 +242,8 @@ static kiln_status map_results_back(struct commands *commands, struct kiln__erro
 static kiln_status mark_end(struct commands *commands, struct kiln__error *error)
 {
     cl_event event = NULL;
-    cl_int code = clEnqueueMarkerWithWaitList(commands->stream->queue, 0, NULL, &event);
-    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
-                : kiln__run_keep(commands->run, "marker", 0, event, error);
+    kiln_status status = kiln__cl_mark(commands->stream->queue, &event, error);
+    return status ? status : kiln__run_keep(commands->run, "marker", 0, event, error);
 }
 
 /* ---- buffers that others may use before the run has ended ---- */
@@ -292,9 +291,9 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
         struct kiln__use_of_buffer *use = &bindings->buffers.items[i];
         if (!use->writes || use->last_step != step || use->buffer->bytes < EARLY_BYTES)
             continue;
-        cl_int code = clEnqueueMarkerWithWaitList(commands->stream->queue, 0, NULL, &event);
-        if (code)
-            return kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code);
+        status = kiln__cl_mark(commands->stream->queue, &event, error);
+        if (status)
+            return status;
         use->early = kiln__run_create(commands->stream);
         if (!use->early) {
             clReleaseEvent(event);

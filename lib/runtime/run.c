@@ -143,11 +143,12 @@ static kiln_status close_run(struct kiln__run *run, struct kiln__error *error)
     pthread_mutex_lock(&run->ending);
     if (run->open) {
         cl_event event = NULL;
-        cl_int code = clEnqueueMarkerWithWaitList(run->stream->queue, 0, NULL, &event);
-        if (!code)
-            code = clFlush(run->stream->queue);
-        status = code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
-                      : kiln__run_keep(run, "marker", 0, event, error);
+        status = kiln__cl_mark(run->stream->queue, &event, error);
+        if (!status)
+            status = kiln__run_keep(run, "marker", 0, event, error);
+        cl_int code = status ? CL_SUCCESS : clFlush(run->stream->queue);
+        if (code)
+            status = kiln__cl_fail(error, "clFlush", code);
         run->open = status != KILN_OK;
     }
     pthread_mutex_unlock(&run->ending);

@@ -261,9 +261,8 @@ static kiln_status collect(const struct journey *journey, struct carrier *carrie
     if (status || journey->threads == 1)
         return status;
     cl_event event = NULL;
-    cl_int code = clEnqueueMarkerWithWaitList(journey->queue, 0, NULL, &event);
-    return code ? kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code)
-                : keep(journey->queue, events, event, error);
+    status = kiln__cl_mark(journey->queue, &event, error);
+    return status ? status : keep(journey->queue, events, event, error);
 }
 
 static unsigned threads_for(const struct kiln__staging *staging, size_t bytes)

@@ -132,12 +132,12 @@ kiln_status kiln__stream_mark(struct kiln__stream *stream, struct kiln__events *
     cl_event *place = kiln__vector_push(events);
     if (!place)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to wait for a stream");
-    cl_int code = clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, place);
-    if (code) {
+    kiln_status status = kiln__cl_mark(stream->queue, place, error);
+    if (status) {
         events->count--;
-        return kiln__cl_fail(error, "clEnqueueMarkerWithWaitList", code);
+        return status;
     }
-    code = clFlush(stream->queue); /* else the event is of no use to another queue */
+    cl_int code = clFlush(stream->queue);
     return code ? kiln__cl_fail(error, "clFlush", code) : KILN_OK;
 }
 
