@@ -138,6 +138,9 @@ plan_sources = \
 	lib/plan/lower_sort.c \
 	lib/plan/matmul.h \
 	lib/plan/matmul_cpu.c \
+	lib/plan/matmul_cpu.h \
+	lib/plan/matmul_cpu_skinny.c \
+	lib/plan/matmul_cpu_tiles.c \
 	lib/plan/matmul_gpu.c \
 	lib/plan/matmul_wgmma.c \
 	lib/plan/memory.c \
