@@ -113,7 +113,11 @@ fuse_sources = \
 	lib/fuse/prologue.c \
 	lib/fuse/rows.c \
 	lib/fuse/steps.c \
-	lib/fuse/verify.c
+	lib/fuse/verify.c \
+	lib/fuse/verify.h \
+	lib/fuse/verify_kinds.c \
+	lib/fuse/verify_memory.c \
+	lib/fuse/verify_steps.c
 
 plan_sources = \
 	lib/plan/again.c \

@@ -14,7 +14,8 @@
  *   moved.c          results that are stored in another order at once
  *   bases.c          parts that go into the memory of what is below them
  *   nest.h, .c       what a group of steps computes, as a loop nest
- *   group_text.c, verify.c   groups as text; what later stages rely on */
+ *   group_text.c     groups as text
+ *   verify.h, verify*.c   what later stages rely on */
 #ifndef KILN_FUSE_FUSE_H
 #define KILN_FUSE_FUSE_H
 

@@ -45,7 +45,7 @@ void kiln__group_begin_scan(struct kiln__builder *builder, uint32_t index);
 void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index);
 void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index);
 
-/* What the verifier checks of one kind alone (verify.c). */
+/* What the verifier checks of one kind alone (verify_kinds.c). */
 kiln__group_check kiln__group_check_reduce, kiln__group_check_rows, kiln__group_check_product,
     kiln__group_check_whole;
 
