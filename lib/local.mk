@@ -191,6 +191,7 @@ codegen_sources = \
 	lib/codegen/strips.c \
 	lib/codegen/tiles.c \
 	lib/codegen/tiles.h \
+	lib/codegen/totals.c \
 	lib/codegen/verify_launches.c
 
 cache_sources = \

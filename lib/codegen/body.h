@@ -50,17 +50,6 @@ void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit);
 /* Turn to a phase; the one behind the last is for what comes after them all. */
 void kiln__body_turn(struct kiln__body *body, unsigned phase);
 
-/* Step i, if it is a reduction of the phase, or the next one that is; the number of steps if none
- * is left. */
-unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i);
-#define KILN__EACH_REDUCTION(i, body)                                                              \
-    unsigned i = kiln__body_reduction(body, 0);                                                    \
-    i < (body)->group->steps.count;                                                                \
-    i = kiln__body_reduction(body, i + 1)
-
-/* How many vectors side by side suit the phase. */
-unsigned kiln__body_unroll(const struct kiln__body *body);
-
 /* Declare h<k> and z<k>, at dimensions 0 to `end` of the kept ones, whose coordinates are declared.
  */
 void kiln__body_bases(const struct kiln__body *body, uint32_t end);
@@ -79,6 +68,30 @@ void kiln__body_hold(struct kiln__body *body);
  * neighbouring rows, `at` from the bases on. */
 void kiln__body_values(const struct kiln__body *body, unsigned width, const char *at);
 
+/* The phase's work on the elements of `count` visits, step by step beside each other. */
+void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
+                         unsigned count);
+
+/* The same for one visit. */
+void kiln__body_element(const struct kiln__body *body, unsigned width, const char *at,
+                        const char *number, unsigned into);
+
+/* Store what there is one of per row, from row `p` on: totals of a segment, or values. */
+void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at);
+
+/* ---- totals (totals.c) ---- */
+
+/* Step i, if it is a reduction of the phase, or the next one that is; the number of steps if none
+ * is left. */
+unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i);
+#define KILN__EACH_REDUCTION(i, body)                                                              \
+    unsigned i = kiln__body_reduction(body, 0);                                                    \
+    i < (body)->group->steps.count;                                                                \
+    i = kiln__body_reduction(body, i + 1)
+
+/* How many vectors side by side suit the phase. */
+unsigned kiln__body_unroll(const struct kiln__body *body);
+
 /* A line for each total of the phase, made from a pattern: `@` is its name, t<i> or j<i>, `$` its
  * type, `width` wide, and `!` what it starts at. */
 void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern);
@@ -89,13 +102,8 @@ void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *
 /* Declare t<i>_0 to t<i>_<count - 1>, and j, at their start. */
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count);
 
-/* The phase's work on the elements of `count` visits, step by step beside each other. */
-void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
-                         unsigned count);
-
-/* The same for one visit. */
-void kiln__body_element(const struct kiln__body *body, unsigned width, const char *at,
-                        const char *number, unsigned into);
+/* A visit's value of reduction i into its accumulator or total. */
+void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit);
 
 /* The first `count` accumulators into the totals. */
 void kiln__body_fold(const struct kiln__body *body, unsigned count);
@@ -109,6 +117,9 @@ const char *kiln__body_partial(const struct kiln__body *body);
 /* Declare r<i> of the phase's reductions from the totals, which are `width` wide; those of a
  * segment are only made whole. */
 void kiln__body_finish(const struct kiln__body *body, unsigned width);
+
+/* Store the totals of a segment, those of neighbouring rows beside each other. */
+void kiln__body_store_totals(const struct kiln__body *body, unsigned width, const char *p);
 
 /* ---- running sums (scan.c) ---- */
 
@@ -138,8 +149,5 @@ unsigned kiln__body_shuffled(const struct kiln__body *body);
 
 /* Of how many items or groups of them each keeps a value in local memory for the others. */
 unsigned kiln__body_shared(const struct kiln__body *body);
-
-/* Store what there is one of per row, from row `p` on: totals of a segment, or values. */
-void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at);
 
 #endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the reductions of a phase add up: accumulators, the totals that these become, and the values
+ * that come of totals. */
+#include "codegen/body.h"
+
+#include <string.h>
+
+static const struct kiln__step *step_at(const struct kiln__body *body, unsigned i)
+{
+    return &body->group->steps.items[i];
+}
+
+static const struct kiln__reduce_row *row_at(const struct kiln__body *body, unsigned i)
+{
+    bool scanned = step_at(body, i)->kind == KILN__STEP_SCANNED;
+    return &kiln__reduce_rows[scanned ? KILN__REDUCE_sum : step_at(body, i)->op];
+}
+
+/* The type of the accumulators of a reduction or a running sum. */
+static kiln_type sums_type(const struct kiln__body *body, unsigned i)
+{
+    const struct kiln__step *value = step_at(body, step_at(body, i)->args[0]);
+    return kiln__reduce_accumulator(row_at(body, i), value->type);
+}
+
+unsigned kiln__body_reduction(const struct kiln__body *body, unsigned i)
+{
+    while (i < body->group->steps.count &&
+           (step_at(body, i)->kind != KILN__STEP_REDUCED || body->nest.phase[i] != body->phase))
+        i++;
+    return i;
+}
+
+unsigned kiln__body_unroll(const struct kiln__body *body)
+{
+    unsigned steps = 0, reductions = 0;
+    bool indexed = false;
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        steps += body->needed[i] && body->nest.full[i];
+    for (KILN__EACH_REDUCTION(i, body)) {
+        reductions++;
+        indexed = indexed || row_at(body, i)->indexed;
+    }
+    return indexed || kiln__body_carries(body) ? 1
+           : steps <= 6 && reductions == 1     ? 4
+           : steps <= 12 && reductions <= 2    ? 2
+                                               : 1;
+}
+
+/* ---- texts for each total ---- */
+
+/* What a reduction adds up: its value, and of an indexed one the position that goes with it. */
+struct total {
+    struct kiln__phrase name; /* t3, j3 */
+    kiln_type type;
+    const char *start;
+};
+
+static struct total total_of(const struct kiln__body *body, unsigned i, bool position)
+{
+    kiln_type type = sums_type(body, i);
+    return (struct total){.name = kiln__phrase(position ? "j%u" : "t%u", i),
+                          .type = position ? KILN_I32 : type,
+                          .start = position ? KILN__NO_POSITION
+                                            : kiln__emit_identity(row_at(body, i), type)};
+}
+
+/* A pattern with the total's name for `@`, its type for `$` and its start for `!`. */
+static struct kiln__phrase fill(const struct total *total, unsigned width, const char *pattern)
+{
+    struct kiln__type_name type = kiln__emit_type(total->type, width);
+    struct kiln__phrase text = {""};
+    for (const char *at = pattern; *at;) {
+        size_t plain = strcspn(at, "@$!");
+        const char *word = at[plain] == '@'   ? total->name.text
+                           : at[plain] == '$' ? type.text
+                           : at[plain] == '!' ? total->start
+                                              : "";
+        text = kiln__phrase("%s%.*s%s", text.text, (int)plain, at, word);
+        at += plain + (at[plain] != 0);
+    }
+    return text;
+}
+
+/* Its value, and the position that goes with it. */
+static int totals_of(const struct kiln__body *body, unsigned i)
+{
+    return row_at(body, i)->indexed ? 2 : 1;
+}
+
+void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        for (int position = 0; position < totals_of(body, i); position++) {
+            struct total total = total_of(body, i, position);
+            kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+        }
+}
+
+void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *pattern)
+{
+    for (unsigned i = kiln__body_scan(body, 0); i < body->group->steps.count;
+         i = kiln__body_scan(body, i + 1)) {
+        struct total total = total_of(body, i, false);
+        kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+    }
+}
+
+void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
+{
+    for (unsigned u = 0; u < count; u++)
+        kiln__body_totals(body, body->form->vector, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
+}
+
+/* ---- elements into accumulators ---- */
+
+/* target = a combined with b */
+static void combine(const struct kiln__body *body, unsigned i, unsigned width, const char *target,
+                    const char *a, const char *b)
+{
+    kiln__text_add(body->text, "%s = ", target);
+    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, b, NULL, sums_type(body, i),
+                          width);
+    kiln__text_add(body->text, ";\n");
+}
+
+/* The numbers of a visit's elements along the reduced axis; rows side by side have one. */
+static struct kiln__phrase positions(const struct kiln__body *body, const struct kiln__visit *visit)
+{
+    unsigned width = visit->width;
+    struct kiln__phrase text = kiln__phrase("(int)(%s)", visit->number);
+    if (width == 1)
+        return text;
+    text = kiln__phrase("(int%u)(%s)", width, text.text);
+    if (kiln__emit_vector_dimension(body->emit) < body->form->kept)
+        return text;
+    text = kiln__phrase("(%s + (int%u)(", text.text, width);
+    for (unsigned lane = 0; lane < width; lane++)
+        text = kiln__phrase("%s%s%u", text.text, lane ? ", " : "", lane);
+    return kiln__phrase("%s))", text.text);
+}
+
+/* The better of an accumulator and a value, and where it is. */
+static void choose(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit,
+                   const char *a, const char *j, const char *value)
+{
+    kiln_type type = sums_type(body, i);
+    unsigned width = visit->width;
+    struct kiln__phrase at = positions(body, visit);
+    if (width == 1)
+        kiln__text_add(body->text, "if (");
+    else
+        kiln__text_add(body->text, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
+    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, value, NULL, type, width);
+    if (width == 1)
+        kiln__text_add(body->text, ") {\n%s = %s;\n%s = %s;\n}\n", a, value, j, at.text);
+    else
+        kiln__text_add(body->text,
+                       ";\n%s = select(%s, %s, chosen);\n"
+                       "%s = select(%s, %s, convert_int%u(chosen));\n",
+                       a, a, value, j, j, at.text, width);
+}
+
+void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+{
+    uint16_t from = step_at(body, i)->args[0];
+    kiln_type type = sums_type(body, i);
+    struct kiln__phrase number = {""};
+    if (visit->into != KILN__TOTALS)
+        number = kiln__phrase("_%u", visit->into);
+    struct kiln__phrase into = kiln__phrase("t%u%s", i, number.text);
+    struct kiln__emit own = *body->emit;
+    own.letter = visit->letter;
+    struct kiln__phrase value = kiln__phrase("%s", kiln__emit_value(&own, from).text);
+    if (type != step_at(body, from)->type)
+        value = kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
+                             kiln__emit_value(&own, from).text);
+    if (row_at(body, i)->indexed)
+        choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text, value.text);
+    else
+        combine(body, i, visit->width, into.text, into.text, value.text);
+}
+
+/* ---- accumulators into totals ---- */
+
+/* Of equal values the first is chosen. */
+static void merge(const struct kiln__body *body, unsigned i, const char *into, const char *from)
+{
+    const struct kiln__reduce_row *row = row_at(body, i);
+    struct total value = total_of(body, i, false), position = total_of(body, i, true);
+    struct kiln__phrase a = fill(&value, 1, into), b = fill(&value, 1, from);
+    struct kiln__phrase j = fill(&position, 1, into), k = fill(&position, 1, from);
+    if (!row->indexed) {
+        combine(body, i, 1, a.text, a.text, b.text);
+        return;
+    }
+    kiln__text_add(body->text, "if ((");
+    kiln__emit_expression(body->emit, row->combine, a.text, b.text, NULL, value.type, 1);
+    kiln__text_add(body->text, ") || (!(");
+    kiln__emit_expression(body->emit, row->combine, b.text, a.text, NULL, value.type, 1);
+    kiln__text_add(body->text, ") && %s < %s)) {\n%s = %s;\n%s = %s;\n}\n", k.text, j.text, a.text,
+                   b.text, j.text, k.text);
+}
+
+void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        merge(body, i, into, from);
+}
+
+/* Lane by lane: of positions that are not in order. */
+static void fold_indexed(const struct kiln__body *body, unsigned i)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase lanes =
+        kiln__phrase("$ lane_@[%u];\nvstore%u(@_0, 0, lane_@);\n", width, width);
+    kiln__body_totals(body, 1, lanes.text);
+    kiln__text_add(body->text, "for (int l = 0; l < %u; l++) {\n", width);
+    merge(body, i, "@", "lane_@[l]");
+    kiln__text_add(body->text, "}\n");
+}
+
+static void fold(const struct kiln__body *body, unsigned i, unsigned count)
+{
+    struct kiln__phrase from = kiln__phrase("t%u_0", i);
+    for (unsigned u = 1; u < count; u++)
+        combine(body, i, body->form->vector, from.text, from.text,
+                kiln__phrase("t%u_%u", i, u).text);
+    for (unsigned half = body->form->vector / 2; half; half /= 2) {
+        struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
+        kiln__text_add(body->text, "const %s ", kiln__emit_type(sums_type(body, i), half).text);
+        combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
+                kiln__phrase("%s.hi", from.text).text);
+        from = into;
+    }
+    merge(body, i, "@", from.text);
+}
+
+void kiln__body_fold(const struct kiln__body *body, unsigned count)
+{
+    for (KILN__EACH_REDUCTION(i, body)) {
+        if (row_at(body, i)->indexed)
+            fold_indexed(body, i);
+        else
+            fold(body, i, count);
+    }
+}
+
+/* ---- values of totals ---- */
+
+/* Where every element is the accumulator's start, the first one is chosen. */
+static void emit_default_position(const struct kiln__body *body, unsigned i, unsigned width)
+{
+    kiln__text_add(body->text, "j%u = %s(j%u == " KILN__NO_POSITION ", (%s)((int)from), j%u);\n", i,
+                   width > 1 ? "PICK_VECTOR" : "PICK", i, kiln__emit_type(KILN_I32, width).text, i);
+}
+
+void kiln__body_finish(const struct kiln__body *body, unsigned width)
+{
+    for (KILN__EACH_REDUCTION(i, body)) {
+        if (row_at(body, i)->indexed && body->form->stage != KILN__STAGE_FINAL)
+            emit_default_position(body, i, width);
+        if (body->form->stage == KILN__STAGE_PARTIAL)
+            continue;
+        kiln_type type = step_at(body, i)->type;
+        struct kiln__type_name name = kiln__emit_type(type, width);
+        struct kiln__phrase count =
+            kiln__phrase("((%s)((%s)reduced))", name.text, kiln__emit_type(type, 1).text);
+        kiln__text_add(body->text, "const %s r%u = ", name.text, i);
+        if (row_at(body, i)->indexed)
+            kiln__text_add(body->text, "j%u", i);
+        else
+            kiln__emit_expression(body->emit, row_at(body, i)->finish, kiln__phrase("t%u", i).text,
+                                  NULL, count.text, type, width);
+        kiln__text_add(body->text, ";\n");
+    }
+}
+
+void kiln__body_store_totals(const struct kiln__body *body, unsigned width, const char *p)
+{
+    unsigned i = kiln__group_total(body->group);
+    struct kiln__phrase place = kiln__phrase("partial_@_offset + segment * n + %s", p);
+    for (int position = 0; position < totals_of(body, i); position++) {
+        struct total total = total_of(body, i, position);
+        struct kiln__phrase pointer = fill(&total, 1, "partial_@");
+        struct kiln__phrase offset = fill(&total, 1, place.text);
+        struct kiln__elements elements =
+            kiln__emit_run(body->emit, total.type, width, pointer.text, offset.text);
+        kiln__emit_store(body->text, &elements, total.name.text, false);
+    }
+}
+
+const char *kiln__body_partial(const struct kiln__body *body)
+{
+    return body->emit->checked ? "(*KILN_AT(partial_@, partial_@_offset + s * n + p, 1))"
+                               : "partial_@[partial_@_offset + s * n + p]";
+}
