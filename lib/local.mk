@@ -161,7 +161,10 @@ plan_sources = \
 	lib/plan/space.c \
 	lib/plan/space.h \
 	lib/plan/verify_dependencies.c \
+	lib/plan/verify_kept.c \
 	lib/plan/verify_plan.c \
+	lib/plan/verify_plan.h \
+	lib/plan/verify_values.c \
 	lib/plan/work.c \
 	lib/plan/work.h
 
