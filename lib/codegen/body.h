@@ -147,7 +147,8 @@ void kiln__body_lanes_memory(const struct kiln__body *body);
 /* How many items share a row, where they exchange values. */
 unsigned kiln__body_shuffled(const struct kiln__body *body);
 
-/* Of how many items or groups of them each keeps a value in local memory for the others. */
+/* Of how many items or groups of them each keeps a value in local memory for the others: 0 where
+ * all that share a row exchange values. */
 unsigned kiln__body_shared(const struct kiln__body *body);
 
 #endif

@@ -292,7 +292,7 @@ static void carry_lanes(struct kiln__body *body)
     kiln__body_reduced_bases(body, "0");
     if (vectors)
         kiln__body_accumulators(body, 1);
-    kiln__text_add(body->text, "int side = 0;\n");
+    kiln__text_add(body->text, kiln__body_shared(body) ? "int side = 0;\n" : "");
     if (body->form->stage == KILN__STAGE_BEHIND)
         kiln__body_segments(body);
     kiln__body_pieces(body);
@@ -491,10 +491,11 @@ static void emit_held(struct kiln__body *body)
  * only what it has stored itself. */
 static void keep_lanes(struct kiln__body *body)
 {
-    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", kiln__body_shared(body));
+    unsigned shared = kiln__body_shared(body);
+    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", shared);
     if (body->form->shuffles)
         kiln__text_add(body->text, "enum { lanes = %u };\n", kiln__body_shuffled(body));
-    for (unsigned phase = 0; phase < body->nest.phases; phase++) {
+    for (unsigned phase = 0; phase < body->nest.phases && shared; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }

@@ -263,11 +263,11 @@ void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct 
 
 void kiln__body_lanes_memory(const struct kiln__body *body)
 {
-    for (unsigned i = 0; i < body->group->steps.count; i++)
+    unsigned shared = kiln__body_shared(body);
+    for (unsigned i = 0; i < body->group->steps.count && shared; i++)
         if (body->group->steps.items[i].kind == KILN__STEP_SCANNED)
             kiln__text_add(body->text, "local %s lanes_t%u[%u];\n",
-                           kiln__emit_type(type_of(body, i), 1).text, i,
-                           2 * kiln__body_shared(body));
+                           kiln__emit_type(type_of(body, i), 1).text, i, 2 * shared);
 }
 
 unsigned kiln__body_shuffled(const struct kiln__body *body)
@@ -278,7 +278,9 @@ unsigned kiln__body_shuffled(const struct kiln__body *body)
 unsigned kiln__body_shared(const struct kiln__body *body)
 {
     unsigned items = 1u << body->form->work_group;
-    return body->form->shuffles ? items / KILN__SHUFFLED : items;
+    if (!body->form->shuffles)
+        return items;
+    return kiln__body_shuffled(body) > KILN__SHUFFLED ? items / KILN__SHUFFLED : 0;
 }
 
 /* What each lane has come to becomes what all have. */
