@@ -139,9 +139,8 @@ struct kiln__form {
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
     uint8_t generic;  /* template: kernels/generic.cl, behind all operations there are */
-    /* PTX has instructions of level 80: the larger and the smaller of two floats, NaN handed on; two
-     * floats to bf16. */
-    uint8_t level_80;
+    uint8_t level_80; /* PTX has the larger and the smaller of two floats, NaN handed on, and two
+                         floats to bf16 */
     uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
