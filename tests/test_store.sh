@@ -8,7 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 export KILN_TEST_STORE="$folder/store"
 unset KILN_TEST_UNDER KILN_TEST_OCLGRIND KILN_TEST_LAYER
 number=0
-echo 1..5
+echo 1..6
 
 # A program that does what the lines of the standard input say in its cache of PoCL's.
 program() {
@@ -56,6 +56,13 @@ program replaces <<'END'
 rm AB/CD && mkdir -p AB/CD/map && echo three >AB/CD/program.bc
 END
 expect 'a program that is there stays' one "$(cat "$KILN_TEST_STORE/pocl/AB/CD/program.bc")"
+
+mv "$KILN_TEST_STORE" "$folder/moved"
+KILN_TEST_STORE=$folder/moved
+program finds_elsewhere <<'END'
+grep -q one AB/CD/program.bc && mkdir AB/CD/more && echo four >AB/CD/more/more.so
+END
+expect 'a store may move' four "$(cat "$KILN_TEST_STORE/pocl/AB/CD/more/more.so")"
 
 program cache_kills <<'END'
 [ ! -e AB ] && mkdir -p IJ && echo half >IJ/program.bc
