@@ -451,8 +451,8 @@ Test(matmul, says_where_a_wish_is_not_met)
     check_close();
 }
 
-/* It compiles for seconds where a cache has nothing yet. */
-Test(matmul, clblast)
+/* Its kernels take PoCL 15 s; test_matmul_epilogue and test_matmul_operands have them optimised. */
+Test(matmul, clblast, .init = check_cheaply)
 {
     check_prefer("clblast", false);
 #ifdef HAVE_CLBLAST

@@ -11,12 +11,6 @@
 #include "support/check.h"
 #include "support/samples.h"
 
-/* Before the first OpenCL call. */
-static void compile_cheaply(void)
-{
-    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
-}
-
 enum { MOST_FAILURES = 3 };
 
 static size_t failures;
@@ -51,7 +45,7 @@ static const struct sample *kind(int number)
     return sample_of((enum sample_kind)number);
 }
 
-Test(pairs, of_kinds_beside_and_behind_each_other, .init = compile_cheaply, .timeout = 600)
+Test(pairs, of_kinds_beside_and_behind_each_other, .init = check_cheaply, .timeout = 600)
 {
     for (int a = 0; a < SAMPLE_KINDS; a++)
         for (int b = 0; b < SAMPLE_KINDS && failures < MOST_FAILURES; b++)
@@ -59,7 +53,7 @@ Test(pairs, of_kinds_beside_and_behind_each_other, .init = compile_cheaply, .tim
     check_close();
 }
 
-Test(pairs, of_operations_of_which_each_comes_twice, .init = compile_cheaply, .timeout = 3600)
+Test(pairs, of_operations_of_which_each_comes_twice, .init = check_cheaply, .timeout = 3600)
 {
     const char *wanted = getenv("KILN_PAIRS");
     const size_t step = wanted && !strcmp(wanted, "all") ? 1 : sample_count - 1;
@@ -68,7 +62,7 @@ Test(pairs, of_operations_of_which_each_comes_twice, .init = compile_cheaply, .t
     check_close();
 }
 
-Test(pairs, triples_of_all_kinds, .init = compile_cheaply, .timeout = 600)
+Test(pairs, triples_of_all_kinds, .init = check_cheaply, .timeout = 600)
 {
     for (int i = 0; i < SAMPLE_KINDS * SAMPLE_KINDS * SAMPLE_KINDS && failures < MOST_FAILURES; i++)
         try_three(kind(i / SAMPLE_KINDS / SAMPLE_KINDS), kind(i / SAMPLE_KINDS % SAMPLE_KINDS),

@@ -225,11 +225,6 @@ static kiln_type relative_of(kiln_type type)
     return computed;
 }
 
-static void compile_cheaply(void)
-{
-    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
-}
-
 static kiln_type type_of(kiln_batch *batch, kiln_tensor tensor)
 {
     kiln_type type;
@@ -272,7 +267,7 @@ static void sweep_rows(size_t n, enum check_values values)
     check_end(batch);
 }
 
-Test(types, every_row_reads_them, .init = compile_cheaply)
+Test(types, every_row_reads_them, .init = check_cheaply)
 {
     sweep_rows(1009, CHECK_PLAIN);
     sweep_rows(333, CHECK_SPECIAL);
@@ -320,7 +315,7 @@ static void reduce_all(kiln_batch *batch, kiln_type type)
     check_read(batch, kiln_cumsum(batch, x, 1, 0));
 }
 
-Test(types, reductions_read_them, .init = compile_cheaply)
+Test(types, reductions_read_them, .init = check_cheaply)
 {
     kiln_type types[TYPES];
     kiln_batch *batch = check_begin();
@@ -362,7 +357,7 @@ static void move_all(kiln_batch *batch, kiln_type type)
                 kiln__type_row(type)->computed);
 }
 
-Test(types, movements_keep_them, .init = compile_cheaply)
+Test(types, movements_keep_them, .init = check_cheaply)
 {
     kiln_type types[TYPES];
     kiln_batch *batch = check_begin();
@@ -374,7 +369,7 @@ Test(types, movements_keep_them, .init = compile_cheaply)
 }
 
 /* Parts and what they are put on. */
-Test(types, movements_have_gradients_of_f32, .init = compile_cheaply)
+Test(types, movements_have_gradients_of_f32, .init = check_cheaply)
 {
     const int64_t start[] = {1, 2};
     const size_t low[] = {1, 0}, high[] = {0, 2};
@@ -396,7 +391,7 @@ Test(types, movements_have_gradients_of_f32, .init = compile_cheaply)
 }
 
 /* Each type to each other one, between operations. */
-Test(types, casts_between_all, .init = compile_cheaply)
+Test(types, casts_between_all, .init = check_cheaply)
 {
     kiln_batch *batch = check_begin();
     for (size_t from = 0; from < TYPES; from++) {
@@ -449,7 +444,7 @@ static void record_others(kiln_batch *batch, kiln_type type, kiln_tensor x)
         cr_expect_eq(type_of(batch, made[i]), KILN_F32);
 }
 
-Test(types, networks_read_them, .init = compile_cheaply)
+Test(types, networks_read_them, .init = check_cheaply)
 {
     kiln_batch *batch = check_begin();
     kiln_tensor x = check_input(batch, KILN_F16, DIMS(6, 12), CHECK_PLAIN),
@@ -495,7 +490,7 @@ Test(types, large_integers_are_refused)
 }
 
 /* Indices and masks as other programs have them. */
-Test(types, indices_and_masks, .init = compile_cheaply)
+Test(types, indices_and_masks, .init = check_cheaply)
 {
     static const int64_t places[] = {2, 0, -1, 3, 2};
     static const uint8_t truths[] = {1, 0, 200, 0};

@@ -51,6 +51,11 @@ void check_prefer(const char *matmul, bool of_cpus)
         cr_skip("not for this device");
 }
 
+void check_cheaply(void)
+{
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
+}
+
 static struct share *share_of(const char *operation)
 {
     for (size_t i = 0; i < check.shares.count; i++)
