@@ -89,6 +89,10 @@ AC_DEFUN([KILN_TEST_RUNNER], [
      kiln_make_check=$kiln_have_criterion])
   AC_SUBST([TEST_CPPFLAGS])
   AC_SUBST([TEST_LIBS])
+  AC_ARG_ENABLE([long-tests],
+    [AS_HELP_STRING([--enable-long-tests], [make check runs those of make check-long, too])],
+    [], [enable_long_tests=no])
+  AM_CONDITIONAL([LONG_TESTS], [test "$enable_long_tests" != no])
   AM_CONDITIONAL([CAN_CHECK],
     [test "$enable_plain_tests" != no || test "$kiln_have_criterion" = yes])
 ])

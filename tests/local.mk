@@ -2,7 +2,6 @@
 # ---- tests: each test_*.c is a Criterion program over all of kiln ----
 
 criterion_tests = \
-	tests/test_accuracy \
 	tests/test_again \
 	tests/test_attention \
 	tests/test_attention_wgmma \
@@ -57,8 +56,6 @@ criterion_tests = \
 	tests/test_names \
 	tests/test_narrow \
 	tests/test_normalization \
-	tests/test_matmul_epilogue \
-	tests/test_matmul_operands \
 	tests/test_matmul_quantized \
 	tests/test_matmul_wgmma \
 	tests/test_models \
@@ -69,11 +66,9 @@ criterion_tests = \
 	tests/test_ops_elements \
 	tests/test_ops_gather \
 	tests/test_ops_lanes \
-	tests/test_ops_large \
 	tests/test_ops_movement \
 	tests/test_ops_place \
 	tests/test_ops_place_cost \
-	tests/test_ops_random \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
 	tests/test_ops_scatter \
@@ -82,10 +77,8 @@ criterion_tests = \
 	tests/test_optimizer \
 	tests/test_options \
 	tests/test_pad \
-	tests/test_pairs \
 	tests/test_parallel \
 	tests/test_parts \
-	tests/test_parts_sums \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_pool \
@@ -97,7 +90,6 @@ criterion_tests = \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
-	tests/test_slopes \
 	tests/test_schedule \
 	tests/test_serve \
 	tests/test_signal \
@@ -107,7 +99,6 @@ criterion_tests = \
 	tests/test_threads \
 	tests/test_trial \
 	tests/test_tune \
-	tests/test_types \
 	tests/test_util \
 	tests/test_validate \
 	tests/test_values \
@@ -288,18 +279,14 @@ endif
 
 # Searches for rare failures; with the argument "long" they take their time.
 campaigns = \
-	tests/campaigns/allocations \
-	tests/campaigns/busy_cache \
 	tests/campaigns/cache_damage \
 	tests/campaigns/cache_dates \
-	tests/campaigns/cache_endings \
 	tests/campaigns/cache_foreign \
 	tests/campaigns/cache_io \
 	tests/campaigns/cache_kill \
 	tests/campaigns/cache_names \
 	tests/campaigns/executor_race \
 	tests/campaigns/executor_soak \
-	tests/campaigns/opencl_failures \
 	tests/campaigns/set_user_id
 tests_campaigns_allocations_SOURCES = \
 	tests/campaigns/allocations.c \
@@ -356,16 +343,45 @@ script_tests = \
 	tests/test_cache_tool.sh \
 	tests/test_cplusplus.sh \
 	tests/test_embed_tool.sh \
-	tests/test_examples.sh \
 	tests/test_python.sh \
 	tests/test_run_tool.sh \
 	tests/test_profile_tool.sh \
 	tests/test_store.sh \
 	tests/test_tool.sh \
-	tests/test_tune_tool.sh \
 	tests/test_tutorial.sh
 
+# ---- what takes long ----
+
+# Searches, sweeps and large sizes, where a quicker test knows the same code: `make check` leaves these
+# to `make check-long`, which CI runs, too. The longest stand first, so that no processor waits for
+# one at the end.
+long_criterion_tests = \
+	tests/test_ops_random \
+	tests/test_matmul_operands \
+	tests/test_pairs \
+	tests/test_matmul_epilogue \
+	tests/test_types \
+	tests/test_slopes \
+	tests/test_accuracy \
+	tests/test_parts_sums \
+	tests/test_ops_large
+long_campaigns = \
+	tests/campaigns/allocations \
+	tests/campaigns/opencl_failures \
+	tests/campaigns/busy_cache \
+	tests/campaigns/cache_endings
+long_script_tests = \
+	tests/test_tune_tool.sh \
+	tests/test_examples.sh
+long_programs = $(long_criterion_tests) $(long_campaigns)
+long_tests = $(long_script_tests) $(long_programs)
+
 check_PROGRAMS = $(criterion_tests) $(campaigns)
+if LONG_TESTS
+check_PROGRAMS += $(long_programs)
+else
+CLEANFILES += $(long_programs)
+endif
 check_LTLIBRARIES = libtest-support.la
 libtest_support_la_SOURCES = \
 	tests/support/cache.c \
@@ -438,7 +454,12 @@ tests/layer/kiln-layer.so: $(layer_sources)
 	    `for f in $(layer_sources); do case $$f in *.c) echo $(srcdir)/$$f;; esac; done` -ldl -lpthread
 CLEANFILES += tests/layer/kiln-layer.so
 
-TESTS = $(criterion_tests) $(campaigns) $(examples) $(script_tests)
+# Short ones at the end: no processor waits long for another.
+TESTS =
+if LONG_TESTS
+TESTS += $(long_tests)
+endif
+TESTS += $(script_tests) $(examples) $(criterion_tests) $(campaigns)
 TEST_EXTENSIONS = .sh
 AM_TESTS_ENVIRONMENT = \
 	KILN_TEST_CC='$(CC) $(KILN_KIND_CFLAGS) $(CFLAGS)'; export KILN_TEST_CC; \
@@ -458,6 +479,7 @@ endif
 
 # Where the time of the tests went: what tests/run-test noted at the end of each log.
 times:
-	@awk '/^# took [0-9]/ { print $$5, $$3, FILENAME; processors += $$5; wall += $$3 } \
-	    END { print processors, wall, "all" }' $(TEST_LOGS) | sort -rn | \
+	@ls $(TEST_LOGS) $(long_programs:=.log) $(long_script_tests:.sh=.log) 2>/dev/null | sort -u | xargs \
+	    awk '/^# took [0-9]/ { print $$5, $$3, FILENAME; processors += $$5; wall += $$3 } \
+	    END { print processors, wall, "all" }' | sort -rn | \
 	    awk '{ printf "%8.1f s of processors %8.1f s  %s\n", $$1, $$2, $$3 }'

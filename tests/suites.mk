@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# ---- the suite in other builds and under other tools, each in a folder of its own ----
+# ---- the rest of the suite; the suite in other builds and under other tools, each in its folder ----
 
 # All builds want the same kernels of PoCL. Only the wanted test programs are built.
 SUB_BUILD = srcdir='$(srcdir)' MAKE='$(MAKE)' KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	$(SHELL) $(srcdir)/tests/sub-build
 
+# What `make check` leaves out, in the same build tree.
+check-long:
+	+$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)'
+
 # Compiled at -O1, which takes two thirds of -O2's time, and as long to run: the checks are what is slow.
 # Of what is enumerated without a device a quarter.
 check-sanitizers:
 	+KILN_RANDOM_GRAPHS=1000 KILN_TRIPLES=117 \
-	    $(SUB_BUILD) build-sanitizers --enable-sanitizers=address,undefined --enable-debug \
+	    $(SUB_BUILD) build-sanitizers --enable-sanitizers=address,undefined --enable-debug --enable-long-tests \
 	    CFLAGS='-O1 -g' -- check
 
 check-tsan:
@@ -19,7 +23,7 @@ check-tsan:
 check-valgrind:
 	+$(SUB_BUILD) build-plain --enable-plain-tests CFLAGS='-O1 -g' -- check \
 	    TESTS='$(VALGRIND_TESTS)' KILN_TEST_UNDER='$(VALGRIND_COMMAND)'
-VALGRIND_TESTS = $(criterion_tests)
+VALGRIND_TESTS = $(criterion_tests) $(long_criterion_tests)
 VALGRIND_COMMAND = $(VALGRIND) --quiet --trace-children=no --error-exitcode=99 \
 	--suppressions=$(abs_srcdir)/tests/valgrind.supp
 
@@ -161,6 +165,7 @@ CHECK_SUITES = \
 	check-compilers \
 	check-docs \
 	check-tidy \
+	check-long \
 	check-sanitizers \
 	check-tsan \
 	check-oclgrind \
@@ -204,7 +209,7 @@ RANDOM_GRAPHS = 100000
 RANDOM_TRIPLES = 1
 check-random-long: all
 	rm -f random.progress.* random.log.*
-	+$(MAKE) $(AM_MAKEFLAGS) check TESTS=
+	+$(MAKE) $(AM_MAKEFLAGS) check TESTS= check_PROGRAMS='tests/test_ops_random tests/test_groups'
 	+$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)'; export srcdir; \
 	share=`expr \( $(RANDOM_COUNT) + $(RANDOM_JOBS) - 1 \) / $(RANDOM_JOBS)`; jobs=; job=0; \
 	while [ $$job -lt $(RANDOM_JOBS) ]; do \
@@ -256,8 +261,8 @@ check-soak: all
 CLEANFILES += soak.log
 
 campaigns-long: all
-	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(check_DATA)
-	for program in $(campaigns); do \
+	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(long_campaigns) $(check_DATA)
+	for program in $(campaigns) $(long_campaigns); do \
 	    KILN_TEST_TIMEOUT=0 \
 	    KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so' $(SHELL) $(srcdir)/tests/run-test ./$$program long | \
 	        tee $$program.long.log; \
