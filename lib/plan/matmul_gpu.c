@@ -473,7 +473,7 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
         few *= 2;
     if (runs_along(&sides->many))
         return (struct shape){few, 128, 8, few == 4 ? 8 : few == 1 ? 2 : 4, 1, few < 4 ? 8 : 4};
-    const int64_t wide = divide_up(sides->many_count, 16 * 4);
+    const int64_t wide = divide_up(sides->many_count, 64);
     bool two = few > 4 && 2 * wide >= 3 * (int64_t)info->compute_units;
     struct shape shape = {few, two ? 256 : 512, two ? 16 : 8, 4, 2, two ? 2 : 1};
     while ((uint64_t)shape.items > info->max_work_group ||
