@@ -71,10 +71,10 @@ static inline F FN(erfc)(F x)
 #endif
 
 #ifdef KILN_NEED_GELU
-/* x Phi(x), Phi the normal distribution's integral, which is relu(x) - a Phi(-a), a = |x|. Its tail is
- * computed in x itself, as in erfc(): exp(-a^2 / 2) R(q) / (a + 3), a fit of degree 8, 1 ulp.
- * Dividing x by sqrt(2) first would cost hundreds of ulp far left. Of the device's own functions the
- * power is halved, that is, squared in the end, so that it is no denormal on the way; with 27
+/* x Phi(x), Phi the normal distribution's integral, which is relu(x) - a Phi(-a), a = |x|. Its tail
+ * is computed in x itself, as in erfc(): exp(-a^2 / 2) R(q) / (a + 3), a fit of degree 8, 1 ulp.
+ * Dividing x by sqrt(2) first would cost hundreds of ulp far left. Of the device's own functions
+ * the power is halved, that is, squared in the end, so that it is no denormal on the way; with 27
  * operations an element instead of some 60 memory is what an H200 waits for. */
 static inline F FN(gelu)(F x)
 {

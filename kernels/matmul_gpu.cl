@@ -144,10 +144,10 @@ INLINE void read_fragment(struct fragment *f, __local const float *a, __local co
         f->columns[q] = *(__local const float4 *)(b + k * PITCH_B + q * ITEMS_N * 4);
 }
 
-/* In which order an item's sums grow is the same to each of them, but not to the device, which has what
- * a multiply-add shares with the one before it at hand. Row by row, there and back, products of
- * transposed operands took an H100 0.95 of the time that they take by squares of four (2048 x 2048 x
- * 4096, 4096), those of plain ones with 16 rows an item 1.04. */
+/* In which order an item's sums grow is the same to each of them, but not to the device, which has at
+ * hand what a multiply-add shares with the one before it. Row by row, there and back, products of
+ * transposed operands took an H100 0.95 of the time that they take by squares of four (4096, and
+ * 2048 x 2048 x 4096), those of plain ones with 16 rows an item 1.04. */
 #if ITEM_M < 16 || TRANSPOSE_A || TRANSPOSE_B
 INLINE void multiply_row(float row, const float4 columns[ITEM_N / 4], float4 sums[ITEM_N / 4],
                          const bool back)

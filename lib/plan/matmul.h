@@ -6,6 +6,24 @@
 
 #include "plan/lower.h"
 
+/* Of counts, none of which is negative. */
+static inline int64_t kiln__least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t kiln__most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t kiln__div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline int64_t kiln__round_up(int64_t a, int64_t b)
+{
+    return kiln__div_up(a, b) * b;
+}
+
 /* Elements of a matrix, of `item` bytes: offset and strides in elements. One of row and column
  * stride is 1. */
 struct kiln__matrix {

@@ -6,24 +6,6 @@
 
 #include "plan/matmul.h"
 
-/* Of counts, none of which is negative. */
-static inline int64_t kiln__least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static inline int64_t kiln__most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-static inline int64_t kiln__div_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-static inline int64_t kiln__round_up(int64_t a, int64_t b)
-{
-    return kiln__div_up(a, b) * b;
-}
-
 /* Sums that fit the registers of a vector width. */
 struct kiln__cpu_tiles {
     int64_t vector, packed_rows, packed_vectors, small_rows, small_vectors;

@@ -7,21 +7,6 @@
 #include "fuse/limits.h"
 #include "plan/matmul.h"
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- tiled ---- */
 
 /* A work-group's part of the result and the depth of its tiles, a work-item's part, and the
@@ -87,7 +72,7 @@ static double speed_of(const struct tile *tile, int64_t beside)
 
 static int64_t count_tiles(const struct kiln__product *product, const struct tile *tile)
 {
-    return divide_up(product->m, tile->m) * divide_up(product->n, tile->n) * product->batch;
+    return kiln__div_up(product->m, tile->m) * kiln__div_up(product->n, tile->n) * product->batch;
 }
 
 /* A unit does so many work-groups as the busiest one has; where k is split, the last work-group of
@@ -96,13 +81,13 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
                    const struct way *way)
 {
     const struct tile *tile = way->tile;
-    int64_t units = most(1, plan->options.device->info.compute_units);
+    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
     int64_t groups = count_tiles(product, tile) * way->splits;
-    int64_t each = divide_up(groups, units), depth = divide_up(way->depth, tile->k) * tile->k;
+    int64_t each = kiln__div_up(groups, units), depth = kiln__div_up(way->depth, tile->k) * tile->k;
     double ends = TILE_ENDS + (way->aligned ? 0 : RAGGED_ENDS * tile->item_m * tile->item_n);
     double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) *
                       (way->aligned ? 1 : tile->ragged) +
-                  (double)divide_up(each, tile->resident) * ends;
+                  (double)kiln__div_up(each, tile->resident) * ends;
     if (way->together) {
         double bytes = (double)(tile->m * tile->n) * sizeof(float);
         time += COUNTING + (double)(way->splits + 2 * each - 1) * bytes / TILE_BYTES;
@@ -120,7 +105,7 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
 static struct way split_way(const struct kiln__product *product, const struct tile *tile,
                             int64_t splits, bool aligned)
 {
-    int64_t share = divide_up(divide_up(product->k, splits), tile->k) * tile->k;
+    int64_t share = kiln__div_up(kiln__div_up(product->k, splits), tile->k) * tile->k;
     return (struct way){tile, splits, splits == 1 ? product->k : share, aligned, false};
 }
 
@@ -140,7 +125,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     bool alike = plan->fusion.graph.alike;
-    int64_t splits = alike ? 1 : most(1, least(MOST_SPLITS, product->k / LEAST_DEPTH));
+    int64_t splits = alike ? 1 : kiln__most(1, kiln__least(MOST_SPLITS, product->k / LEAST_DEPTH));
     struct way best = split_way(product, &tile_table[SMALLEST], 1, aligned);
     double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
@@ -148,7 +133,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
             struct way way = split_way(product, &tile_table[i], s, aligned);
             if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
                 (traits->splits && !alike && traits->splits != s) ||
-                (s > 1 && divide_up(product->k, way.depth) != s))
+                (s > 1 && kiln__div_up(product->k, way.depth) != s))
                 continue;
             const int most = can_be_together(plan, product, &way) ? 1 : 0;
             for (int together = 0; together <= most; together++) {
@@ -206,8 +191,8 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
         kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum", product);
     snprintf(launch.options, sizeof launch.options, "-DGROUP_X=%d -DGROUP_Y=%d -DALIGNED=%d", SUM_X,
              SUM_Y, aligned);
-    kiln__product_range(&launch, divide_up(divide_up(product->n, 4), SUM_X) * SUM_X,
-                        divide_up(product->m, SUM_Y) * SUM_Y, product->batch);
+    kiln__product_range(&launch, kiln__div_up(kiln__div_up(product->n, 4), SUM_X) * SUM_X,
+                        kiln__div_up(product->m, SUM_Y) * SUM_Y, product->batch);
     launch.local[0] = SUM_X;
     launch.local[1] = SUM_Y;
     struct kiln__extras extras = {.product = product, .vector = 4, .aligned = aligned};
@@ -257,7 +242,7 @@ static void add_divisor(struct kiln__launch *launch, int64_t by)
     int64_t shift = 0;
     while ((INT64_C(1) << shift) < by)
         shift++;
-    KILN__LAUNCH_INDICES(launch, by, divide_up(INT64_C(1) << (31 + shift), by), shift);
+    KILN__LAUNCH_INDICES(launch, by, kiln__div_up(INT64_C(1) << (31 + shift), by), shift);
 }
 
 static void add_levels(struct kiln__launch *launch, const struct kiln__patch_level *levels)
@@ -323,8 +308,8 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
              "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d%s",
              tile->m, tile->n, tile->k, tile->item_m, tile->item_n, product->a.column != 1,
              product->b.column != 1, aligned, patches_option(patches));
-    kiln__product_range(&launch, divide_up(product->n, tile->n) * items_of(tile),
-                        divide_up(product->m, tile->m), product->batch * way.splits);
+    kiln__product_range(&launch, kiln__div_up(product->n, tile->n) * items_of(tile),
+                        kiln__div_up(product->m, tile->m), product->batch * way.splits);
     launch.local[0] = (size_t)items_of(tile);
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .vector = 4, .aligned = aligned};
@@ -410,6 +395,7 @@ const struct kiln__matmul_row kiln__matmul_tiled_patches = {"tiled_patches",
 
 #define MOST_FEW 8
 #define LEAST_MANY 64 /* of the lines of the larger operand, and of k */
+#define WIDE 64       /* lines of the larger operand that a work-group has across them, at most */
 
 /* The smaller operand's lines and the larger one's, whichever of them is which. */
 struct sides {
@@ -473,9 +459,9 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
         few *= 2;
     if (runs_along(&sides->many))
         return (struct shape){few, 128, 8, few == 4 ? 8 : few == 1 ? 2 : 4, 1, few < 4 ? 8 : 4};
-    const int64_t wide = divide_up(sides->many_count, 64);
+    const int64_t wide = kiln__div_up(sides->many_count, WIDE);
     bool two = few > 4 && 2 * wide >= 3 * (int64_t)info->compute_units;
-    struct shape shape = {few, two ? 256 : 512, two ? 16 : 8, 4, 2, two ? 2 : 1};
+    struct shape shape = {few, two ? 256 : 512, two ? WIDE / 4 : 8, 4, 2, two ? 2 : 1};
     while ((uint64_t)shape.items > info->max_work_group ||
            across_bytes(&shape) > info->local_memory) {
         shape.items /= 2;
@@ -488,10 +474,10 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
 static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
                          const struct shape *shape, int64_t groups, int64_t slices)
 {
-    int64_t units = most(1, plan->options.device->info.compute_units);
+    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
     int64_t tuned = plan->options.device->traits->splits;
     int64_t wanted = tuned ? tuned : units * shape->beside / (groups * product->batch);
-    return most(1, least(wanted, product->k / (slices * 16)));
+    return kiln__most(1, kiln__least(wanted, product->k / (slices * 16)));
 }
 
 static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
@@ -499,11 +485,12 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kil
     struct sides sides = sides_of(product);
     struct shape shape = shape_of(plan, &sides);
     bool along = runs_along(&sides.many);
-    int64_t groups = divide_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
+    int64_t groups = kiln__div_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
     int64_t slices = along ? shape.items : shape.items / shape.lanes;
     int64_t splits = splits_of(plan, product, &shape, groups, slices);
-    int64_t depth = splits == 1 ? product->k : divide_up(divide_up(product->k, splits), 4) * 4;
-    splits = divide_up(product->k, depth);
+    int64_t depth =
+        splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
+    splits = kiln__div_up(product->k, depth);
     struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
     bool aligned = !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) &&
                    product->k % 4 == 0 && (along || sides.many_count % 4 == 0);

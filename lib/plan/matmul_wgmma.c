@@ -57,14 +57,10 @@ static const struct engine wgmma = {&kiln__matmul_wgmma, "matmul_wgmma", 90, 90,
 static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, false,
                                   mma_kinds};
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static int64_t tiles_of(const struct kiln__product *product, const struct cut *cut)
 {
-    return divide_up(product->m, TILE_M) * divide_up(product->n, cut->columns) * product->batch;
+    return kiln__div_up(product->m, TILE_M) * kiln__div_up(product->n, cut->columns) *
+           product->batch;
 }
 
 /* ---- operands ---- */
@@ -139,7 +135,7 @@ struct way {
 
 static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
 {
-    return divide_up(product->k, way->engine->line / way->kind->bytes);
+    return kiln__div_up(product->k, way->engine->line / way->kind->bytes);
 }
 
 /* In what a column of a tile takes for a stage: what a tile's end takes, what a launch does, and
@@ -155,8 +151,8 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
                    const struct way *way)
 {
     int64_t cores = plan->options.device->info.compute_units;
-    int64_t rounds = divide_up(rounds_of(way, product), way->splits);
-    int64_t turns = divide_up(tiles_of(product, way->cut) * way->splits, cores);
+    int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
+    int64_t turns = kiln__div_up(tiles_of(product, way->cut) * way->splits, cores);
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
     return (double)turns * (double)way->cut->columns * ((double)rounds + ENDS) * way->cut->pace +
@@ -186,7 +182,7 @@ static struct way choose_splits(const struct kiln__plan *plan, const struct kiln
     int64_t tuned = plan->options.device->traits->splits;
     struct way best = way;
     for (way.splits = 2; way.splits <= most && way.splits * LEAST_ROUNDS <= rounds; way.splits++) {
-        bool none_empty = divide_up(rounds, divide_up(rounds, way.splits)) == way.splits;
+        bool none_empty = kiln__div_up(rounds, kiln__div_up(rounds, way.splits)) == way.splits;
         bool better =
             tuned ? way.splits == tuned : cost(plan, product, &way) < cost(plan, product, &best);
         if (none_empty && better)
@@ -296,7 +292,7 @@ static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
                                 const struct kiln__matrix *operand, int64_t lines, int64_t row,
                                 int64_t column)
 {
-    const int64_t chunk = 16 / kind->bytes, lead = divide_up(product->k, chunk) * chunk;
+    const int64_t chunk = 16 / kind->bytes, lead = kiln__div_up(product->k, chunk) * chunk;
     const int64_t count = operand->batch ? product->batch : 1;
     struct kiln__matrix packed = *operand;
     packed.slot = kiln__plan_scratch(plan, (size_t)(count * kind->parts * lines * lead) *
@@ -312,8 +308,8 @@ static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
     struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
     snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
              kind->bytes, kind->parts, aligned);
-    kiln__product_range(&launch, divide_up(product->k, SQUARE) * PACKERS, divide_up(lines, SQUARE),
-                        count);
+    kiln__product_range(&launch, kiln__div_up(product->k, SQUARE) * PACKERS,
+                        kiln__div_up(lines, SQUARE), count);
     launch.local[0] = PACKERS;
     kiln__launch_memory(&launch, operand->slot);
     kiln__launch_memory(&launch, packed.slot);
