@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one process asks another to store, as bytes and back; and processes that do not do it. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cache/errand.h"
+#include "util/environment.h"
 
 static const struct kiln__errand errands[] = {
     {"-cl-std=CL1.2", "kernel void a() {}", "a", "1-1-1-goffs0-smallgrid"},
@@ -79,5 +82,37 @@ Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
     close(answers);
     setenv("KILN_STORE_PROGRAM", "/nowhere", 1);
     cr_expect_eq(kiln__errand_start(&text), -1);
+    kiln__text_free(&text);
+}
+
+/* As Khronos's loader does in the first call of OpenCL. */
+static void cut_off(const char *variable)
+{
+    *strchr(getenv(variable), ':') = 0;
+}
+
+Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
+{
+    const char *below = getenv("TMPDIR");
+    struct kiln__text text = {0};
+    char path[300], said[64];
+    snprintf(path, sizeof path, "%s/says-drivers", below ? below : "/tmp");
+    FILE *file = fopen(path, "w");
+    cr_assert(file);
+    fputs("#!/bin/sh\necho $OCL_ICD_FILENAMES of $KILN_LATE\n", file);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(chmod(path, 0700), 0);
+    setenv("KILN_STORE_PROGRAM", path, 1);
+    setenv("OCL_ICD_FILENAMES", "a.so:b.so", 1);
+    kiln__environment_keep();
+    cut_off("OCL_ICD_FILENAMES");
+    setenv("KILN_LATE", "x:y", 1);
+    write_all(&text);
+    int answers = kiln__errand_start(&text);
+    cr_assert_geq(answers, 0);
+    FILE *answer = fdopen(answers, "r");
+    cr_assert(answer && fgets(said, sizeof said, answer));
+    cr_expect_str_eq(said, "a.so:b.so of x:y\n");
+    fclose(answer);
     kiln__text_free(&text);
 }

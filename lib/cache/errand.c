@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -124,7 +125,7 @@ static const char *path_of_program(void)
 }
 
 /* 0 or an errno. None of this process's signals, files and terminal are the other's. */
-static int spawn(int file, int answers, pid_t *child)
+static int spawn(int file, int answers, char **environment, pid_t *child)
 {
     char *const arguments[] = {(char *)"kiln-store", NULL};
     const short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID;
@@ -150,7 +151,7 @@ static int spawn(int file, int answers, pid_t *child)
     if (!error)
         error = posix_spawn_file_actions_addclosefrom_np(&files, 3);
     if (!error)
-        error = posix_spawn(child, path_of_program(), &files, &attributes, arguments, environ);
+        error = posix_spawn(child, path_of_program(), &files, &attributes, arguments, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return error;
@@ -173,9 +174,11 @@ int kiln__errand_start(const struct kiln__text *errands)
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return -1;
     int file = write_file(errands);
+    char **environment = kiln__environment_of_child();
     sockets[1] = above_standard(sockets[1]);
-    if (file >= 0 && sockets[1] >= 0)
-        error = spawn(file, sockets[1], &child);
+    if (file >= 0 && sockets[1] >= 0 && environment)
+        error = spawn(file, sockets[1], environment, &child);
+    free(environment);
     if (file >= 0)
         close(file);
     if (sockets[1] >= 0)

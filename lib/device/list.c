@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device/describe.h"
+#include "util/environment.h"
 #include "util/log.h"
 
 static void skip(struct kiln__device_list *list, const char *what, const char *call, cl_int code)
@@ -102,6 +103,7 @@ kiln_status kiln__device_list(struct kiln__device_list *list, struct kiln__error
     int nobody = 0;
     *list = (struct kiln__device_list){0};
     atomic_compare_exchange_strong(&first_process, &nobody, (int)getpid());
+    kiln__environment_keep();
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(0, NULL, &count);
     if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !count))

@@ -9,4 +9,13 @@
  * caller; then no variable counts. Owner: the environment. */
 const char *kiln__environment(const char *name);
 
+/* To be called before the process's first call of OpenCL, in which Khronos's loader cuts
+ * OCL_ICD_FILENAMES off at its first ':', where it stands: what it says before that is kept, once.
+ */
+void kiln__environment_keep(void);
+
+/* The environment, with what was kept, for a process that is to find the same drivers. NULL: there
+ * is no memory. Owner: the caller of the array, not of what it points to. */
+char **kiln__environment_of_child(void);
+
 #endif
