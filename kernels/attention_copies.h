@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scaled dot-product attention in float, without the matrix of scores, for NVIDIA's devices from
- * compute capability 8.0 on, which copy to local memory in the background (cp.async).
+ * compute capability 8.0 on, which copy to local memory in the background (cp.async). The files
+ * that include this say how much local memory it takes; what they are launched with is the same,
+ * and so are their results, to the bit.
  *
  * A work-group owns ROWS rows of queries and walks the keys KEYS at a time. An item owns ITEM_ROWS
  * rows, which LANES neighbouring items share: of a block's scores it computes every LANES-th key in
- * registers, from queries and keys that come to local memory DEPTH columns at a time; of the results
- * it owns ITEM_COLUMNS columns. Where these take fewer than LANES items, groups of lanes, as many as
- * PARTS, each add up a share of the keys. There are two stages of local memory: one is filled while
- * the other is worked on. Sums so far are scaled down when a block has a larger score, as in
- * attention_gpu.cl; what the lanes of a row have found goes from one to the other by shuffles.
+ * registers, from queries and keys that come to local memory DEPTH columns at a time; of the
+ * results it owns ITEM_COLUMNS columns. Where these take fewer than LANES items, groups of lanes,
+ * as many as PARTS, each add up a share of the keys. There are two stages of local memory: one is
+ * filled while the other is worked on. With RESIDENT the queries stay there from the start. Sums so
+ * far are scaled down when a block has a larger score, as in attention_gpu.cl; what the lanes of a
+ * row have found goes from one to the other by shuffles.
  *
  *     args    those of attention_cpu.cl
  *     global  product of the leading sizes * 128, ceil(m / 64), 1       local  128, 1, 1
- * Offsets and strides count elements; integer arguments are long. Rows of q, k and v are floats that
- * lie next to each other in memory, and all their other strides and offsets are multiples of 4; those
- * of out and of a mask are any. d is above 0 and below 2^30, WIDTH 32, 64 or 128 and at least e. Local
- * memory: 46 KiB.
+ * Offsets and strides count elements; integer arguments are long. Rows of q, k and v are floats
+ * that lie next to each other in memory, and all their other strides and offsets are multiples of
+ * 4; those of out and of a mask are any. d is above 0 and below 2^30, WIDTH 32, 64 or 128 and at
+ * least e. DEPTH is 8, 16 or 32. Local memory: 4 (8704 + 256 DEPTH) bytes, and 512 DEPTH for
+ * queries; with RESIDENT 256 for each column of queries instead, up to a multiple of DEPTH.
  */
 #ifndef WIDTH
 #define WIDTH 64
@@ -31,7 +35,6 @@
 #define ROWS 64
 #define KEYS 128
 #define LANES 16
-#define DEPTH 8 /* columns of queries and keys in a stage */
 #define ITEM_ROWS 8
 #define ITEM_KEYS (KEYS / LANES)
 #define ITEM_COLUMNS 8
@@ -39,8 +42,13 @@
 #define PART_LANES (LANES / PARTS)
 #define PART_KEYS (KEYS / PARTS)
 #define ITEMS (ROWS / ITEM_ROWS * LANES)
-#define VALUES (1024 / (PARTS * WIDTH)) /* keys in a stage, of each part */
-#define STAGE (DEPTH * (ROWS + KEYS) > 1024 ? DEPTH * (ROWS + KEYS) : 1024)
+#define CHUNKS (DEPTH / 4) /* of a stage's line: four columns, which an item copies at once */
+#define COPIED_LINES (ITEMS / CHUNKS) /* lines that all items copy at once */
+#define STAGE_KEYS (DEPTH * KEYS)
+#define STAGE (RESIDENT ? STAGE_KEYS : STAGE_KEYS + DEPTH * ROWS)
+#define VALUES (STAGE_KEYS / (PARTS * WIDTH)) /* keys in a stage, of each part */
+#define COPIED_VALUES (ITEMS * 4 / (PARTS * WIDTH)) /* of which all items copy so many at once */
+#define TURN 8 /* keys whose values are added in a row */
 #define LINE (ROWS + 4) /* from key to key of weights: neighbours start in other banks */
 
 #include "helpers.h"
@@ -59,7 +67,7 @@ INLINE void store_rows(float8 rows, __local float *to)
     *(__local float4 *)(to + 4) = rows.hi;
 }
 
-/* ---- filling a stage, four columns at once ---- */
+/* ---- filling a stage ---- */
 
 /* Zeros for all but the first `left`; it goes on in the background until arrive(). */
 INLINE void copy(__local float *to, __global const float *from, int left)
@@ -76,29 +84,36 @@ INLINE void arrive(void)
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Where a stage has a line's columns 0 to 3 or 4 to 7: neighbouring lines, and those eight apart, are
- * in other banks. */
-INLINE int place_of(int line, int upper)
+/* Where a stage has a chunk of a line: that chunk of neighbouring keys is in other banks, and so is
+ * that of queries eight apart, which are all that a warp reads at once. Lines that COPIED_LINES are
+ * apart have their chunks in the same order. */
+INLINE int order_of_key(int line)
 {
-    return line * DEPTH + (upper ^ ((line >> 2 ^ line >> 3) & 1)) * 4;
+    return (line / (8 / CHUNKS) ^ (line >> 3 & 1)) % CHUNKS;
 }
 
-/* An item's half of a line of queries, and of two lines of keys, KEYS / 2 apart. */
-INLINE void fetch_lines(__global const float *query, int left, __global const float *key,
-                        __global const float *far_key, int key_left, int far_key_left,
-                        __local float *to)
+INLINE int order_of_query(int line)
 {
-    copy(to, query, left);
-    copy(to + DEPTH * ROWS, key, key_left);
-    copy(to + DEPTH * (ROWS + KEYS / 2), far_key, far_key_left);
+    return line >> 3 & 1;
 }
 
-/* An item's columns of two keys' values, VALUES / 2 apart: [key][part][WIDTH]. */
+/* An item's chunk of every COPIED_LINES-th line of `lines`, from its `line` on; from the first
+ * `end` lines and `left` columns of it on there are zeros. `to`: where the first one goes. */
+INLINE void fetch_lines(__global const float *from, long row, int line, int lines, int end,
+                        int left, __local float *to)
+{
+#pragma unroll
+    for (int i = 0; i < lines; i += COPIED_LINES)
+        copy(to + i * DEPTH, from + i * row, line + i < end ? left : 0);
+}
+
+/* An item's columns of the values of every COPIED_VALUES-th key: [key][part][WIDTH]. */
 INLINE void fetch_values(__global const float *value, long row, int key, int keys, int left,
                          __local float *to)
 {
-    copy(to, value, key < keys ? left : 0);
-    copy(to + 512, value + VALUES / 2 * row, key + VALUES / 2 < keys ? left : 0);
+#pragma unroll
+    for (int i = 0; i < VALUES; i += COPIED_VALUES)
+        copy(to + i * (PARTS * WIDTH), value + i * row, key + i < keys ? left : 0);
 }
 
 /* ---- what lanes of a row tell each other ---- */
@@ -133,26 +148,30 @@ INLINE float8 sum_of_lanes(float8 rows)
 #define COLUMN(x)                                                                                  \
     (float8)(rows[0].x, rows[1].x, rows[2].x, rows[3].x, rows[4].x, rows[5].x, rows[6].x, rows[7].x)
 
-/* Where the item's first line of queries, and of keys, has its columns 0 to 3 ([0]) and 4 to 7: in
- * each fourth line of an item's eight it is the other way round, in none of its keys. */
-INLINE void score(__local const float *const queries[2], __local const float *const keys[2],
+/* Of a stage's columns. queries: where the item's first line has its chunks 0 and 1; keys: where
+ * the first of its keys begins, whose chunks are in this order, as those of all others are. */
+INLINE void score(__local const float *const queries[2], __local const float *keys, int order,
                   float8 scores[ITEM_KEYS])
 {
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; chunk += 2) {
 #pragma unroll
-    for (int upper = 0; upper < 2; upper++) {
-        float4 rows[ITEM_ROWS];
+        for (int odd = 0; odd < 2; odd++) {
+            float4 rows[ITEM_ROWS];
 #pragma unroll
-        for (int i = 0; i < ITEM_ROWS; i++)
-            rows[i] = *(__local const float4 *)(queries[upper ^ i / 4] + i * DEPTH);
-        const float8 column0 = COLUMN(x), column1 = COLUMN(y), column2 = COLUMN(z),
-                     column3 = COLUMN(w);
+            for (int i = 0; i < ITEM_ROWS; i++)
+                rows[i] = *(__local const float4 *)(queries[odd] + chunk * 4 + i * DEPTH);
+            const float8 column0 = COLUMN(x), column1 = COLUMN(y), column2 = COLUMN(z),
+                         column3 = COLUMN(w);
+            __local const float *const at = keys + ((chunk + odd) ^ order) * 4;
 #pragma unroll
-        for (int j = 0; j < ITEM_KEYS; j++) {
-            const float4 key = *(__local const float4 *)(keys[upper] + KEY_OF(j, 0) * DEPTH);
-            float8 sum = fma(column0, (float8)(key.x), scores[j]);
-            sum = fma(column1, (float8)(key.y), sum);
-            sum = fma(column2, (float8)(key.z), sum);
-            scores[j] = fma(column3, (float8)(key.w), sum);
+            for (int j = 0; j < ITEM_KEYS; j++) {
+                const float4 key = *(__local const float4 *)(at + KEY_OF(j, 0) * DEPTH);
+                float8 sum = fma(column0, (float8)(key.x), scores[j]);
+                sum = fma(column1, (float8)(key.y), sum);
+                sum = fma(column2, (float8)(key.z), sum);
+                scores[j] = fma(column3, (float8)(key.w), sum);
+            }
         }
     }
 }
@@ -188,18 +207,23 @@ INLINE void weigh(const float8 scores[ITEM_KEYS], float8 old, float8 peak, int f
 INLINE void add_values(__local const float *weights, __local const float *values, int lane,
                        float8 sums[ITEM_COLUMNS])
 {
+#pragma unroll 1
+    for (int turn = 0; turn < VALUES; turn += TURN) {
 #pragma unroll
-    for (int j = 0; j < VALUES; j++) {
-        const float8 rows = load_rows(weights + j * LINE);
+        for (int j = 0; j < TURN; j++) {
+            const float8 rows = load_rows(weights + j * LINE);
 #pragma unroll
-        for (int c = 0; c < ITEM_COLUMNS; c += 4) {
-            const float4 four =
-                *(__local const float4 *)(values + j * (PARTS * WIDTH) + COLUMN_OF(c, lane));
-            sums[c] = fma(rows, (float8)(four.x), sums[c]);
-            sums[c + 1] = fma(rows, (float8)(four.y), sums[c + 1]);
-            sums[c + 2] = fma(rows, (float8)(four.z), sums[c + 2]);
-            sums[c + 3] = fma(rows, (float8)(four.w), sums[c + 3]);
+            for (int c = 0; c < ITEM_COLUMNS; c += 4) {
+                const float4 four =
+                    *(__local const float4 *)(values + j * (PARTS * WIDTH) + COLUMN_OF(c, lane));
+                sums[c] = fma(rows, (float8)(four.x), sums[c]);
+                sums[c + 1] = fma(rows, (float8)(four.y), sums[c + 1]);
+                sums[c + 2] = fma(rows, (float8)(four.z), sums[c + 2]);
+                sums[c + 3] = fma(rows, (float8)(four.w), sums[c + 3]);
+            }
         }
+        weights += TURN * LINE;
+        values += TURN * PARTS * WIDTH;
     }
 }
 
@@ -258,7 +282,8 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const OPERAND_D_TYPE *ma
         float bias[ITEM_ROWS];
 #pragma unroll
         for (int i = 0; i < ITEM_ROWS; i++)
-            bias[i] = i < rows && key < keys ? BIAS(READ_MASK(mask + i * row + key * column)) : 0.0f;
+            bias[i] =
+                i < rows && key < keys ? BIAS(READ_MASK(mask + i * row + key * column)) : 0.0f;
         const float8 all = vload8(0, bias);
         scores[j] = all == -INFINITY ? all : scores[j] + all;
     }
@@ -268,18 +293,21 @@ INLINE void add_mask(float8 scores[ITEM_KEYS], __global const OPERAND_D_TYPE *ma
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 attention_copies(__global const float *restrict q, __global const float *restrict k,
                  __global const float *restrict v, __global float *restrict out, long m, long n,
-              long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
-              long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
-              long out_offset, long out_row
+                 long d, long e, float scale, long diagonal, long q_offset, long q_row,
+                 long q_column, long k_offset, long k_row, long k_column, long v_offset, long v_row,
+                 long v_column, long out_offset, long out_row
 #if MASK
-              ,
-              __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
-              long mask_column
+                 ,
+                 __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
+                 long mask_column
 #endif
-              PASTE(TO_, RUNS)(RUN))
+                 PASTE(TO_, RUNS)(RUN))
 {
-    __local float weights[KEYS * LINE] __attribute__((aligned(16)));
-    __local float stages[2 * STAGE] __attribute__((aligned(16)));
+    __local float local_floats[LOCAL_FLOATS] __attribute__((aligned(16)));
+    /* By a number, for the compiler may take it that nobody reads behind an array's end. */
+    size_t floats = (size_t)local_floats;
+    asm volatile("" : "+l"(floats));
+    __local float *const weights = (__local float *)floats, *const stages = weights + KEYS * LINE;
     const int item = get_local_id(0), lane = item % LANES, first_row = item / LANES * ITEM_ROWS;
     const int part = lane / PART_LANES;
     /* Of a causal matrix the last rows see most keys: they come first. */
@@ -300,26 +328,31 @@ attention_copies(__global const float *restrict q, __global const float *restric
 #pragma unroll
     for (int c = 0; c < ITEM_COLUMNS; c++)
         sums[c] = (float8)(0.0f);
-    /* What the item copies: its four columns of a line, and as many of a key's values. */
-    const int line = item / 2, columns = (int)d - item % 2 * 4;
-    const int query_left = line < rows ? columns : 0;
-    __global const float *query = q + line * q_row + item % 2 * 4;
-    __global const float *key = k + line * k_row + item % 2 * 4;
-    __global const float *far_key = key + KEYS / 2 * k_row;
+    /* What the item copies: its chunk of some lines, and as many of a key's values. */
+    const int line = item / CHUNKS, chunk = item % CHUNKS, columns = (int)d - chunk * 4;
+    __global const float *query = q + line * q_row + chunk * 4;
+    __global const float *key = k + line * k_row + chunk * 4;
     const int copied = item * 4 / WIDTH, value_left = (int)e - item * 4 % WIDTH;
     const int value_key = copied % PARTS * PART_KEYS + copied / PARTS;
     __global const float *value = v + value_key * v_row + item * 4 % WIDTH;
-    __local float *const lines = stages + place_of(line, item % 2);
+    __local float *const key_lines = stages + line * DEPTH + (chunk ^ order_of_key(line)) * 4;
+    __local float *const query_lines = stages + (RESIDENT ? 2 * STAGE : STAGE_KEYS) + line * DEPTH +
+                                       (chunk ^ order_of_query(line)) * 4;
     __local float *const values = stages + item * 4;
+    /* What it reads: these rows, and every LANES-th key. */
+    __local const float *const first_query =
+        stages + (RESIDENT ? 2 * STAGE : STAGE_KEYS) + first_row * DEPTH;
+    const int swap = order_of_query(first_row) * 4;
     int now = 0; /* the stage that is worked on: 0 or STAGE */
-    if (seen > 0)
-        fetch_lines(query, query_left, key, far_key, line < seen ? columns : 0,
-                    line + KEYS / 2 < seen ? columns : 0, lines);
+    if (seen > 0) {
+        fetch_lines(key, k_row, line, KEYS, min((long)KEYS, seen), columns, key_lines);
+        for (int c = 0; c < (RESIDENT ? d : 1); c += DEPTH)
+            fetch_lines(query + c, q_row, line, ROWS, rows, columns - c, query_lines + c * ROWS);
+    }
 
     for (long key0 = 0; key0 < seen; key0 += KEYS) {
         const int keys = min((long)KEYS, seen - key0);
-        const int key_left = line < keys ? columns : 0;
-        const int far_key_left = line + KEYS / 2 < keys ? columns : 0;
+        const int next_keys = min((long)KEYS, seen - key0 - KEYS);
         float8 scores[ITEM_KEYS];
 #pragma unroll
         for (int j = 0; j < ITEM_KEYS; j++)
@@ -330,20 +363,21 @@ attention_copies(__global const float *restrict q, __global const float *restric
             arrive();
             if (last)
                 fetch_values(value, v_row, value_key, keys, value_left, values + (STAGE - now));
-            else
-                fetch_lines(query + c, query_left - c, key + c, far_key + c, key_left - c,
-                            far_key_left - c, lines + (STAGE - now));
-            const __local float *queries_at[2] = {stages + now + place_of(first_row, 0),
-                                                  stages + now + place_of(first_row, 1)};
-            const __local float *keys_at[2] = {stages + now + DEPTH * ROWS + place_of(lane, 0),
-                                               stages + now + DEPTH * ROWS + place_of(lane, 1)};
-            score(queries_at, keys_at, scores);
+            else {
+                fetch_lines(key + c, k_row, line, KEYS, keys, columns - c,
+                            key_lines + (STAGE - now));
+                if (!RESIDENT)
+                    fetch_lines(query + c, q_row, line, ROWS, rows, columns - c,
+                                query_lines + (STAGE - now));
+            }
+            __local const float *const at = first_query + (RESIDENT ? (c - DEPTH) * ROWS : now);
+            __local const float *const queries[2] = {at + swap, at + (4 - swap)};
+            score(queries, stages + now + lane * DEPTH, order_of_key(lane), scores);
             now = STAGE - now;
             if (last)
                 break;
         }
         key += KEYS * k_row;
-        far_key += KEYS * k_row;
 #pragma unroll
         for (int j = 0; j < ITEM_KEYS; j++)
             scores[j] *= scale;
@@ -363,11 +397,12 @@ attention_copies(__global const float *restrict q, __global const float *restric
             if (first + VALUES < PART_KEYS && first + VALUES < keys)
                 fetch_values(value, v_row, value_key + first + VALUES, keys, value_left,
                              values + (STAGE - now));
-            else if (key0 + KEYS < seen)
-                fetch_lines(query, query_left, key, far_key,
-                            line < seen - key0 - KEYS ? columns : 0,
-                            line + KEYS / 2 < seen - key0 - KEYS ? columns : 0,
-                            lines + (STAGE - now));
+            else if (next_keys > 0) {
+                fetch_lines(key, k_row, line, KEYS, next_keys, columns, key_lines + (STAGE - now));
+                if (!RESIDENT)
+                    fetch_lines(query, q_row, line, ROWS, rows, columns,
+                                query_lines + (STAGE - now));
+            }
             add_values(weights + (part * PART_KEYS + first) * LINE + first_row,
                        stages + now + part * WIDTH, lane, sums);
             now = STAGE - now;

@@ -414,6 +414,7 @@ files_sources = \
 
 kernels = \
 	kernels/attention_copies.cl \
+	kernels/attention_copies_long.cl \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
 	kernels/attention_slopes.cl \
@@ -444,6 +445,7 @@ kernels = \
 # What they include.
 kernel_headers = \
 	kernels/attention.h \
+	kernels/attention_copies.h \
 	kernels/attention_slopes.h \
 	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \

@@ -11,12 +11,14 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
+#include "cache/edit.h"
 #include "codegen/codegen.h"
 #include "graph/graph.h"
 #include "session/compile.h"
 #include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
+#include "util/kernels.h"
 
 /* ---- the device, and who believes in it ---- */
 
@@ -92,6 +94,10 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     if (launch->tensor_cores || strstr(launch->options, "RESULT"))
         snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
                  launch->global[0] / launch->local[0], launch->global[1]);
+    if (strstr(launch->options, "-DLOCAL=")) /* more than an array may have */
+        cr_expect(kiln__edit_is_wanted(kiln__kernel_text(launch->file)), "%s", launch->file);
+    if (strcmp(launch->file, launch->kernel))
+        snprintf(words, sizeof words, "%s %s", launch->file, launch->options);
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
     return words;
@@ -206,6 +212,31 @@ Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
                  "attention_copies");
     expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 63, 64, 0, 0, 0});
     expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, 0, 0});
+}
+
+static bool believes_unmasked_long(struct kiln__prover *prover, const struct kiln__proof *proof)
+{
+    (void)prover;
+    return !proof->matmul && !strcmp(proof->file, "attention_copies_long") &&
+           proof->type == KILN_F32 && !proof->mask;
+}
+
+Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
+{
+    struct kiln__device device = hopper();
+    struct kiln__prover prover = {believes_unmasked_long};
+    struct attention attention = {NARROW(KILN_F32), 8, 512, 512, 128, 100, 0, 0, 0};
+    cr_expect_str_eq(planned_by(&device, &prover, &attention),
+                     "attention_copies_long -DWIDTH=128 -DMASK=0 -DRUNS=1 -DLOCAL=100352");
+    attention.d = 64, attention.e = 36;
+    cr_expect_str_eq(planned_by(&device, &prover, &attention),
+                     "attention_copies_long -DWIDTH=64 -DMASK=0 -DRUNS=1 -DLOCAL=83968");
+    attention.d = 68; /* more than there is room for */
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    attention.d = 64, attention.mask = KILN_U8; /* another kernel */
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    attention.mask = (kiln_type)0, device.ptx_level = 80;
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
 }
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)

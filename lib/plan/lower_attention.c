@@ -232,6 +232,8 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
 #define COPIES_LOCAL 47104
 #define COPIES_MOST 128 /* columns of a result */
 #define COPIES_DEEPEST (1 << 30)
+#define LONG_DEPTH 32 /* columns in a stage of the kernel with long ones */
+#define LONG_LOCAL(width) (4 * (8704 + 256 * LONG_DEPTH + COPIES_ROWS * (width)))
 
 static bool has_rows(const struct kiln__plan *plan, const struct attention *attention,
                      unsigned input, kiln_type type, int64_t elements)
@@ -258,13 +260,33 @@ static bool copies_suits(const struct kiln__plan *plan, const struct attention *
     return suits;
 }
 
+/* Whether a kernel with more local memory than OpenCL C lets one have is proved to work. */
+static bool long_suits(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__proof proof = {.file = "attention_copies_long",
+                                      .type = KILN_F32,
+                                      .parts = 1,
+                                      .tile = (uint16_t)kiln__attention_room(attention->size.e),
+                                      .mask = !mask_kind(attention) ? (kiln_type)0
+                                              : attention->truths   ? KILN_U8
+                                                                    : KILN_F32};
+    return plan->options.device->ptx_level == KILN__HOPPER && attention->size.d <= proof.tile &&
+           plan->options.prover && plan->options.prover->proves(plan->options.prover, &proof);
+}
+
+/* Both kernels have the same results, to the bit. */
 static void lower_copies(struct kiln__plan *plan, const struct attention *attention)
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
-    snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
-             (int)kiln__attention_room(size->e), mask_kind(attention),
-             (int)attention->places.count);
+    const int width = (int)kiln__attention_room(size->e);
+    int used = snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
+                        width, mask_kind(attention), (int)attention->places.count);
+    if (long_suits(plan, attention)) {
+        launch.file = "attention_copies_long";
+        snprintf(launch.options + used, sizeof launch.options - (size_t)used, " -DLOCAL=%d",
+                 LONG_LOCAL(width));
+    }
     launch.global[0] = size->batches * COPIES_ITEMS;
     launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
     launch.local[0] = COPIES_ITEMS;

@@ -87,6 +87,12 @@ static bool is_attention(const struct kiln__proof *proof)
     return !proof->matmul;
 }
 
+/* A product of floats on tensor cores, which takes them in tf32. */
+static bool is_split(const struct kiln__proof *proof)
+{
+    return proof->matmul && proof->type == KILN_F32;
+}
+
 static bool is_slopes(const struct kiln__proof *proof)
 {
     return is_attention(proof) && !strcmp(proof->file, "attention_slopes_wgmma");
@@ -148,9 +154,9 @@ static kiln_status make_context(struct test *test)
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     options.trace = "";
     options.compile = KILN_COMPILE_ALONE;
-    options.precision = test->only.proof.type != KILN_F32 ? KILN_PRECISION_EXACT
-                        : test->only.proof.parts > 1      ? KILN_PRECISION_F32X3
-                                                          : KILN_PRECISION_TF32;
+    options.precision = !is_split(&test->only.proof) ? KILN_PRECISION_EXACT
+                        : test->only.proof.parts > 1 ? KILN_PRECISION_F32X3
+                                                     : KILN_PRECISION_TF32;
     test->cl = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
     if (code)
         return kiln__cl_fail(NULL, "clCreateContext", code);
@@ -340,7 +346,9 @@ static bool is_right_row(const struct test *test, size_t row, const float *q, co
     const kiln_type mask = test->only.proof.mask;
     const size_t seen = row + KEYS - QUERIES + 1;
     const size_t columns = shapes_of(&test->only.proof).y[1];
-    const double slack = test->only.proof.type == KILN_F16 ? 0x1p-11 : 0x1p-8;
+    const double slack = test->only.proof.type == KILN_F32   ? 0
+                         : test->only.proof.type == KILN_F16 ? 0x1p-11
+                                                             : 0x1p-8;
     double scores[KEYS], peak = -INFINITY, total = 0;
     for (size_t j = 0; j < seen; j++) {
         scores[j] = mask ? (double)mask_value(mask, row, j) : 0;
@@ -498,13 +506,12 @@ static enum kiln__trial_end find_out(const struct proofs *proofs, const struct k
     const char *text = kiln__kernel_text(proof->file);
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
-    snprintf(subject, sizeof subject,
-             "tensor cores by %s %08x: %s%s, %c%c, form %u, tiles of %u columns%s%s",
-             proof->matmul ? proof->matmul : proof->file, (unsigned)hash,
-             kiln_type_name(proof->type), proof->parts > 1 ? " in parts" : "",
-             proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->form,
-             proof->tile, proof->mask ? ", mask of " : "",
-             proof->mask ? kiln_type_name(proof->mask) : "");
+    snprintf(
+        subject, sizeof subject, "kernel %s %08x: %s%s, %c%c, form %u, tiles of %u columns%s%s",
+        proof->matmul ? proof->matmul : proof->file, (unsigned)hash, kiln_type_name(proof->type),
+        proof->parts > 1 ? " in parts" : "", proof->transpose_a ? 't' : 'n',
+        proof->transpose_b ? 't' : 'n', proof->form, proof->tile, proof->mask ? ", mask of " : "",
+        proof->mask ? kiln_type_name(proof->mask) : "");
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;
