@@ -390,7 +390,7 @@ attention_slopes_wgmma(__global const ushort *restrict a, __global const ushort 
                                      : part == 1 ? c_row
                                      : part == 2 ? b_row
                                                  : g_row),
-                             8, part < 2 ? ROWS : WALKED);
+                             8, part < 2 ? ROWS : WALKED, 128);
             if (part < 2)
                 copy_rows(part == 0 ? own : own_c, OWN_BOX, map, row0, full_own);
 #pragma unroll 1

@@ -383,7 +383,7 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
                        first = part == 1 ? keys : values;
             describe_operand(map, part == 0 ? q : part == 1 ? k : v, part == 2 ? e : d,
                              part == 0 ? m : n, 1,
-                             max(8L, part == 0 ? q_row : part == 1 ? k_row : v_row), 8, 128);
+                             max(8L, part == 0 ? q_row : part == 1 ? k_row : v_row), 8, 128, 128);
             if (part == 0)
                 copy_block(queries, map, row0, full_q);
 #pragma unroll 1

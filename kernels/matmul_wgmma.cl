@@ -12,7 +12,8 @@
  *     args    a, b, maps, maps_offset, m, n, k, batches, splits, a_offset, a_lead, a_batch,
  *             b_offset, b_lead, b_batch; with RESULT 1 also c, c_offset, c_lead, c_batch
  *     global  384 for each core, or for each tile of the result if those are fewer    local  384
- *     local memory  LOCAL: STAGES * (128 + TILE_N) * 128 + 33280 bytes
+ *     local memory  LOCAL: STAGES * PARTS * (128 + TILE_N) * LINE + 33280 bytes; with LINE 64
+ *                   TILE_N * 512 + 512 instead of 33280
  * A is row-major with rows a_lead apart, or with TRANSPOSE_A column-major with columns a_lead
  * apart; B alike. Offsets, leads and batch strides of A and B are multiples of 16 bytes and their
  * memory starts at one; with ALIGNED 1 those of C are multiples of 4. maps: 256 bytes for each
@@ -20,13 +21,14 @@
  * stores all. k is at least 1. Integers are long. Where k is split, c gets the sums of each split,
  * [batch][split][m][n], to be added up by matmul_gpu_sum.cl; not those of i8.
  *
- *     TYPE       BYTES  PARTS  MARKS  TILE_N  STAGES
- *     bf16, f16  2      1      44     256     4        at least a tile for each core
- *                                     128     5        otherwise
- *                                     64      7        if even those are few
- *     s8         1      1      44     the same; A not transposed, B transposed
- *     tf32       4      1      44     the same: floats, rounded as they are loaded
- *     tf32       4      2      68     128     3        floats in two parts; the same layout
+ *     TYPE       BYTES  PARTS  TILE_N  STAGES  LINE  MARKS
+ *     bf16, f16  2      1      256     4       128   44     at least a tile for each core
+ *                              256     4       64    42     the same, and much follows the sums
+ *                              128     5       128   44     otherwise
+ *                              64      7       128   44     if even those are few
+ *     s8         1      1      the same; A not transposed, B transposed
+ *     tf32       4      1      the same: floats, rounded as they are loaded
+ *     tf32       4      2      128     3       128   68     floats in two parts; the same layout
  *
  * Two parts: an operand is two matrices one behind the other, of what is left of its elements in
  * tf32 and of the rest (matmul_wgmma_pack.cl); if it has a batch, its matrices are such pairs. c is
@@ -36,12 +38,16 @@
  * A work-group takes one tile after the other. An item of its first 128 has the copy engine fetch
  * boxes of the operands, which it describes to it in `maps`; what lies beyond an operand's end
  * arrives as zeros. The other items, two warpgroups, multiply half a tile each. Stages of local
- * memory go round between them, each with 128 bytes along k of both operands, by two barriers for
+ * memory go round between them, each with LINE bytes along k of both operands, by two barriers for
  * each: `full` and `empty`.
  *
- * In local memory a line of 128 bytes has chunk c of 16 bytes at c ^ line % 8. Operands whose k is
- * contiguous have a line for each row or column of the tile; others have boxes of 64 rows or
- * columns, with a line for each k. */
+ * With LINE 128 each warp finishes its own sums, and multiplies nothing meanwhile. Stages with LINE
+ * 64 leave room for all sums of a tile: they are handed over to the three warps that do not load,
+ * which finish the tile while the others multiply the next one, by two more barriers, `handed` and
+ * `taken`. Both make the same bits.
+ *
+ * Operands whose k is contiguous have a line in local memory for each row or column of the tile;
+ * others have boxes of 64 rows or columns, with a line of 128 bytes for each k. */
 //edit $MARKS "//!" ""
 //edit 1 ".target sm_90," ".target sm_90a,"
 //edit 1 "[1024]" "[$LOCAL]"
@@ -67,6 +73,9 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
+#ifndef LINE
+#define LINE 128
+#endif
 #ifndef RESULT
 #define RESULT 1
 #endif
@@ -76,16 +85,27 @@
 #include "helpers.h"
 
 #define TILE_M 128
-#define TILE_K (128 / BYTES)
+#define TILE_K (LINE / BYTES)
+#define HANDS_OVER (LINE == 64)
 #define BAND 16 /* rows of tiles whose neighbours share what the caches hold */
 #define LOADERS 128
 #define ITEMS (3 * LOADERS)
-#define PART_A (TILE_M * 128)
-#define PART_B (TILE_N * 128)
+#define FINISHERS 3 /* warps, if sums are handed over */
+#define MULTIPLIERS 8
+#define PART_A (TILE_M * LINE)
+#define PART_B (TILE_N * LINE)
 #define BYTES_A (PARTS * PART_A)
 #define STAGE (BYTES_A + PARTS * PART_B)
 #define SUMS (TILE_N / 2)
 #define SLICES (TILE_N / 64) /* that go through a warp's own memory, 4 KiB each */
+/* Registers of an item; all together have 168 times ITEMS. */
+#if HANDS_OVER
+#define LOADERS_REGISTERS "104"
+#define MULTIPLIERS_REGISTERS "200"
+#else
+#define LOADERS_REGISTERS "40"
+#define MULTIPLIERS_REGISTERS "232"
+#endif
 /* From matrix to matrix, of which parts are each one. */
 #define MATRIX(batch, part) (PARTS > 1 ? (part) : (batch) ? (batch) : 16 / BYTES)
 /* The column of the operand whose lines are contiguous: B's is that where it is not transposed. */
@@ -130,12 +150,12 @@ INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const
     if (across) {
 #pragma unroll
         for (int box = 0; box < lines / 64; box++)
-            copy_box(to + box * 8192, map, line + box * 64, k, batch, full);
+            copy_box(to + box * (TILE_K * 128), map, line + box * 64, k, batch, full);
         return;
     }
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
-        copy_box(to + part * lines * 128, map, k, line, batch * PARTS + part, full);
+        copy_box(to + part * lines * LINE, map, k, line, batch * PARTS + part, full);
 }
 
 /* ---- multiplying ---- */
@@ -182,6 +202,14 @@ INLINE void copy_tile(uint to, __global const uint4 *map, const int lines, const
 /* 16 bytes from what one instruction takes of k to the next. */
 #define NEXT_A (ACROSS_A ? 128 : 2)
 #define NEXT_B (ACROSS_B ? 128 : 2)
+
+/* A tile's lines of k, or boxes across k. */
+INLINE ulong describe_tile(uint at, const int across)
+{
+    if (across)
+        return describe(at, 4 * LINE);
+    return LINE == 64 ? describe_short(at) : describe(at, 1);
+}
 
 #if PARTS == 2
 /* The four places of a step: what is left of A and the rest of it, and so of B. The small ones come
@@ -230,8 +258,9 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
 {
     __local uchar memory[1024] __attribute__((aligned(1024)));
     const uint stages = (uint)(size_t)memory, full = stages + STAGES * STAGE,
-               empty = full + 8 * STAGES;
-    const uint item = get_local_id(0);
+               empty = full + 8 * STAGES, handed = empty + 8 * STAGES, taken = handed + 8;
+    const uint slots = full + 512; /* of sums, 4 KiB each */
+    const uint item = get_local_id(0), lane = item % 32;
     const struct work work = {(uint)((m + TILE_M - 1) / TILE_M), (uint)((n + TILE_N - 1) / TILE_N),
                               (uint)((k + TILE_K - 1) / TILE_K), (uint)splits};
     const uint tiles = work.rows * work.columns * (uint)(batches * splits);
@@ -242,20 +271,22 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
             barrier_make(full + 8 * i, 1);
             barrier_make(empty + 8 * i, 2);
         }
+        barrier_make(handed, MULTIPLIERS);
+        barrier_make(taken, FINISHERS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (item < LOADERS) {
-        asm volatile("//!setmaxnreg.dec.sync.aligned.u32 40;");
+        asm volatile("//!setmaxnreg.dec.sync.aligned.u32 " LOADERS_REGISTERS ";");
         if (item == 0) {
             __global uint4 *map_a = maps + maps_offset + get_group_id(0) * 16, *map_b = map_a + 8;
             describe_operand(map_a, a + a_offset, ACROSS_A ? m : k, ACROSS_A ? k : m,
                              (a_batch ? batches : 1) * PARTS, a_lead, MATRIX(a_batch, m * a_lead),
-                             ACROSS_A ? TILE_K : TILE_M);
+                             ACROSS_A ? TILE_K : TILE_M, ACROSS_A ? 128 : LINE);
             describe_operand(map_b, b + b_offset, ACROSS_B ? n : k, ACROSS_B ? k : n,
                              (b_batch ? batches : 1) * PARTS, b_lead, MATRIX(b_batch, n * b_lead),
-                             ACROSS_B ? TILE_K : TILE_N);
+                             ACROSS_B ? TILE_K : TILE_N, ACROSS_B ? 128 : LINE);
             for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
                 const struct place at = place_of(id, work);
                 const int of_a = a_batch ? (int)at.matrix : 0, of_b = b_batch ? (int)at.matrix : 0;
@@ -274,14 +305,30 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
                 }
             }
         }
+#if HANDS_OVER
+        uint tile = 0;
+        for (uint id = get_group_id(0); item >= 32 && id < tiles; id += get_num_groups(0), tile++) {
+            const struct place at = place_of(id, work);
+            barrier_wait(handed, tile & 1);
+#pragma unroll 1
+            for (uint slot = item / 32 - 1; slot < MULTIPLIERS * SLICES; slot += FINISHERS)
+#pragma unroll 1
+                for (int first = 0; first < 8; first += AT_ONCE)
+                    finish(slots + slot * 4096, first, at, slot % SLICES * 64, slot / SLICES * 16,
+                           lane, m, n, splits C_ARGUMENTS EPILOGUE_ARGUMENTS);
+            asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+            if (lane == 0)
+                barrier_arrive(taken);
+        }
+#endif
         return;
     }
-    asm volatile("//!setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("//!setmaxnreg.inc.sync.aligned.u32 " MULTIPLIERS_REGISTERS ";");
 
-    const uint group = item / 128 - 1, lane = item % 32, warp = item / 32 - 4;
-    const uint turn = empty + 8 * STAGES + 64 + warp * 4096;
-    const uint group_row = group * 64 + (warp & 3) * 16;
-    for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0)) {
+    const uint group = item / 128 - 1, warp = item / 32 - 4;
+    const uint own = slots + warp * 4096 * (HANDS_OVER ? SLICES : 1);
+    uint tile = 0;
+    for (uint id = get_group_id(0); id < tiles; id += get_num_groups(0), tile++) {
         const struct place at = place_of(id, work);
         SUM sums[SUMS];
         uint before = 0; /* the stage that is read still */
@@ -297,8 +344,8 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
 #define DESCRIBE_STAGE                                                                             \
     const uint here = stages + stage * STAGE;                                                      \
     barrier_wait(full + 8 * stage, phase);                                                         \
-    const ulong of_a = describe(here + group * 8192, 1);                                           \
-    const ulong of_b = describe(here + BYTES_A, ACROSS_B ? 512 : 1)
+    const ulong of_a = describe_tile(here + group * (PART_A / 2), ACROSS_A);                       \
+    const ulong of_b = describe_tile(here + BYTES_A, ACROSS_B)
 #define NEXT_STAGE                                                                                 \
     if (before && item % 128 == 0)                                                                 \
         barrier_arrive(before);                                                                    \
@@ -337,12 +384,19 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
         for (uint round = at.from; round < at.until; round++) {
             DESCRIBE_STAGE;
             FENCE;
+#if LINE == 64
+            asm volatile(MULTIPLY(0) MULTIPLY(1)
+                         : BOUND(sums)
+                         : "l"(of_a), "l"(of_b), "l"(of_a + NEXT_A), "l"(of_b + NEXT_B)
+                         : "memory");
+#else
             asm volatile(MULTIPLY(0) MULTIPLY(1) MULTIPLY(2) MULTIPLY(3)
                          : BOUND(sums)
                          : "l"(of_a), "l"(of_b), "l"(of_a + NEXT_A), "l"(of_b + NEXT_B),
                            "l"(of_a + 2 * NEXT_A), "l"(of_b + 2 * NEXT_B), "l"(of_a + 3 * NEXT_A),
                            "l"(of_b + 3 * NEXT_B)
                          : "memory");
+#endif
             COMMIT;
             asm volatile("//!wgmma.wait_group.sync.aligned 1;" ::: "memory");
             NEXT_STAGE
@@ -352,14 +406,23 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
         if (item % 128 == 0)
             barrier_arrive(before);
 
+#if HANDS_OVER
+        barrier_wait(taken, (tile & 1) ^ 1);
+#pragma unroll
+        for (int slice = 0; slice < SLICES; slice++)
+            write_slice(own + slice * 4096, sums + slice * 32, lane);
+        if (lane == 0)
+            barrier_arrive(handed);
+#else
 #pragma unroll
         for (int slice = 0; slice < SLICES; slice++) {
-            write_slice(turn, sums + slice * 32, lane);
+            write_slice(own, sums + slice * 32, lane);
 #pragma unroll 1
             for (int first = 0; first < 8; first += AT_ONCE)
-                finish(turn, first, at, slice * 64, group_row, lane, m, n,
+                finish(own, first, at, slice * 64, warp * 16, lane, m, n,
                        splits C_ARGUMENTS EPILOGUE_ARGUMENTS);
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         }
+#endif
     }
 }

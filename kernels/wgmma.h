@@ -9,7 +9,7 @@
  *              it rounds to tf32
  *
  * Instructions of sm_90a stand behind "//!" (matmul_wgmma.cl). In local memory a line of 128 bytes
- * has chunk c of 16 bytes at c ^ line % 8. */
+ * has chunk c of 16 bytes at c ^ line % 8, one of 64 bytes at c ^ line / 2 % 4. */
 /* ---- barriers ---- */
 
 INLINE void barrier_make(uint at, uint arrivals)
@@ -41,7 +41,7 @@ INLINE void barrier_expect(uint at, uint bytes)
 
 /* What the copy engine is told of an operand stands in 128 bytes of global memory, whose layout is
  * its own: it is zeroed, and each part is set by an instruction. Dimensions: what is contiguous,
- * the lines, the batch. */
+ * the lines, the batch. A box has `box` lines of `line` bytes, 128 or 64. */
 #define SET_WORD(part, value)                                                                      \
     asm volatile("//!tensormap.replace.tile." part ".global.b1024.b32 [%0], " value ";" ::"l"(map) \
                  : "memory")
@@ -57,7 +57,8 @@ INLINE void barrier_expect(uint at, uint bytes)
                  : "memory")
 
 INLINE void describe_operand(__global uint4 *map, __global const ELEMENT *from, long contiguous,
-                             long lines, long batches, long lead, long batch, const int box)
+                             long lines, long batches, long lead, long batch, const int box,
+                             const int line)
 {
     for (int i = 0; i < 8; i++)
         map[i] = (uint4)(0);
@@ -65,9 +66,12 @@ INLINE void describe_operand(__global uint4 *map, __global const ELEMENT *from, 
     SET_WORD("rank", "2"); /* less one */
     SET_WORD("elemtype", MOVED);
     SET_WORD("interleave_layout", "0");
-    SET_WORD("swizzle_mode", "3"); /* 128 bytes */
+    if (line == 128)
+        SET_WORD("swizzle_mode", "3");
+    else
+        SET_WORD("swizzle_mode", "2");
     SET_WORD("fill_mode", "0");
-    SET_INT("box_dim", "0", 128 / BYTES);
+    SET_INT("box_dim", "0", line / BYTES);
     SET_INT("box_dim", "1", box);
     SET_INT("box_dim", "2", 1);
     SET_INT("global_dim", "0", contiguous);
@@ -98,6 +102,12 @@ INLINE void copy_box(uint to, __global const uint4 *map, int x, int y, int z, ui
 INLINE ulong describe(uint at, uint boxes)
 {
     return (ulong)((at & 0x3ffff) >> 4) | (ulong)boxes << 16 | (ulong)64 << 32 | (ulong)1 << 62;
+}
+
+/* Of one whose lines of k have 64 bytes. */
+INLINE ulong describe_short(uint at)
+{
+    return (ulong)((at & 0x3ffff) >> 4) | (ulong)1 << 16 | (ulong)32 << 32 | (ulong)2 << 62;
 }
 
 /* Of sums: the registers %0 to %31, %63 or %127. */

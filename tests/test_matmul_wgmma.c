@@ -27,12 +27,13 @@ static struct kiln__device hopper(void)
     return device;
 }
 
+#define HANDS_OVER 1      /* a tile of 256 columns, which is finished by other warps */
 static unsigned believed; /* tiles of so many columns, as a sum */
 
 static bool believes(struct kiln__prover *prover, const struct kiln__proof *proof)
 {
     (void)prover;
-    return (believed & proof->tile) != 0;
+    return (believed & (proof->form ? HANDS_OVER : proof->tile)) != 0;
 }
 
 static struct kiln__prover prover = {believes};
@@ -103,7 +104,7 @@ static const char *planned(const struct kiln__device *device, const struct produ
 static void expect_words(const struct product *product, const char *words)
 {
     struct kiln__device device = hopper();
-    believed = 64 + 128 + 256;
+    believed = 64 + 128 + 256 + HANDS_OVER;
     cr_expect_str_eq(planned(&device, product), words);
 }
 
@@ -113,9 +114,10 @@ static void expect_other(const struct product *product)
 }
 
 /* Tiles of 256, of 128 and of 64 columns. */
-#define WIDE " -DPARTS=1 -DMARKS=44 -DTILE_N=256 -DSTAGES=4 -DLOCAL=229888"
-#define NARROW " -DPARTS=1 -DMARKS=44 -DTILE_N=128 -DSTAGES=5 -DLOCAL=197120"
-#define SLIM " -DPARTS=1 -DMARKS=44 -DTILE_N=64 -DSTAGES=7 -DLOCAL=205312"
+#define WIDE " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DLINE=128 -DMARKS=44 -DLOCAL=229888"
+#define HANDED " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DLINE=64 -DMARKS=42 -DLOCAL=229888"
+#define NARROW " -DPARTS=1 -DTILE_N=128 -DSTAGES=5 -DLINE=128 -DMARKS=44 -DLOCAL=197120"
+#define SLIM " -DPARTS=1 -DTILE_N=64 -DSTAGES=7 -DLINE=128 -DMARKS=44 -DLOCAL=205312"
 
 Test(wgmma, has_a_program_for_each_type_and_layout)
 {
@@ -159,7 +161,7 @@ Test(wgmma, takes_the_tiles_and_the_splits_that_were_tuned)
     cr_expect(strstr(tuned(1, 0, &wide), SLIM));
     cr_expect(strstr(tuned(2, 0, &wide), NARROW));
     cr_expect(strstr(tuned(3, 0, &wide), WIDE));
-    cr_expect(strstr(tuned(4, 0, &wide), WIDE), "it has but three");
+    cr_expect(strstr(tuned(5, 0, &wide), WIDE), "it has but four");
     cr_expect_not(strstr(tuned(0, 1, &deep), ", "), "one launch");
     cr_expect(strstr(tuned(0, 4, &deep), ", "), "another one adds up");
     believed = 256;
@@ -180,11 +182,30 @@ Test(wgmma, does_what_follows_in_its_kernel_without_memory_for_sums)
 {
     expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_layer},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-                 "-DRESULT=1 -DALIGNED=1" WIDE " 132");
+                 "-DRESULT=1 -DALIGNED=1" HANDED " 132");
     expect_words(&(struct product){KILN_BF16, 1, 4096, 4096, 1024, 0, 0, .after = as_narrow_layer},
                  "-DTYPE=bf16 -DBYTES=2 -DTRANSPOSE_A=0 -DTRANSPOSE_B=0 "
-                 "-DRESULT=0 -DALIGNED=1" WIDE " 132");
+                 "-DRESULT=0 -DALIGNED=1" HANDED " 132");
     cr_expect_lt(arena, (2 * 1024 + 4096) * 4096 * sizeof(uint16_t) + 65536);
+}
+
+/* Whose tile is finished while the next one is multiplied: where it is not the core's last one, and
+ * what is done to it takes longer than what shorter stages cost. */
+Test(wgmma, hands_tiles_over_where_much_follows)
+{
+    const struct product layer = {KILN_BF16, 1, 8192, 8192, 4096, 0, 0, .after = as_narrow_layer};
+    struct product other = layer;
+    struct kiln__device device = hopper();
+    believed = 64 + 128 + 256 + HANDS_OVER;
+    cr_expect(strstr(planned(&device, &layer), HANDED));
+    other.after = NULL;
+    cr_expect(strstr(planned(&device, &other), WIDE), "nothing follows");
+    other = layer, other.k = 65536;
+    cr_expect(strstr(planned(&device, &other), WIDE), "a small part of the work");
+    other = layer, other.m = 2048, other.n = 2048;
+    cr_expect(strstr(planned(&device, &other), WIDE), "one tile for a core");
+    believed = 256;
+    cr_expect(strstr(planned(&device, &layer), WIDE), "not proved");
 }
 
 Test(wgmma, splits_what_has_few_tiles_and_many_steps)

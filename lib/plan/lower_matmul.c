@@ -96,6 +96,20 @@ static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
     return copies ? maker : KILN__NO_GROUP;
 }
 
+/* As the table of operations counts; a conversion as an addition. */
+static uint32_t cost_of_finish(const struct kiln__group *group)
+{
+    uint32_t cost = 0;
+    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY)
+            cost += kiln__elementwise_rows[step->op].cost;
+        else if (step->kind == KILN__STEP_CONVERT)
+            cost++;
+    }
+    return cost;
+}
+
 static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -105,6 +119,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t i
     product.n = (int64_t)shape->dims[shape->rank - 1];
     product.k = (int64_t)group->reduced;
     product.sums = group->steps.items[group->reduced_step].op;
+    product.finish = cost_of_finish(group);
     for (uint32_t d = 0; d + 2 < shape->rank; d++)
         product.batch *= (int64_t)shape->dims[d];
     product.a = matrix_of(plan, group, 0, product.m, product.k);

@@ -10,15 +10,21 @@
 #define TILE_M 128
 #define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
 
-/* Ways to cut the result, the best last. `pace`: what a column of a tile takes, since narrow ones
- * read more for each product. */
+/* Ways to cut the result, fewest columns first. `pace`: what a column of a tile takes, since narrow
+ * ones read more for each product, and short lines wait more often. */
 struct cut {
     int64_t columns;
-    int stages;
+    int stages, line; /* of local memory; bytes along k in each */
+    int marks;        /* of instructions in the kernel's text */
+    bool hands_over;  /* warps of their own finish a tile while the next one is multiplied */
     double pace;
 };
-static const struct cut any[] = {{64, 7, 1.4}, {128, 5, 1.1}, {256, 4, 1.0}},
-                        narrow[] = {{128, 3, 1.0}};
+static const struct cut any[] = {{64, 7, 128, 44, false, 1.4},
+                                 {128, 5, 128, 44, false, 1.1},
+                                 {256, 4, 128, 44, false, 1.0},
+                                 {256, 4, 64, 42, true, 1.05}},
+                        narrow[] = {{128, 3, 128, 68, false, 1.0}},
+                        of_mma[] = {{128, 3, 64, 0, false, 1.0}};
 enum { MOST_CUTS = sizeof any / sizeof *any };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
@@ -27,34 +33,35 @@ struct kind {
     const char *type;
     kiln_type stored;
     int bytes, parts;
-    int marks; /* of instructions in the kernel's text */
     const struct cut *cuts;
     size_t cut_count; /* 0: not multiplied */
 };
 enum { F16, BF16, S8, TF32, TF32X3 };
-static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 44, any, 3},
-                                          {"bf16", KILN_BF16, 2, 1, 44, any, 3},
-                                          {"s8", KILN_I8, 1, 1, 44, any, 3},
-                                          {"tf32", KILN_F32, 4, 1, 44, any, 3},
-                                          {"tf32", KILN_F32, 4, 2, 68, narrow, 1}};
-static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 0, narrow, 1},
-                                        {"bf16", KILN_BF16, 2, 1, 0, narrow, 1},
-                                        {"s8", KILN_I8, 1, 1, 0, narrow, 1},
-                                        {"tf32", KILN_F32, 4, 1, 0, narrow, 1},
-                                        {"tf32", KILN_F32, 4, 2, 0, NULL, 0}};
+static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, any, 4},
+                                          {"bf16", KILN_BF16, 2, 1, any, 4},
+                                          {"s8", KILN_I8, 1, 1, any, 4},
+                                          {"tf32", KILN_F32, 4, 1, any, 4},
+                                          {"tf32", KILN_F32, 4, 2, narrow, 1}};
+static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, of_mma, 1},
+                                        {"bf16", KILN_BF16, 2, 1, of_mma, 1},
+                                        {"s8", KILN_I8, 1, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 2, NULL, 0}};
 
 /* An instruction, and the kernel that is made of it. */
 struct engine {
     const struct kiln__matmul_row *row;
     const char *file;
     unsigned first_level, last_level; /* of devices that have it */
-    int items, line;                  /* of a work-group; bytes of k in a stage */
-    bool lasts; /* work-groups for all cores, which take one tile after the other, with maps */
+    int items;                        /* of a work-group */
+    int line;                         /* bytes along k that costs count */
+    double finish; /* of such lines, what an operation on a tile's results takes */
+    bool lasts;    /* work-groups for all cores, which take one tile after the other, with maps */
     const struct kind *kinds;
 };
-static const struct engine wgmma = {&kiln__matmul_wgmma, "matmul_wgmma", 90, 90, 384, 128, true,
-                                    wgmma_kinds};
-static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, false,
+static const struct engine wgmma = {
+    &kiln__matmul_wgmma, "matmul_wgmma", 90, 90, 384, 128, 0.4, true, wgmma_kinds};
+static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, 0, false,
                                   mma_kinds};
 
 static int64_t tiles_of(const struct kiln__product *product, const struct cut *cut)
@@ -135,28 +142,34 @@ struct way {
 
 static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
 {
-    return kiln__div_up(product->k, way->engine->line / way->kind->bytes);
+    return kiln__div_up(product->k, way->cut->line / way->kind->bytes);
 }
 
-/* In what a column of a tile takes for a stage: what a tile's end takes, what a launch does, and
- * how many sums of a split all cores together write and read again meanwhile. */
+/* In what a column of a tile takes for the engine's line: what a tile's end takes, what a launch
+ * does, and how many sums of a split all cores together write and read again meanwhile. LAST: how
+ * many times as long fewer warps take to finish a tile. */
 #define ENDS 2.5
+#define LAST 2.5
 #define LAUNCH 2000
 #define SUMS 2500
 #define MOST_SPLITS 32
-#define LEAST_ROUNDS 8 /* of a split */
+#define LEAST_LINES 8 /* of a split */
 
-/* Each core takes one tile after the other. */
+/* Each core takes one tile after the other. Of those that are handed over the last one alone is
+ * finished while nothing is multiplied. */
 static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
                    const struct way *way)
 {
+    const struct cut *cut = way->cut;
     int64_t cores = plan->options.device->info.compute_units;
     int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
-    int64_t turns = kiln__div_up(tiles_of(product, way->cut) * way->splits, cores);
+    double lines = (double)(rounds * cut->line) / way->engine->line;
+    double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
-    return (double)turns * (double)way->cut->columns * ((double)rounds + ENDS) * way->cut->pace +
-           added;
+    double finish = way->splits > 1 ? 0 : way->engine->finish * (double)product->finish;
+    double finished = cut->hands_over ? LAST * finish : turns * finish;
+    return (double)cut->columns * (turns * (lines + ENDS) * cut->pace + finished) + added;
 }
 
 static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
@@ -168,7 +181,8 @@ static bool is_proven(struct kiln__prover *prover, const struct way *way, bool t
                                       .transpose_a = transpose_a,
                                       .transpose_b = transpose_b,
                                       .parts = (uint8_t)way->kind->parts,
-                                      .tile = (uint16_t)way->cut->columns};
+                                      .tile = (uint16_t)way->cut->columns,
+                                      .form = way->cut->hands_over};
     return prover && prover->proves(prover, &proof);
 }
 
@@ -177,11 +191,11 @@ static bool is_proven(struct kiln__prover *prover, const struct way *way, bool t
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
                                 struct way way)
 {
-    int64_t rounds = rounds_of(&way, product);
+    int64_t rounds = rounds_of(&way, product), lines = rounds * way.cut->line / way.engine->line;
     int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
     int64_t tuned = plan->options.device->traits->splits;
     struct way best = way;
-    for (way.splits = 2; way.splits <= most && way.splits * LEAST_ROUNDS <= rounds; way.splits++) {
+    for (way.splits = 2; way.splits <= most && way.splits * LEAST_LINES <= lines; way.splits++) {
         bool none_empty = kiln__div_up(rounds, kiln__div_up(rounds, way.splits)) == way.splits;
         bool better =
             tuned ? way.splits == tuned : cost(plan, product, &way) < cost(plan, product, &best);
@@ -336,11 +350,12 @@ static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
     return prepared;
 }
 
-/* Stages; what warps write their sums to, and barriers. */
+/* Stages, barriers, and what warps write their sums to: all of a tile if it is handed over. */
 static int local_bytes(struct way way)
 {
-    int stage = way.kind->parts * (TILE_M + (int)way.cut->columns) * way.engine->line;
-    return way.cut->stages * stage + 33280;
+    int columns = (int)way.cut->columns;
+    int stage = way.kind->parts * (TILE_M + columns) * way.cut->line;
+    return way.cut->stages * stage + 512 + TILE_M * (way.cut->hands_over ? columns : 64) * 4;
 }
 
 /* The product, or each split's sums. */
@@ -364,8 +379,8 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
         aligned);
     if (engine->lasts)
         snprintf(launch.options + length, sizeof launch.options - length,
-                 " -DPARTS=%d -DMARKS=%d -DTILE_N=%d -DSTAGES=%d -DLOCAL=%d", kind->parts,
-                 kind->marks, (int)cut->columns, cut->stages, local_bytes(way));
+                 " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DLINE=%d -DMARKS=%d -DLOCAL=%d", kind->parts,
+                 (int)cut->columns, cut->stages, cut->line, cut->marks, local_bytes(way));
     kiln__product_range(&launch, groups * engine->items, 1, 1);
     launch.local[0] = (size_t)engine->items;
     launch.tensor_cores = true;

@@ -64,7 +64,7 @@ struct kiln__proof {
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */
     kiln_type mask; /* of an attention, as it lies in memory; 0: none */
-    uint8_t form;   /* of slopes: enum kiln__slopes_form */
+    uint8_t form;   /* of slopes: enum kiln__slopes_form; of a product: whether it hands over */
 };
 
 /* Of the kernel for slopes of this form (graph/slopes.h) whose operands have so many columns at
