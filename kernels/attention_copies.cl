@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_copies.h, whose head has the recipe, with as much local memory as OpenCL C lets a
- * kernel have: 46 KiB. */
+/* attention_copies.h, whose head has the recipe, with 46 of the 48 KiB of local memory that
+ * OpenCL C lets a kernel have. */
 #define DEPTH 8
 #define RESIDENT 0
 #define LOCAL_FLOATS (KEYS * LINE + 2 * STAGE)

@@ -19,8 +19,14 @@
  * Offsets and strides count elements; integer arguments are long. Rows of q, k and v are floats
  * that lie next to each other in memory, and all their other strides and offsets are multiples of
  * 4; those of out and of a mask are any. d is above 0 and below 2^30, WIDTH 32, 64 or 128 and at
- * least e. DEPTH is 8, 16 or 32. Local memory: 4 (8704 + 256 DEPTH) bytes, and 512 DEPTH for
- * queries; with RESIDENT 256 for each column of queries instead, up to a multiple of DEPTH.
+ * least e. Files that include this say, if their callers do not:
+ *
+ *     DEPTH         8, 16 or 32
+ *     RESIDENT      0 or 1
+ *     LOCAL_FLOATS  the length of the local array
+ *
+ * Local memory: 4 (8704 + 256 DEPTH) bytes, and 512 DEPTH for queries; with RESIDENT 256 for each
+ * column of queries instead, up to a multiple of DEPTH.
  */
 #ifndef WIDTH
 #define WIDTH 64

@@ -12,8 +12,8 @@
  *     args    a, b, maps, maps_offset, m, n, k, batches, splits, a_offset, a_lead, a_batch,
  *             b_offset, b_lead, b_batch; with RESULT 1 also c, c_offset, c_lead, c_batch
  *     global  384 for each core, or for each tile of the result if those are fewer    local  384
- *     local memory  LOCAL: STAGES * PARTS * (128 + TILE_N) * LINE + 33280 bytes; with LINE 64
- *                   TILE_N * 512 + 512 instead of 33280
+ *     local memory  LOCAL: STAGES * PARTS * (128 + TILE_N) * 128 + 33280 bytes, with
+ *                   HANDS_OVER STAGES * (128 + TILE_N) * 64 + TILE_N * 512 + 512
  * A is row-major with rows a_lead apart, or with TRANSPOSE_A column-major with columns a_lead
  * apart; B alike. Offsets, leads and batch strides of A and B are multiples of 16 bytes and their
  * memory starts at one; with ALIGNED 1 those of C are multiples of 4. maps: 256 bytes for each
@@ -21,14 +21,14 @@
  * stores all. k is at least 1. Integers are long. Where k is split, c gets the sums of each split,
  * [batch][split][m][n], to be added up by matmul_gpu_sum.cl; not those of i8.
  *
- *     TYPE       BYTES  PARTS  TILE_N  STAGES  LINE  MARKS
- *     bf16, f16  2      1      256     4       128   44     at least a tile for each core
- *                              256     4       64    42     the same, and much follows the sums
- *                              128     5       128   44     otherwise
- *                              64      7       128   44     if even those are few
+ *     TYPE       BYTES  PARTS  TILE_N  STAGES  HANDS_OVER  MARKS
+ *     bf16, f16  2      1      256     4       0           44     at least a tile for each core
+ *                              256     4       1           42     several, and much follows the sums
+ *                              128     5       0           44     otherwise
+ *                              64      7       0           44     if even those are few
  *     s8         1      1      the same; A not transposed, B transposed
  *     tf32       4      1      the same: floats, rounded as they are loaded
- *     tf32       4      2      128     3       128   68     floats in two parts; the same layout
+ *     tf32       4      2      128     3       0           68     floats in two parts; the same layout
  *
  * Two parts: an operand is two matrices one behind the other, of what is left of its elements in
  * tf32 and of the rest (matmul_wgmma_pack.cl); if it has a batch, its matrices are such pairs. c is
@@ -41,10 +41,10 @@
  * memory go round between them, each with LINE bytes along k of both operands, by two barriers for
  * each: `full` and `empty`.
  *
- * With LINE 128 each warp finishes its own sums, and multiplies nothing meanwhile. Stages with LINE
- * 64 leave room for all sums of a tile: they are handed over to the three warps that do not load,
- * which finish the tile while the others multiply the next one, by two more barriers, `handed` and
- * `taken`. Both make the same bits.
+ * Each warp finishes its own sums, and multiplies nothing meanwhile. With HANDS_OVER lines are half
+ * as long, which leaves room for all sums of a tile: they are handed over to the three warps that do
+ * not load, which finish the tile while the others multiply the next one, by two more barriers,
+ * `handed` and `taken`. Both make the same bits.
  *
  * Operands whose k is contiguous have a line in local memory for each row or column of the tile;
  * others have boxes of 64 rows or columns, with a line of 128 bytes for each k. */
@@ -73,8 +73,8 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
-#ifndef LINE
-#define LINE 128
+#ifndef HANDS_OVER
+#define HANDS_OVER 0
 #endif
 #ifndef RESULT
 #define RESULT 1
@@ -85,8 +85,8 @@
 #include "helpers.h"
 
 #define TILE_M 128
+#define LINE (HANDS_OVER ? 64 : 128) /* bytes along k in a stage */
 #define TILE_K (LINE / BYTES)
-#define HANDS_OVER (LINE == 64)
 #define BAND 16 /* rows of tiles whose neighbours share what the caches hold */
 #define LOADERS 128
 #define ITEMS (3 * LOADERS)
@@ -208,7 +208,7 @@ INLINE ulong describe_tile(uint at, const int across)
 {
     if (across)
         return describe(at, 4 * LINE);
-    return LINE == 64 ? describe_short(at) : describe(at, 1);
+    return HANDS_OVER ? describe_short(at) : describe(at, 1);
 }
 
 #if PARTS == 2
@@ -271,8 +271,10 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
             barrier_make(full + 8 * i, 1);
             barrier_make(empty + 8 * i, 2);
         }
+#if HANDS_OVER
         barrier_make(handed, MULTIPLIERS);
         barrier_make(taken, FINISHERS);
+#endif
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -384,7 +386,7 @@ matmul_wgmma(__global const ELEMENT *restrict a, __global const ELEMENT *restric
         for (uint round = at.from; round < at.until; round++) {
             DESCRIBE_STAGE;
             FENCE;
-#if LINE == 64
+#if HANDS_OVER
             asm volatile(MULTIPLY(0) MULTIPLY(1)
                          : BOUND(sums)
                          : "l"(of_a), "l"(of_b), "l"(of_a + NEXT_A), "l"(of_b + NEXT_B)

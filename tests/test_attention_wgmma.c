@@ -91,7 +91,7 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     cr_expect_eq(plan.launches.count, 1);
     const struct kiln__launch *launch = &plan.launches.items[0];
     snprintf(words, sizeof words, "%s", launch->kernel);
-    if (launch->tensor_cores || strstr(launch->options, "RESULT"))
+    if (launch->proved || strstr(launch->options, "RESULT"))
         snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
                  launch->global[0] / launch->local[0], launch->global[1]);
     if (strstr(launch->options, "-DLOCAL=")) /* more than an array may have */
@@ -214,28 +214,39 @@ Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
     expect_other(&(struct attention){NARROW(KILN_F32), 8, 512, 512, 64, 132, 0, 0, 0});
 }
 
-static bool believes_unmasked_long(struct kiln__prover *prover, const struct kiln__proof *proof)
+static kiln_type believed_mask;
+
+static bool believes_long(struct kiln__prover *prover, const struct kiln__proof *proof)
 {
     (void)prover;
     return !proof->matmul && !strcmp(proof->file, "attention_copies_long") &&
-           proof->type == KILN_F32 && !proof->mask;
+           proof->type == KILN_F32 && proof->mask == believed_mask;
 }
 
 Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {believes_unmasked_long};
+    struct kiln__prover prover = {believes_long};
     struct attention attention = {NARROW(KILN_F32), 8, 512, 512, 128, 100, 0, 0, 0};
-    cr_expect_str_eq(planned_by(&device, &prover, &attention),
-                     "attention_copies_long -DWIDTH=128 -DMASK=0 -DRUNS=1 -DLOCAL=100352");
+    cr_expect_str_eq(
+        planned_by(&device, &prover, &attention),
+        "attention_copies_long -DWIDTH=128 -DMASK=0 -DRUNS=1 -DDEPTH=32 -DLOCAL=100352");
     attention.d = 64, attention.e = 36;
     cr_expect_str_eq(planned_by(&device, &prover, &attention),
-                     "attention_copies_long -DWIDTH=64 -DMASK=0 -DRUNS=1 -DLOCAL=83968");
+                     "attention_copies_long -DWIDTH=64 -DMASK=0 -DRUNS=1 -DDEPTH=32 -DLOCAL=83968");
     attention.d = 68; /* more than there is room for */
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
     attention.d = 64, attention.mask = KILN_U8; /* another kernel */
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
-    attention.mask = (kiln_type)0, device.ptx_level = 80;
+    believed_mask = KILN_U8;
+    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long -DWIDTH=64 -DMASK=1"));
+    attention.mask = KILN_F16; /* as generated text makes it floats */
+    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    believed_mask = KILN_F32;
+    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long -DWIDTH=64 -DMASK=2"));
+    attention.mask = believed_mask = (kiln_type)0;
+    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long "));
+    device.ptx_level = 80;
     cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
 }
 

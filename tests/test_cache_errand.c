@@ -95,8 +95,10 @@ Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
 {
     const char *below = getenv("TMPDIR");
     struct kiln__text text = {0};
-    char path[300], said[64];
-    snprintf(path, sizeof path, "%s/says-drivers", below ? below : "/tmp");
+    char folder[280], path[300], said[64];
+    snprintf(folder, sizeof folder, "%s/kiln-errand.XXXXXX", below ? below : "/tmp");
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/says", folder);
     FILE *file = fopen(path, "w");
     cr_assert(file);
     fputs("#!/bin/sh\necho $OCL_ICD_FILENAMES of $KILN_LATE\n", file);
@@ -114,5 +116,7 @@ Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
     cr_assert(answer && fgets(said, sizeof said, answer));
     cr_expect_str_eq(said, "a.so:b.so of x:y\n");
     fclose(answer);
+    unlink(path);
+    rmdir(folder);
     kiln__text_free(&text);
 }

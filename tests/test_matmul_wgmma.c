@@ -114,10 +114,10 @@ static void expect_other(const struct product *product)
 }
 
 /* Tiles of 256, of 128 and of 64 columns. */
-#define WIDE " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DLINE=128 -DMARKS=44 -DLOCAL=229888"
-#define HANDED " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DLINE=64 -DMARKS=42 -DLOCAL=229888"
-#define NARROW " -DPARTS=1 -DTILE_N=128 -DSTAGES=5 -DLINE=128 -DMARKS=44 -DLOCAL=197120"
-#define SLIM " -DPARTS=1 -DTILE_N=64 -DSTAGES=7 -DLINE=128 -DMARKS=44 -DLOCAL=205312"
+#define WIDE " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DHANDS_OVER=0 -DMARKS=44 -DLOCAL=229888"
+#define HANDED " -DPARTS=1 -DTILE_N=256 -DSTAGES=4 -DHANDS_OVER=1 -DMARKS=42 -DLOCAL=229888"
+#define NARROW " -DPARTS=1 -DTILE_N=128 -DSTAGES=5 -DHANDS_OVER=0 -DMARKS=44 -DLOCAL=197120"
+#define SLIM " -DPARTS=1 -DTILE_N=64 -DSTAGES=7 -DHANDS_OVER=0 -DMARKS=44 -DLOCAL=205312"
 
 Test(wgmma, has_a_program_for_each_type_and_layout)
 {
@@ -161,6 +161,9 @@ Test(wgmma, takes_the_tiles_and_the_splits_that_were_tuned)
     cr_expect(strstr(tuned(1, 0, &wide), SLIM));
     cr_expect(strstr(tuned(2, 0, &wide), NARROW));
     cr_expect(strstr(tuned(3, 0, &wide), WIDE));
+    cr_expect(strstr(tuned(4, 0, &wide), WIDE), "not proved");
+    believed |= HANDS_OVER;
+    cr_expect(strstr(tuned(4, 0, &wide), HANDED));
     cr_expect(strstr(tuned(5, 0, &wide), WIDE), "it has but four");
     cr_expect_not(strstr(tuned(0, 1, &deep), ", "), "one launch");
     cr_expect(strstr(tuned(0, 4, &deep), ", "), "another one adds up");
@@ -204,7 +207,9 @@ Test(wgmma, hands_tiles_over_where_much_follows)
     cr_expect(strstr(planned(&device, &other), WIDE), "a small part of the work");
     other = layer, other.m = 2048, other.n = 2048;
     cr_expect(strstr(planned(&device, &other), WIDE), "one tile for a core");
-    believed = 256;
+    other = layer, other.k = 256;
+    cr_expect(strstr(planned(&device, &other), WIDE), "few warps would finish later");
+    believed = 64 + 128 + 256;
     cr_expect(strstr(planned(&device, &layer), WIDE), "not proved");
 }
 

@@ -46,6 +46,7 @@ static kiln_context *open_context(const struct request *request)
     if (!request->times)
         unsetenv("KILN_TUNE"); /* which would go before what is kept */
     unsetenv("KILN_RECORD_SHAPES");
+    tune_keep_drivers();
     return kiln_context_create(&options, &context) ? NULL : context;
 }
 

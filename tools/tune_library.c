@@ -22,6 +22,15 @@ static const struct kernel {
     {"gemm_direct", "product 128x256x128 nn", "product 128x256x128 nn"},
 };
 
+static char *drivers; /* NULL: $OCL_ICD_FILENAMES is unset */
+
+void tune_keep_drivers(void)
+{
+    const char *value = getenv("OCL_ICD_FILENAMES");
+    if (value && !drivers)
+        drivers = strdup(value);
+}
+
 bool tune_is_of_library(const kiln_tunable *tunable)
 {
     for (size_t i = 0; i < TUNE_LIBRARY_WORKS; i++)
@@ -74,6 +83,8 @@ static void become(const struct kernel *kernel, unsigned set, const char *device
     snprintf(values, sizeof values, "%s=%u", kernel->tunable, set);
     setenv("KILN_TUNE", set ? values : "off", 1);
     setenv("KILN_MATMUL", "clblast", 1);
+    if (drivers)
+        setenv("OCL_ICD_FILENAMES", drivers, 1);
     dup2(output, STDOUT_FILENO);
     execv("/proc/self/exe", (char **)arguments);
     _exit(127);

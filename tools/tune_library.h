@@ -8,6 +8,10 @@
 
 enum { TUNE_LIBRARY_WORKS = 2 };
 
+/* To be called before the first call of OpenCL, whose loader may cut off in the environment which
+ * drivers there are (doc/devices.md): each set's process gets it as it is now. */
+void tune_keep_drivers(void);
+
 /* Whether the parameter is one of CLBlast's: no plan tells its values apart. */
 bool tune_is_of_library(const kiln_tunable *tunable);
 

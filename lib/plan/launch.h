@@ -157,8 +157,8 @@ struct kiln__launch {
     char options[256];      /* template: build options */
     const char *kernel;     /* name of the kernel, static */
     const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
-    bool tensor_cores;      /* by instructions that OpenCL C has not, in its program's assembly:
-                               a driver may refuse that */
+    bool proved;            /* by what no driver promises, as instructions that OpenCL C has not: it
+                               was tried before, and its program may be refused even so */
     bool substitute;        /* another implementation was wanted, which cannot do this product */
     enum kiln__part part;   /* of arguments that are appended from now on */
     bool failed;            /* without memory for an argument; further ones make no difference */

@@ -284,8 +284,9 @@ static void lower_copies(struct kiln__plan *plan, const struct attention *attent
                         width, mask_kind(attention), (int)attention->places.count);
     if (long_suits(plan, attention)) {
         launch.file = "attention_copies_long";
-        snprintf(launch.options + used, sizeof launch.options - (size_t)used, " -DLOCAL=%d",
-                 LONG_LOCAL(width));
+        launch.proved = true;
+        snprintf(launch.options + used, sizeof launch.options - (size_t)used,
+                 " -DDEPTH=%d -DLOCAL=%d", LONG_DEPTH, LONG_LOCAL(width));
     }
     launch.global[0] = size->batches * COPIES_ITEMS;
     launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
@@ -385,7 +386,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
                  wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
     }
-    launch.tensor_cores = true;
+    launch.proved = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;
     launch.local[0] = WGMMA_ITEMS;

@@ -182,7 +182,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
              local_bytes(slopes->form, columns, walked),
              kiln__places_have_even_results(&slopes->places), (int)slopes->places.count,
              slopes->form == KILN__SLOPES_BOTH ? " -DPAIR=1" : "");
-    launch.tensor_cores = true;
+    launch.proved = true;
     launch.global[0] = size->batches * ITEMS;
     launch.global[1] = tiles;
     launch.local[0] = ITEMS;

@@ -14,17 +14,17 @@
  * ones read more for each product, and short lines wait more often. */
 struct cut {
     int64_t columns;
-    int stages, line; /* of local memory; bytes along k in each */
-    int marks;        /* of instructions in the kernel's text */
-    bool hands_over;  /* warps of their own finish a tile while the next one is multiplied */
+    int stages;      /* of local memory */
+    int marks;       /* of instructions in the kernel's text */
+    bool hands_over; /* warps of their own finish a tile while the next one is multiplied; stages
+                        have half as long lines */
     double pace;
 };
-static const struct cut any[] = {{64, 7, 128, 44, false, 1.4},
-                                 {128, 5, 128, 44, false, 1.1},
-                                 {256, 4, 128, 44, false, 1.0},
-                                 {256, 4, 64, 42, true, 1.05}},
-                        narrow[] = {{128, 3, 128, 68, false, 1.0}},
-                        of_mma[] = {{128, 3, 64, 0, false, 1.0}};
+static const struct cut any[] = {{64, 7, 44, false, 1.4},
+                                 {128, 5, 44, false, 1.1},
+                                 {256, 4, 44, false, 1.0},
+                                 {256, 4, 42, true, 1.05}},
+                        narrow[] = {{128, 3, 68, false, 1.0}}, of_mma[] = {{128, 3, 0, false, 1.0}};
 enum { MOST_CUTS = sizeof any / sizeof *any };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
@@ -54,7 +54,7 @@ struct engine {
     const char *file;
     unsigned first_level, last_level; /* of devices that have it */
     int items;                        /* of a work-group */
-    int line;                         /* bytes along k that costs count */
+    int line;                         /* bytes along k in a stage, and in what costs count */
     double finish; /* of such lines, what an operation on a tile's results takes */
     bool lasts;    /* work-groups for all cores, which take one tile after the other, with maps */
     const struct kind *kinds;
@@ -140,36 +140,45 @@ struct way {
     int64_t splits;        /* of k */
 };
 
+/* Bytes along k in a stage. */
+static int line_of(const struct way *way)
+{
+    return way->engine->line / (way->cut->hands_over ? 2 : 1);
+}
+
 static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
 {
-    return kiln__div_up(product->k, way->cut->line / way->kind->bytes);
+    return kiln__div_up(product->k, line_of(way) / way->kind->bytes);
 }
 
 /* In what a column of a tile takes for the engine's line: what a tile's end takes, what a launch
- * does, and how many sums of a split all cores together write and read again meanwhile. LAST: how
- * many times as long fewer warps take to finish a tile. */
+ * does, and how many sums of a split all cores together write and read again meanwhile. HANDED:
+ * how many times as long fewer warps take to finish a tile. */
 #define ENDS 2.5
-#define LAST 2.5
+#define HANDED 2.5
 #define LAUNCH 2000
 #define SUMS 2500
 #define MOST_SPLITS 32
 #define LEAST_LINES 8 /* of a split */
 
-/* Each core takes one tile after the other. Of those that are handed over the last one alone is
- * finished while nothing is multiplied. */
+/* Each core takes one tile after the other. One that is handed over is finished while the next one
+ * is multiplied, or the next one waits. */
 static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
                    const struct way *way)
 {
     const struct cut *cut = way->cut;
     int64_t cores = plan->options.device->info.compute_units;
     int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
-    double lines = (double)(rounds * cut->line) / way->engine->line;
+    double lines = (double)(rounds * line_of(way)) / way->engine->line;
     double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
     double finish = way->splits > 1 ? 0 : way->engine->finish * (double)product->finish;
-    double finished = cut->hands_over ? LAST * finish : turns * finish;
-    return (double)cut->columns * (turns * (lines + ENDS) * cut->pace + finished) + added;
+    double multiplied = (lines + ENDS) * cut->pace, handed = HANDED * finish;
+    double longer = handed > multiplied ? handed : multiplied;
+    double tiles = cut->hands_over ? multiplied + (turns - 1) * longer + handed
+                                   : turns * (multiplied + finish);
+    return (double)cut->columns * tiles + added;
 }
 
 static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
@@ -191,7 +200,7 @@ static bool is_proven(struct kiln__prover *prover, const struct way *way, bool t
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
                                 struct way way)
 {
-    int64_t rounds = rounds_of(&way, product), lines = rounds * way.cut->line / way.engine->line;
+    int64_t rounds = rounds_of(&way, product), lines = rounds * line_of(&way) / way.engine->line;
     int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
     int64_t tuned = plan->options.device->traits->splits;
     struct way best = way;
@@ -221,7 +230,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
     if (tuned && tuned <= kind->cut_count)
         best = tuned - 1;
     for (size_t i = 0; i < kind->cut_count; i++) {
-        struct way way = ways[(best + i) % kind->cut_count];
+        struct way way = ways[(best + kind->cut_count - i) % kind->cut_count];
         if (is_proven(plan->options.prover, &way, transposes_a(kind, product),
                       transposes_b(kind, product)))
             return way;
@@ -354,7 +363,7 @@ static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
 static int local_bytes(struct way way)
 {
     int columns = (int)way.cut->columns;
-    int stage = way.kind->parts * (TILE_M + columns) * way.cut->line;
+    int stage = way.kind->parts * (TILE_M + columns) * line_of(&way);
     return way.cut->stages * stage + 512 + TILE_M * (way.cut->hands_over ? columns : 64) * 4;
 }
 
@@ -379,11 +388,12 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
         aligned);
     if (engine->lasts)
         snprintf(launch.options + length, sizeof launch.options - length,
-                 " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DLINE=%d -DMARKS=%d -DLOCAL=%d", kind->parts,
-                 (int)cut->columns, cut->stages, cut->line, cut->marks, local_bytes(way));
+                 " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DHANDS_OVER=%d -DMARKS=%d -DLOCAL=%d",
+                 kind->parts, (int)cut->columns, cut->stages, cut->hands_over, cut->marks,
+                 local_bytes(way));
     kiln__product_range(&launch, groups * engine->items, 1, 1);
     launch.local[0] = (size_t)engine->items;
-    launch.tensor_cores = true;
+    launch.proved = true;
     kiln__launch_memory(&launch, product->a.slot);
     kiln__launch_memory(&launch, product->b.slot);
     if (engine->lasts) {

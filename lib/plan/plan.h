@@ -63,8 +63,9 @@ struct kiln__proof {
     uint8_t transpose_a, transpose_b;
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */
-    kiln_type mask; /* of an attention, as it lies in memory; 0: none */
-    uint8_t form;   /* of slopes: enum kiln__slopes_form; of a product: whether it hands over */
+    kiln_type mask; /* of an attention, as the kernel reads it; 0: none */
+    uint8_t form;   /* of slopes: enum kiln__slopes_form; of an attention: whether rows' scales are
+                       found, too; of a product: whether tiles are handed over */
 };
 
 /* Of the kernel for slopes of this form (graph/slopes.h) whose operands have so many columns at

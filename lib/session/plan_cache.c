@@ -41,7 +41,7 @@ struct kiln__plan_entry {
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
     struct kiln__plan_options options;
-    atomic_bool plain;         /* a program by tensor cores has failed: plans do without */
+    atomic_bool plain;         /* a kernel that had proved right has failed: plans do without */
     atomic_bool runs_behind;   /* batches run before their kernels are compiled */
     pthread_mutex_t beginning; /* held while a plan to run by meanwhile is made; `lock` may be taken
                                   under it, and never the other way around */
@@ -265,23 +265,24 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
 
 /* ---- leasing ---- */
 
-static bool has_tensor_cores(const struct kiln__plan *plan)
+static bool has_proved(const struct kiln__plan *plan)
 {
     bool has = false;
     for (size_t i = 0; i < plan->launches.count; i++)
-        has = has || plan->launches.items[i].tensor_cores;
+        has = has || plan->launches.items[i].proved;
     return has;
 }
 
-/* A driver has not built a plan's programs. If one of them is by tensor cores, this plan is not
- * found again, and later ones do without. False: that would not help. */
-static bool do_without_tensor_cores(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
+/* A driver has not built a plan's programs. If one of them is of a kernel that had proved
+ * right, this plan is not found again, and later ones do without. False: that would not help. */
+static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
-    if (!has_tensor_cores(&entry->plan) ||
+    if (!has_proved(&entry->plan) ||
         kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
         return false;
     if (!atomic_exchange(&cache->plain, true))
-        KILN__LOG(KILN__LOG_WARN, "this context does without tensor cores: %s", kiln_last_error());
+        KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
+                  kiln_last_error());
     pthread_mutex_lock(&cache->lock);
     kiln__text_free(&entry->key);
     pthread_mutex_unlock(&cache->lock);
@@ -339,7 +340,7 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
 {
     struct kiln__behind *behind = lease->entry->behind;
     struct kiln__error ignored = {0};
-    if (!behind || has_tensor_cores(&lease->entry->plan) ||
+    if (!behind || has_proved(&lease->entry->plan) ||
         kiln__compile_executable(cache->runtime, &behind->plan, NULL, false, NULL,
                                  &lease->executable, &ignored))
         return status;
@@ -403,8 +404,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     bool fits = !status && (checked || fits_memory(cache, &lease->entry->plan));
     if (fits && !lease->executable)
         status = make_executable(cache, graph, threads, lease, error);
-    *again =
-        status == KILN_BUILD_FAILED && lease->entry && do_without_tensor_cores(cache, lease->entry);
+    *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
     if (!status)
         lease->plan = &lease->entry->plan;
     else if (lease->entry)

@@ -88,7 +88,7 @@ static bool is_attention(const struct kiln__proof *proof)
 }
 
 /* A product of floats on tensor cores, which takes them in tf32. */
-static bool is_split(const struct kiln__proof *proof)
+static bool is_of_floats(const struct kiln__proof *proof)
 {
     return proof->matmul && proof->type == KILN_F32;
 }
@@ -96,6 +96,12 @@ static bool is_split(const struct kiln__proof *proof)
 static bool is_slopes(const struct kiln__proof *proof)
 {
     return is_attention(proof) && !strcmp(proof->file, "attention_slopes_wgmma");
+}
+
+/* Of a product; where tiles are handed over, a core has three. */
+static size_t rows_of(const struct kiln__proof *proof)
+{
+    return proof->form ? 2 * M : M;
 }
 
 static struct shapes shapes_of(const struct kiln__proof *proof)
@@ -110,9 +116,10 @@ static struct shapes shapes_of(const struct kiln__proof *proof)
         shapes.beside[0] = QUERIES, shapes.beside[1] = 1;
     if (is_attention(proof))
         return shapes;
-    shapes = (struct shapes){{M, K}, {K, N}, {M, N}, {0, 0}};
+    const size_t m = rows_of(proof);
+    shapes = (struct shapes){{m, K}, {K, N}, {m, N}, {0, 0}};
     if (proof->transpose_a)
-        shapes.a[0] = K, shapes.a[1] = M;
+        shapes.a[0] = K, shapes.a[1] = m;
     if (proof->transpose_b)
         shapes.b[0] = N, shapes.b[1] = K;
     return shapes;
@@ -154,9 +161,9 @@ static kiln_status make_context(struct test *test)
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     options.trace = "";
     options.compile = KILN_COMPILE_ALONE;
-    options.precision = !is_split(&test->only.proof) ? KILN_PRECISION_EXACT
-                        : test->only.proof.parts > 1 ? KILN_PRECISION_F32X3
-                                                     : KILN_PRECISION_TF32;
+    options.precision = !is_of_floats(&test->only.proof) ? KILN_PRECISION_EXACT
+                        : test->only.proof.parts > 1     ? KILN_PRECISION_F32X3
+                                                         : KILN_PRECISION_TF32;
     test->cl = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
     if (code)
         return kiln__cl_fail(NULL, "clCreateContext", code);
@@ -420,16 +427,17 @@ static bool is_right_slopes(const struct test *test, size_t matrix, bool beside)
 static bool is_right_product(const struct test *test, size_t matrix)
 {
     const struct kiln__proof *proof = &test->only.proof;
-    const float *a = test->values_a + matrix * M * K, *b = test->values_b + matrix * K * N;
-    const float *y = test->sums + matrix * M * N;
+    const size_t rows = rows_of(proof);
+    const float *a = test->values_a + matrix * rows * K, *b = test->values_b + matrix * K * N;
+    const float *y = test->sums + matrix * rows * N;
     double check[K] = {0};
     for (size_t k = 0; k < K; k++)
         for (size_t n = 0; n < N; n++)
             check[k] += (double)b[proof->transpose_b ? n * K + k : k * N + n] * multiplier(n);
-    for (size_t m = 0; m < M; m++) {
+    for (size_t m = 0; m < rows; m++) {
         double wanted = 0, found = 0;
         for (size_t k = 0; k < K; k++)
-            wanted += (double)a[proof->transpose_a ? k * M + m : m * K + k] * check[k];
+            wanted += (double)a[proof->transpose_a ? k * rows + m : m * K + k] * check[k];
         for (size_t n = 0; n < N; n++)
             found += (double)y[m * N + n] * multiplier(n);
         if (!(found == wanted))

@@ -35,6 +35,7 @@ void kiln__environment_keep(void)
 char **kiln__environment_of_child(void)
 {
     size_t count = 0;
+    kiln__environment_keep();
     while (environ && environ[count])
         count++;
     char **all = calloc(count + 1, sizeof *all);
