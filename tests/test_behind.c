@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "record/batch.h"
 #include "session/context.h"
+#include "support/cache.h"
 #include "support/check.h"
 #include "support/layer.h"
 #include "support/samples.h"
@@ -240,26 +240,12 @@ Test(behind, a_context_may_be_released_before, .timeout = 120)
     kiln_context_release(context);
 }
 
-/* A process that ends after a while without having done anything. */
-static void use_idle_store(void)
-{
-    static char path[300];
-    const char *below = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/idle-store", below ? below : "/tmp");
-    FILE *file = fopen(path, "w");
-    cr_assert(file);
-    fputs("#!/bin/sh\nsleep 1 &\n", file);
-    cr_assert_eq(fclose(file), 0);
-    cr_assert_eq(chmod(path, 0700), 0);
-    setenv("KILN_STORE_PROGRAM", path, 1);
-}
-
 Test(behind, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 120)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
     if (!layer_available())
         cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
-    use_idle_store();
+    fake_store_program("sleep 1 &"); /* it ends after a while without having done anything */
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
     run_work(work);
@@ -275,6 +261,7 @@ Test(behind, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 1
     layer_reset();
     end_work(work);
     kiln_context_release(context);
+    fake_end();
 }
 
 /* ---- threads ---- */

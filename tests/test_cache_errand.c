@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cache/errand.h"
+#include "support/cache.h"
 #include "util/environment.h"
 
 static const struct kiln__errand errands[] = {
@@ -93,18 +93,9 @@ static void cut_off(const char *variable)
 
 Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
 {
-    const char *below = getenv("TMPDIR");
     struct kiln__text text = {0};
-    char folder[280], path[300], said[64];
-    snprintf(folder, sizeof folder, "%s/kiln-errand.XXXXXX", below ? below : "/tmp");
-    cr_assert(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/says", folder);
-    FILE *file = fopen(path, "w");
-    cr_assert(file);
-    fputs("#!/bin/sh\necho $OCL_ICD_FILENAMES of $KILN_LATE\n", file);
-    cr_assert_eq(fclose(file), 0);
-    cr_assert_eq(chmod(path, 0700), 0);
-    setenv("KILN_STORE_PROGRAM", path, 1);
+    char said[64];
+    fake_store_program("echo $OCL_ICD_FILENAMES of $KILN_LATE");
     setenv("OCL_ICD_FILENAMES", "a.so:b.so", 1);
     kiln__environment_keep();
     cut_off("OCL_ICD_FILENAMES");
@@ -116,7 +107,6 @@ Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
     cr_assert(answer && fgets(said, sizeof said, answer));
     cr_expect_str_eq(said, "a.so:b.so of x:y\n");
     fclose(answer);
-    unlink(path);
-    rmdir(folder);
+    fake_end();
     kiln__text_free(&text);
 }

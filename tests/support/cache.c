@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LONGEST = 65536 };
@@ -35,6 +36,19 @@ void fake_end(void)
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     if (system(command))
         fprintf(stderr, "%s is left over\n", folder);
+}
+
+void fake_store_program(const char *script)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/store-program", fake_folder());
+    FILE *file = fopen(path, "w");
+    if (!file || fprintf(file, "#!/bin/sh\n%s\n", script) < 0 || fclose(file) ||
+        chmod(path, 0700)) {
+        perror(path);
+        exit(99);
+    }
+    setenv("KILN_STORE_PROGRAM", path, 1);
 }
 
 struct kiln__store *fake_open(uint64_t limit)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cache's campaigns share: a folder of their own, keys by number, payloads that can be
- * told from any other's. */
+/* What tests and campaigns of the cache share: a folder of their own, keys by number, payloads that
+ * can be told from any other's, programs in kiln-store's place. */
 #ifndef KILN_TESTS_SUPPORT_CACHE_H
 #define KILN_TESTS_SUPPORT_CACHE_H
 
@@ -29,6 +29,10 @@ bool fake_fits(const struct kiln__loaded *loaded, int number);
 
 /* The entry's file within the folder, and its path. */
 void fake_path(const struct kiln__key *key, char *path, size_t size);
+
+/* A shell script in the folder, which is started in the place of kiln-store from now on. Ends the
+ * program if it cannot be written. */
+void fake_store_program(const char *script);
 
 /* Numbers that look random; the same for the same state. */
 uint64_t fake_random(uint64_t *state);
