@@ -96,17 +96,29 @@ static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
     return copies ? maker : KILN__NO_GROUP;
 }
 
-/* As the table of operations counts; a conversion as an addition. */
+/* As the table of operations counts; a conversion as an addition. An operand that has an element for
+ * each of the product's is waited for, on a GPU as long as so many additions take. */
+#define COST_OF_LOAD 25
+
+static uint32_t cost_of_step(const struct kiln__group *group, const struct kiln__step *step)
+{
+    const int64_t *stride;
+    switch (step->kind) {
+    case KILN__STEP_APPLY: return kiln__elementwise_rows[step->op].cost;
+    case KILN__STEP_CONVERT: return 1;
+    case KILN__STEP_GATHER: return COST_OF_LOAD;
+    case KILN__STEP_LOAD:
+        stride = group->accesses.items[step->index].stride + group->shape.rank - 2;
+        return stride[0] && stride[1] ? COST_OF_LOAD : 0;
+    default: return 0;
+    }
+}
+
 static uint32_t cost_of_finish(const struct kiln__group *group)
 {
     uint32_t cost = 0;
-    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
-        const struct kiln__step *step = &group->steps.items[i];
-        if (step->kind == KILN__STEP_APPLY)
-            cost += kiln__elementwise_rows[step->op].cost;
-        else if (step->kind == KILN__STEP_CONVERT)
-            cost++;
-    }
+    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++)
+        cost += cost_of_step(group, &group->steps.items[i]);
     return cost;
 }
 

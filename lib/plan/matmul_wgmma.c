@@ -2,6 +2,7 @@
 /* Products on the tensor cores of NVIDIA's GPUs: of Hopper (kernels/matmul_wgmma.cl), and of what
  * has their instruction mma (kernels/matmul_mma.cl). */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ struct cut {
 static const struct cut any[] = {{64, 7, 44, false, 1.4},
                                  {128, 5, 44, false, 1.1},
                                  {256, 4, 44, false, 1.0},
-                                 {256, 4, 42, true, 1.05}},
+                                 {256, 4, 42, true, 1.03}},
                         narrow[] = {{128, 3, 68, false, 1.0}}, of_mma[] = {{128, 3, 0, false, 1.0}};
 enum { MOST_CUTS = sizeof any / sizeof *any };
 
@@ -152,17 +153,20 @@ static int64_t rounds_of(const struct way *way, const struct kiln__product *prod
 }
 
 /* In what a column of a tile takes for the engine's line: what a tile's end takes, what a launch
- * does, and how many sums of a split all cores together write and read again meanwhile. HANDED:
- * how many times as long fewer warps take to finish a tile. */
+ * does, and how many sums of a split all cores together write and read again meanwhile.
+ * HANDED_ENDS, HANDED: the least that fewer warps take to finish a tile, and how many times as long
+ * they take for what follows the sums; while others multiply, twice that. */
 #define ENDS 2.5
-#define HANDED 2.5
+#define HANDED_ENDS 9
+#define HANDED 3
 #define LAUNCH 2000
 #define SUMS 2500
 #define MOST_SPLITS 32
 #define LEAST_LINES 8 /* of a split */
 
 /* Each core takes one tile after the other. One that is handed over is finished while the next one
- * is multiplied, or the next one waits. */
+ * is multiplied, or the next one waits. As measured: bench/results/2026-11-25-h200-handing-over.md.
+ */
 static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
                    const struct way *way)
 {
@@ -174,8 +178,8 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
     double sums = (double)product->m * (double)product->n * (double)product->batch;
     double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
     double finish = way->splits > 1 ? 0 : way->engine->finish * (double)product->finish;
-    double multiplied = (lines + ENDS) * cut->pace, handed = HANDED * finish;
-    double longer = handed > multiplied ? handed : multiplied;
+    double multiplied = (lines + ENDS) * cut->pace, handed = HANDED_ENDS + HANDED * finish;
+    double longer = fmax(multiplied, handed + multiplied / 2);
     double tiles = cut->hands_over ? multiplied + (turns - 1) * longer + handed
                                    : turns * (multiplied + finish);
     return (double)cut->columns * tiles + added;
