@@ -472,6 +472,38 @@ Test(events, of_runs_that_are_left_alone_are_made_when_asked_for)
     close_context(context);
 }
 
+/* Where commands begin without a flush, it is left to whoever waits: here as many runs are flushed as
+ * have an event or are waited for. */
+Test(events, of_runs_that_are_left_alone_are_flushed_when_asked_for)
+{
+    kiln_context *context = open_failing("separate", false);
+    kiln_buffer *state = make_buffer(context, N, values);
+    kiln_batch *batch = record_count(context, state);
+    kiln_event *event;
+    run_batch(batch);
+    context->runtime.ends_on_demand = true;
+    layer_reset();
+    expect_ok(kiln_batch_submit(batch, NULL));
+    cr_expect_eq(layer_count("clFlush"), 1u, "nobody knows that it would begin");
+    context->runtime.starts_unflushed = true;
+    for (int i = 0; i < 3; i++)
+        expect_ok(kiln_batch_submit(batch, NULL));
+    cr_expect_eq(layer_count("clFlush"), 1u);
+    expect_ok(kiln_batch_submit(batch, &event));
+    cr_expect_eq(layer_count("clFlush"), 2u);
+    expect_ok(kiln_event_wait(event));
+    kiln_event_release(event);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    cr_expect_eq(layer_count("clFlush"), 2u);
+    expect_ok(kiln_buffer_read(state, 0, result, sizeof result));
+    cr_expect_gt(layer_count("clFlush"), 2u, "another queue waits for this one");
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(result[i], values[i] + 7);
+    kiln_batch_release(batch);
+    kiln_buffer_release(state);
+    close_context(context);
+}
+
 Test(events, that_are_made_when_asked_for_tell_of_failures_too)
 {
     kiln_context *context = open_failing("separate", false);

@@ -43,6 +43,7 @@ struct kiln__traits {
     bool lazy_memory;       /* clCreateBuffer promises any amount */
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails
                                takes the context with it */
+    bool starts_unflushed;  /* a command begins without clFlush(), which takes some 1 us */
     enum kiln__fence fence; /* work-groups of a launch can hand each other results */
     bool clblast;           /* CLBlast is the faster one for large products */
     const char *build_options; /* for every program */

@@ -305,6 +305,12 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
     return status;
 }
 
+/* Whoever asks for the end of an open run makes its event, and flushes. */
+static bool is_flushed_later(const struct commands *commands)
+{
+    return runtime_of(commands)->starts_unflushed && kiln__run_is_open(commands->run);
+}
+
 static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
 {
     const struct kiln__plan *plan = commands->executable->plan;
@@ -324,8 +330,10 @@ static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
         status = run_bounces(commands, false, error);
     if (!status)
         status = map_results_back(commands, error);
-    cl_int code = status ? CL_SUCCESS : clFlush(commands->stream->queue);
-    return code ? kiln__cl_fail(error, "clFlush", code) : status;
+    if (status || is_flushed_later(commands))
+        return status;
+    cl_int code = clFlush(commands->stream->queue);
+    return code ? kiln__cl_fail(error, "clFlush", code) : KILN_OK;
 }
 
 /* ---- a run ---- */

@@ -126,6 +126,11 @@ void kiln__run_leave_open(struct kiln__run *run)
     run->open = true;
 }
 
+bool kiln__run_is_open(const struct kiln__run *run)
+{
+    return run->open;
+}
+
 /* Nothing of it has an event. */
 static bool is_bare(struct kiln__run *run)
 {

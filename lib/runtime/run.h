@@ -41,6 +41,7 @@ kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t
 
 /* While it is being enqueued: its last command has no event. */
 void kiln__run_leave_open(struct kiln__run *run);
+bool kiln__run_is_open(const struct kiln__run *run);
 
 /* The last command's event, and whether it is the only one. NULL where an open run cannot get one.
  */

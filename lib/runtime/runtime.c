@@ -26,6 +26,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     atomic_init(&runtime->shown, options->queue != NULL);
     runtime->memory.pages = runtime->device.traits->live_host_pointers;
     runtime->ends_on_demand = runtime->device.traits->dear_events;
+    runtime->starts_unflushed = runtime->device.traits->starts_unflushed;
     if (options->profile) {
         runtime->trace = kiln__trace_create(options->trace, runtime->device.info.name);
         if (!runtime->trace)
