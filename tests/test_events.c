@@ -472,8 +472,8 @@ Test(events, of_runs_that_are_left_alone_are_made_when_asked_for)
     close_context(context);
 }
 
-/* Where commands begin without a flush, it is left to whoever waits: here as many runs are flushed as
- * have an event or are waited for. */
+/* Where commands begin without a flush, it is left to whoever waits: here as many runs are flushed
+ * as have an event or are waited for. */
 Test(events, of_runs_that_are_left_alone_are_flushed_when_asked_for)
 {
     kiln_context *context = open_failing("separate", false);

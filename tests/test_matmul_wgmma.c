@@ -236,8 +236,8 @@ Test(wgmma, hands_a_tile_over_where_that_was_faster)
     struct kiln__device device = hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct product product = {KILN_BF16, 1, rows[i].m, rows[i].n, rows[i].k, 0, 0,
-                                        .after = rows[i].after};
+        const struct product product = {KILN_BF16, 1, rows[i].m, rows[i].n,
+                                        rows[i].k, 0, 0,         .after = rows[i].after};
         const char *words = planned(&device, &product);
         cr_expect_eq(strstr(words, HANDED) != NULL, rows[i].handed, "row %zu: %s", i, words);
     }

@@ -96,8 +96,8 @@ static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
     return copies ? maker : KILN__NO_GROUP;
 }
 
-/* As the table of operations counts; a conversion as an addition. An operand that has an element for
- * each of the product's is waited for, on a GPU as long as so many additions take. */
+/* As the table of operations counts; a conversion as an addition. An operand that has an element
+ * for each of the product's is waited for, on a GPU as long as so many additions take. */
 #define COST_OF_LOAD 25
 
 static uint32_t cost_of_step(const struct kiln__group *group, const struct kiln__step *step)

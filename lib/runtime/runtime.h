@@ -39,7 +39,7 @@ struct kiln__runtime {
     bool looks_at_buffers;      /* beside its runs, to compare or to judge what is in them */
     struct kiln__pins pins;     /* the program's pinned memory */
     atomic_bool lost;           /* the end of some commands could not be awaited */
-    bool ends_on_demand; /* runs that are left get the event of their end when it is asked for */
+    bool ends_on_demand;   /* runs that are left get the event of their end when it is asked for */
     bool starts_unflushed; /* what is enqueued is flushed only where somebody waits for it */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
