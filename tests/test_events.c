@@ -495,10 +495,19 @@ Test(events, of_runs_that_are_left_alone_are_flushed_when_asked_for)
     kiln_event_release(event);
     expect_ok(kiln_batch_submit(batch, NULL));
     cr_expect_eq(layer_count("clFlush"), 2u);
+    expect_ok(kiln_context_finish(context));
+    cr_expect_eq(layer_count("clFlush"), 3u, "its end is asked for");
+    expect_ok(kiln_batch_submit(batch, NULL));
     expect_ok(kiln_buffer_read(state, 0, result, sizeof result));
-    cr_expect_gt(layer_count("clFlush"), 2u, "another queue waits for this one");
+    cr_expect_gt(layer_count("clFlush"), 3u, "another queue waits for this one");
     for (int i = 0; i < N; i++)
-        cr_assert_eq(result[i], values[i] + 7);
+        cr_assert_eq(result[i], values[i] + 8);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    expect_ok(kiln_context_finish(context));
+    uint64_t before = layer_count("clFlush");
+    atomic_store(&context->runtime.shown, true);
+    expect_ok(kiln_batch_submit(batch, NULL));
+    cr_expect_eq(layer_count("clFlush"), before + 1, "the program's queue");
     kiln_batch_release(batch);
     kiln_buffer_release(state);
     close_context(context);

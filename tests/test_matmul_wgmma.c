@@ -205,8 +205,9 @@ static kiln_tensor as_residual_layer(kiln_batch *batch, kiln_tensor product, siz
     return kiln_cast(batch, kiln_add(batch, as_layer(batch, product, n), other), KILN_BF16);
 }
 
-/* The kernel that each of these takes was the faster one when both were timed on an H200
- * (bench/results/2026-11-25-h200-handing-over.md). */
+/* The kernel that each of these takes was the faster one, or as fast, when both were timed on an
+ * H200 (bench/results/2026-11-25-h200-handing-over.md; without anything that follows, and with one
+ * tile for a core, h200-local-memory.md). */
 Test(wgmma, hands_a_tile_over_where_that_was_faster)
 {
     static const struct {
@@ -236,10 +237,48 @@ Test(wgmma, hands_a_tile_over_where_that_was_faster)
     struct kiln__device device = hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct product product = {KILN_BF16, 1, rows[i].m, rows[i].n,
-                                        rows[i].k, 0, 0,         .after = rows[i].after};
+        const struct product product = {.type = KILN_BF16,
+                                        .batch = 1,
+                                        .m = rows[i].m,
+                                        .n = rows[i].n,
+                                        .k = rows[i].k,
+                                        .after = rows[i].after};
         const char *words = planned(&device, &product);
         cr_expect_eq(strstr(words, HANDED) != NULL, rows[i].handed, "row %zu: %s", i, words);
+    }
+}
+
+/* Adam's step of a gradient, with three operands of its size. */
+static kiln_tensor as_update(kiln_batch *batch, kiln_tensor g, size_t n)
+{
+    kiln_tensor old[3];
+    for (int i = 0; i < 3; i++)
+        old[i] = kiln_upload(batch, KILN_F32, kiln_shape(8192, n), nothing);
+    kiln_tensor mean = kiln_add(batch, kiln_scale(batch, old[1], 0.9), kiln_scale(batch, g, 0.1));
+    kiln_tensor square = kiln_add(batch, kiln_scale(batch, old[2], 0.99),
+                                  kiln_scale(batch, kiln_square(batch, g), 0.01));
+    kiln_tensor root = kiln_sqrt(batch, kiln_scale(batch, square, 1 / 0.01));
+    kiln_tensor by = kiln_add(batch, root, kiln_constant(batch, KILN_F32, 1e-8));
+    kiln_tensor step = kiln_scale(batch, kiln_div(batch, mean, by), 1e-3);
+    return kiln_sub(batch, old[0], step);
+}
+
+/* Another launch would read these operands, too. */
+Test(wgmma, splits_nothing_for_the_operands_of_what_follows)
+{
+    static const size_t depths[] = {1024, 2048, 4096};
+    struct kiln__device device = hopper();
+    believed = 64 + 128 + 256 + HANDS_OVER;
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        const struct product gradient = {.type = KILN_BF16,
+                                         .batch = 1,
+                                         .m = 8192,
+                                         .n = 8192,
+                                         .k = depths[i],
+                                         .after = as_update};
+        const char *words = planned(&device, &gradient);
+        cr_expect(strstr(words, WIDE), "%zu: %s", depths[i], words);
+        cr_expect_not(strstr(words, ", "), "%zu: %s", depths[i], words);
     }
 }
 

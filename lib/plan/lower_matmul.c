@@ -96,30 +96,30 @@ static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
     return copies ? maker : KILN__NO_GROUP;
 }
 
-/* As the table of operations counts; a conversion as an addition. An operand that has an element
- * for each of the product's is waited for, on a GPU as long as so many additions take. */
-#define COST_OF_LOAD 25
-
-static uint32_t cost_of_step(const struct kiln__group *group, const struct kiln__step *step)
+/* An element for each of the product's, and none of them twice. */
+static bool is_whole(const struct kiln__group *group, const struct kiln__access *access)
 {
-    const int64_t *stride;
-    switch (step->kind) {
-    case KILN__STEP_APPLY: return kiln__elementwise_rows[step->op].cost;
-    case KILN__STEP_CONVERT: return 1;
-    case KILN__STEP_GATHER: return COST_OF_LOAD;
-    case KILN__STEP_LOAD:
-        stride = group->accesses.items[step->index].stride + group->shape.rank - 2;
-        return stride[0] && stride[1] ? COST_OF_LOAD : 0;
-    default: return 0;
-    }
+    for (uint32_t d = 0; d < group->shape.rank; d++)
+        if (group->shape.dims[d] != 1 && !access->stride[d])
+            return false;
+    return true;
 }
 
-static uint32_t cost_of_finish(const struct kiln__group *group)
+/* What follows the sums. Operations count as their table says, a conversion as an addition. */
+static void count_finish(const struct kiln__group *group, struct kiln__product *product)
 {
-    uint32_t cost = 0;
-    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++)
-        cost += cost_of_step(group, &group->steps.items[i]);
-    return cost;
+    for (size_t i = group->reduced_step + 1u; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        switch (step->kind) {
+        case KILN__STEP_APPLY: product->finish += kiln__elementwise_rows[step->op].cost; break;
+        case KILN__STEP_CONVERT: product->finish++; break;
+        case KILN__STEP_GATHER: product->loads++; break;
+        case KILN__STEP_LOAD:
+            product->loads += is_whole(group, &group->accesses.items[step->index]);
+            break;
+        default: break;
+        }
+    }
 }
 
 static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t index)
@@ -131,7 +131,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t i
     product.n = (int64_t)shape->dims[shape->rank - 1];
     product.k = (int64_t)group->reduced;
     product.sums = group->steps.items[group->reduced_step].op;
-    product.finish = cost_of_finish(group);
+    count_finish(group, &product);
     for (uint32_t d = 0; d + 2 < shape->rank; d++)
         product.batch *= (int64_t)shape->dims[d];
     product.a = matrix_of(plan, group, 0, product.m, product.k);

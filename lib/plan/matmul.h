@@ -56,7 +56,8 @@ struct kiln__product {
     struct kiln__matrix a, b, c;
     uint8_t result;  /* as in kiln__form */
     uint8_t sums;    /* how it adds up: enum kiln__product_name */
-    uint32_t finish; /* what the group's steps after it cost for an element */
+    uint32_t finish; /* what the group's steps after it cost for an element, */
+    uint32_t loads;  /* and how many operands they read that have one for each */
     uint32_t copies; /* the group that brings `a` there from patches, and does nothing else; or
                         KILN__NO_GROUP */
 };

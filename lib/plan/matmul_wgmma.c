@@ -12,7 +12,7 @@
 #define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
 
 /* Ways to cut the result, fewest columns first. `pace`: what a column of a tile takes, since narrow
- * ones read more for each product, and short lines wait more often. */
+ * ones read more for each product. */
 struct cut {
     int64_t columns;
     int stages;      /* of local memory */
@@ -24,30 +24,32 @@ struct cut {
 static const struct cut any[] = {{64, 7, 44, false, 1.4},
                                  {128, 5, 44, false, 1.1},
                                  {256, 4, 44, false, 1.0},
-                                 {256, 4, 42, true, 1.03}},
+                                 {256, 4, 42, true, 1.0}},
                         narrow[] = {{128, 3, 68, false, 1.0}}, of_mma[] = {{128, 3, 0, false, 1.0}};
 enum { MOST_CUTS = sizeof any / sizeof *any };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
- * others that do not lie as the kernel reads them, are packed. */
+ * others that do not lie as the kernel reads them, are packed. `short_lines`: what stages with
+ * lines of half the length take, since they are waited for more often. */
 struct kind {
     const char *type;
     kiln_type stored;
     int bytes, parts;
+    double short_lines;
     const struct cut *cuts;
     size_t cut_count; /* 0: not multiplied */
 };
 enum { F16, BF16, S8, TF32, TF32X3 };
-static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, any, 4},
-                                          {"bf16", KILN_BF16, 2, 1, any, 4},
-                                          {"s8", KILN_I8, 1, 1, any, 4},
-                                          {"tf32", KILN_F32, 4, 1, any, 4},
-                                          {"tf32", KILN_F32, 4, 2, narrow, 1}};
-static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, of_mma, 1},
-                                        {"bf16", KILN_BF16, 2, 1, of_mma, 1},
-                                        {"s8", KILN_I8, 1, 1, of_mma, 1},
-                                        {"tf32", KILN_F32, 4, 1, of_mma, 1},
-                                        {"tf32", KILN_F32, 4, 2, NULL, 0}};
+static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 1.03, any, 4},
+                                          {"bf16", KILN_BF16, 2, 1, 1.03, any, 4},
+                                          {"s8", KILN_I8, 1, 1, 1.14, any, 4},
+                                          {"tf32", KILN_F32, 4, 1, 1.11, any, 4},
+                                          {"tf32", KILN_F32, 4, 2, 1, narrow, 1}};
+static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 1, of_mma, 1},
+                                        {"bf16", KILN_BF16, 2, 1, 1, of_mma, 1},
+                                        {"s8", KILN_I8, 1, 1, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 1, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 2, 1, NULL, 0}};
 
 /* An instruction, and the kernel that is made of it. */
 struct engine {
@@ -153,16 +155,34 @@ static int64_t rounds_of(const struct way *way, const struct kiln__product *prod
 }
 
 /* In what a column of a tile takes for the engine's line: what a tile's end takes, what a launch
- * does, and how many sums of a split all cores together write and read again meanwhile.
+ * does, and how many elements all cores together write and read again meanwhile.
  * HANDED_ENDS, HANDED: the least that fewer warps take to finish a tile, and how many times as long
- * they take for what follows the sums; while others multiply, twice that. */
+ * they take for what follows the sums; while others multiply, twice that. LOAD, HANDED_LOAD: for
+ * how many additions warps wait for an operand that has an element for each sum. */
 #define ENDS 2.5
 #define HANDED_ENDS 9
 #define HANDED 3
+#define LOAD 15
+#define HANDED_LOAD 25
 #define LAUNCH 2000
 #define SUMS 2500
 #define MOST_SPLITS 32
 #define LEAST_LINES 8 /* of a split */
+
+/* What follows the sums of a tile. Those of a split are read by another launch, which waits for
+ * memory alone. */
+static double cost_of_finish(const struct kiln__product *product, const struct way *way)
+{
+    double load = way->cut->hands_over ? HANDED_LOAD : LOAD;
+    return way->splits > 1 ? 0 : way->engine->finish * (product->finish + load * product->loads);
+}
+
+static double cost_of_splits(const struct kiln__product *product, const struct way *way)
+{
+    double sums = (double)product->m * (double)product->n * (double)product->batch;
+    double times = (double)(2 * way->splits + 1 + product->loads);
+    return way->splits > 1 ? LAUNCH + sums * times / SUMS : 0;
+}
 
 /* Each core takes one tile after the other. One that is handed over is finished while the next one
  * is multiplied, or the next one waits. As measured: bench/results/2026-11-25-h200-handing-over.md.
@@ -175,14 +195,14 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
     int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
     double lines = (double)(rounds * line_of(way)) / way->engine->line;
     double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
-    double sums = (double)product->m * (double)product->n * (double)product->batch;
-    double added = way->splits > 1 ? LAUNCH + sums * (double)(2 * way->splits + 1) / SUMS : 0;
-    double finish = way->splits > 1 ? 0 : way->engine->finish * (double)product->finish;
-    double multiplied = (lines + ENDS) * cut->pace, handed = HANDED_ENDS + HANDED * finish;
-    double longer = fmax(multiplied, handed + multiplied / 2);
-    double tiles = cut->hands_over ? multiplied + (turns - 1) * longer + handed
-                                   : turns * (multiplied + finish);
-    return (double)cut->columns * tiles + added;
+    double finish = cost_of_finish(product, way), multiplied = (lines + ENDS) * cut->pace;
+    double tiles = turns * (multiplied + finish);
+    if (cut->hands_over) {
+        double handed = HANDED_ENDS + HANDED * finish;
+        multiplied *= way->kind->short_lines;
+        tiles = multiplied + (turns - 1) * fmax(multiplied, handed + multiplied / 2) + handed;
+    }
+    return (double)cut->columns * tiles + cost_of_splits(product, way);
 }
 
 static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,

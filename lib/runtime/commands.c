@@ -305,10 +305,13 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
     return status;
 }
 
-/* Whoever asks for the end of an open run makes its event, and flushes. */
+/* Whoever asks for the end of an open run makes its event, and flushes. What else is in a queue
+ * that the program has may be waiting for a flush. */
 static bool is_flushed_later(const struct commands *commands)
 {
-    return runtime_of(commands)->starts_unflushed && kiln__run_is_open(commands->run);
+    const struct kiln__runtime *runtime = runtime_of(commands);
+    return runtime->starts_unflushed && !atomic_load(&runtime->shown) &&
+           kiln__run_is_open(commands->run);
 }
 
 static kiln_status enqueue(struct commands *commands, struct kiln__error *error)

@@ -4,7 +4,7 @@
  * not be the last. Transfers always have an event; launches only where spans are kept, and the last
  * command, since an event makes a launch three times as expensive on some drivers. On those a run
  * that is left alone is open: its end has an event only once somebody asks for it, that of a marker
- * in its queue. */
+ * in its queue, which is flushed then. */
 #ifndef KILN_RUNTIME_RUN_H
 #define KILN_RUNTIME_RUN_H
 

@@ -40,7 +40,7 @@ struct kiln__runtime {
     struct kiln__pins pins;     /* the program's pinned memory */
     atomic_bool lost;           /* the end of some commands could not be awaited */
     bool ends_on_demand;   /* runs that are left get the event of their end when it is asked for */
-    bool starts_unflushed; /* what is enqueued is flushed only where somebody waits for it */
+    bool starts_unflushed; /* such runs are flushed by who asks for it */
     struct kiln__counters counters;
     atomic_bool uses_clblast;
     unsigned forks; /* when it was made: a forked child must not touch the driver */
