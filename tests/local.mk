@@ -339,6 +339,7 @@ script_tests = \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
 	tests/check-picture.sh \
+	tests/check-tags.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
 	tests/test_cplusplus.sh \

@@ -22,7 +22,7 @@ static char bundle[400];
 /* Three entries, number 2 the least recently used. */
 static void setup(void)
 {
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     for (int i = 0; i < ENTRIES; i++) {
         char path[512];
         const struct timespec times[2] = {{time(NULL) - 100 * i, 0}, {time(NULL) - 100 * i, 0}};
@@ -222,7 +222,7 @@ static uint64_t export_all(void)
 static int entries_in(const char *folder)
 {
     const struct kiln__store_options options = {folder, 0, KILN_CACHE_ON};
-    struct kiln__store *store = kiln__store_open(&options);
+    struct kiln__disk_store *store = kiln__store_open(&options);
     int count = 0;
     for (int i = 0; i < ENTRIES; i++) {
         struct kiln__loaded loaded;
@@ -321,7 +321,7 @@ Test(cache_catalog, an_import_obeys_the_limit)
     uint64_t count;
     export_all();
     cr_assert_eq(kiln_cache_prune(fake_folder(), 0, NULL), KILN_OK);
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     for (int i = 0; i < 5; i++) {
         struct kiln__key key;
         fake_key(100 + i, &key);

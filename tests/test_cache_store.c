@@ -21,7 +21,7 @@
 #include "cache/place.h"
 #include "support/cache.h"
 
-static struct kiln__store *store;
+static struct kiln__disk_store *store;
 static struct kiln__key key, other;
 
 static void setup(void)
@@ -42,7 +42,7 @@ static void teardown(void)
 
 TestSuite(cache_store, .init = setup, .fini = teardown, .timeout = 60);
 
-static bool found(struct kiln__store *in, const struct kiln__key *of, int number)
+static bool found(struct kiln__disk_store *in, const struct kiln__key *of, int number)
 {
     struct kiln__loaded loaded;
     if (!kiln__store_get(in, of, &loaded)) {
@@ -164,10 +164,10 @@ Test(cache_store, a_whole_entry_of_another_key_is_not_used)
 
 /* ---- modes and places ---- */
 
-static struct kiln__store *open_as(const char *folder, kiln_cache_mode mode)
+static struct kiln__disk_store *open_as(const char *folder, kiln_cache_mode mode)
 {
     const struct kiln__store_options options = {folder, 0, mode};
-    struct kiln__store *opened = kiln__store_open(&options);
+    struct kiln__disk_store *opened = kiln__store_open(&options);
     cr_assert_not_null(opened);
     return opened;
 }
@@ -177,7 +177,7 @@ Test(cache_store, read_only_reads_and_leaves_everything_as_it_is)
     char path[512];
     cr_assert(fake_put(store, &key, 1));
     fake_path(&key, path, sizeof path);
-    struct kiln__store *reader = open_as(fake_folder(), KILN_CACHE_READ_ONLY);
+    struct kiln__disk_store *reader = open_as(fake_folder(), KILN_CACHE_READ_ONLY);
     cr_expect_not(kiln__store_writes(reader));
     cr_expect(found(reader, &key, 1));
     cr_expect_not(fake_put(reader, &other, 2));
@@ -191,7 +191,7 @@ Test(cache_store, read_only_reads_and_leaves_everything_as_it_is)
 Test(cache_store, off_is_off)
 {
     cr_assert(fake_put(store, &key, 1));
-    struct kiln__store *off = open_as(fake_folder(), KILN_CACHE_OFF);
+    struct kiln__disk_store *off = open_as(fake_folder(), KILN_CACHE_OFF);
     cr_expect_not(found(off, &key, 1));
     cr_expect_not(fake_put(off, &key, 1));
     cr_expect_eq(kiln__store_failures(off), 0u);
@@ -242,10 +242,10 @@ Test(cache_store, makes_its_folder_and_what_leads_to_it)
     struct stat facts;
     umask(0);
     snprintf(path, sizeof path, "%s/a/b/c", fake_folder());
-    struct kiln__store *reader = open_as(path, KILN_CACHE_READ_ONLY);
+    struct kiln__disk_store *reader = open_as(path, KILN_CACHE_READ_ONLY);
     cr_expect_neq(access(path, F_OK), 0);
     cr_expect_eq(kiln__store_failures(reader), 0u, "nothing to read is no trouble");
-    struct kiln__store *writer = open_as(path, KILN_CACHE_ON);
+    struct kiln__disk_store *writer = open_as(path, KILN_CACHE_ON);
     cr_expect(fake_put(writer, &key, 1));
     for (int i = 0; i < 3; i++, *strrchr(path, '/') = 0) {
         cr_assert_eq(stat(path, &facts), 0);
@@ -263,7 +263,7 @@ Test(cache_store, a_long_path_works_for_programs_and_tools)
     size_t length = (size_t)snprintf(path, sizeof path, "%s", fake_folder());
     while (length < 3900)
         length += (size_t)snprintf(path + length, sizeof path - length, "/%0100d", 0);
-    struct kiln__store *opened = open_as(path, KILN_CACHE_ON);
+    struct kiln__disk_store *opened = open_as(path, KILN_CACHE_ON);
     cr_expect(fake_put(opened, &key, 1));
     cr_expect_eq(kiln_cache_get_stats(path, &stats), KILN_OK, "%s", kiln_last_error());
     cr_expect_str_eq(stats.folder, path);
@@ -291,7 +291,7 @@ Test(cache_store, nothing_is_made_in_another_users_folder)
     setenv("HOME", fake_folder(), 1);
     unsetenv("KILN_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
-    struct kiln__store *opened = open_as(NULL, KILN_CACHE_ON);
+    struct kiln__disk_store *opened = open_as(NULL, KILN_CACHE_ON);
     cr_expect_not(kiln__store_writes(opened));
     cr_expect_eq(kiln__store_failures(opened), 1u);
     snprintf(path, sizeof path, "%s/.cache", fake_folder());
@@ -301,7 +301,7 @@ Test(cache_store, nothing_is_made_in_another_users_folder)
 
 Test(cache_store, a_folder_that_cannot_be_made_is_counted)
 {
-    struct kiln__store *nowhere = open_as("/proc/no/such/folder", KILN_CACHE_ON);
+    struct kiln__disk_store *nowhere = open_as("/proc/no/such/folder", KILN_CACHE_ON);
     cr_expect_not(fake_put(nowhere, &key, 1));
     cr_expect_not(found(nowhere, &key, 1));
     cr_expect_eq(kiln__store_failures(nowhere), 1u);
@@ -340,7 +340,7 @@ Test(cache_store, the_least_recently_used_goes_first)
     }
     cr_expect(found(store, &keys[3], 3)); /* 3 * 5 % 8 is 7: the oldest, but used now */
     uint64_t all = folder_bytes();
-    struct kiln__store *small = fake_open(all);
+    struct kiln__disk_store *small = fake_open(all);
     cr_assert(fake_put(small, &other, 99));
     cr_expect_leq(folder_bytes(), all);
     cr_expect(found(store, &keys[3], 3));
@@ -354,7 +354,7 @@ Test(cache_store, the_least_recently_used_goes_first)
 Test(cache_store, stays_within_its_limit)
 {
     const uint64_t limit = 200000;
-    struct kiln__store *small = fake_open(limit);
+    struct kiln__disk_store *small = fake_open(limit);
     for (int i = 0; i < 60; i++) {
         struct kiln__key one;
         fake_key(i, &one);
@@ -369,7 +369,7 @@ Test(cache_store, stays_within_its_limit)
 
 Test(cache_store, an_entry_beyond_the_limit_is_not_put)
 {
-    struct kiln__store *tiny = fake_open(100);
+    struct kiln__disk_store *tiny = fake_open(100);
     cr_assert(fake_put(store, &other, 2));
     cr_expect_not(fake_put(tiny, &key, 1));
     cr_expect_eq(kiln__store_failures(tiny), 1u);
@@ -405,7 +405,7 @@ Test(cache_store, entries_dated_ahead_go_first)
         set_used(&keys[i], i % 2 ? 100 + i : -400000 - i);
     }
     uint64_t all = folder_bytes();
-    struct kiln__store *small = fake_open(all);
+    struct kiln__disk_store *small = fake_open(all);
     cr_assert(fake_put(small, &other, 2));
     cr_expect_leq(folder_bytes(), all);
     cr_expect(found(store, &other, 2), "the new one stays");
@@ -634,7 +634,7 @@ static void remove_tag(void)
 
 static bool is_used(kiln_cache_mode mode)
 {
-    struct kiln__store *opened = open_as(fake_folder(), mode);
+    struct kiln__disk_store *opened = open_as(fake_folder(), mode);
     bool used = mode == KILN_CACHE_ON ? kiln__store_writes(opened) : found(opened, &key, 1);
     cr_expect_eq(kiln__store_failures(opened), used ? 0u : 1u);
     kiln__store_close(opened);
@@ -706,14 +706,14 @@ enum { OPENERS = 16 };
 
 static void *open_at_once(void *user)
 {
-    *(struct kiln__store **)user = fake_open(0);
+    *(struct kiln__disk_store **)user = fake_open(0);
     return NULL;
 }
 
 Test(cache_store, a_new_folder_may_be_opened_by_many_at_once)
 {
     pthread_t threads[OPENERS];
-    struct kiln__store *stores[OPENERS];
+    struct kiln__disk_store *stores[OPENERS];
     for (int round = 0; round < 10; round++) {
         remove_tag();
         for (int i = 0; i < OPENERS; i++)

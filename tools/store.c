@@ -31,7 +31,7 @@ static int answers; /* a descriptor of its own: the driver may print */
 struct worker {
     struct kiln__errand_head head;
     struct kiln__device device;
-    struct kiln__store *store;
+    struct kiln__disk_store *store;
     struct kiln__text shared;
     cl_context context;
 };

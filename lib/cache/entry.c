@@ -132,7 +132,7 @@ void kiln__entry_name(const void *key, size_t length, char name[33])
     kiln__hash128_name(kiln__hash128(key, length), name);
 }
 
-const char *kiln__entry_text(const struct kiln__entry *entry, enum kiln__section section)
+const char *kiln__entry_text(const struct kiln__entry *entry, enum kiln__entry_section section)
 {
     return entry->sections[section].bytes;
 }

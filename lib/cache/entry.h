@@ -15,7 +15,7 @@
 #define KILN__ENTRY_FORMAT 1
 
 /* Parts of an entry, in this order. All but KEY and PAYLOAD are zero-terminated texts. */
-enum kiln__section {
+enum kiln__entry_section {
     KILN__ENTRY_KEY,     /* the full key: see cache/key.h */
     KILN__ENTRY_DEVICE,  /* for people who list the cache */
     KILN__ENTRY_DRIVER,  /* the same */
@@ -53,6 +53,6 @@ bool kiln__entry_has_key(const struct kiln__entry *entry, const void *key, size_
 void kiln__entry_name(const void *key, size_t length, char name[33]);
 
 /* A text section. */
-const char *kiln__entry_text(const struct kiln__entry *entry, enum kiln__section section);
+const char *kiln__entry_text(const struct kiln__entry *entry, enum kiln__entry_section section);
 
 #endif

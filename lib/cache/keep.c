@@ -13,7 +13,7 @@ static struct kiln__span text_span(const char *text)
     return (struct kiln__span){text, strlen(text) + 1};
 }
 
-bool kiln__keep_bytes(struct kiln__store *store, const kiln_device_info *info,
+bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
                       const struct kiln__key *key, const char *kernel,
                       const struct kiln__span *payload)
 {
@@ -29,7 +29,7 @@ bool kiln__keep_bytes(struct kiln__store *store, const kiln_device_info *info,
     return kiln__store_put(store, &entry);
 }
 
-bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *device,
+bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
                        cl_program program, const struct kiln__key *key, const char *kernel)
 {
     void *binary = NULL;

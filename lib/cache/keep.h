@@ -9,12 +9,12 @@
 
 /* Fetch the binary and put it under its key; `kernel` is how people know it. False, said in the log
  * and counted by the store: it could not be had or written. */
-bool kiln__keep_binary(struct kiln__store *store, const struct kiln__device *device,
+bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
                        cl_program program, const struct kiln__key *key, const char *kernel);
 
 /* Put other bytes that belong to a device. False: they could not be written, which the store says
  * and counts. */
-bool kiln__keep_bytes(struct kiln__store *store, const kiln_device_info *info,
+bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
                       const struct kiln__key *key, const char *kernel,
                       const struct kiln__span *payload);
 

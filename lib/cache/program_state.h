@@ -52,7 +52,7 @@ struct kiln__programs {
     cl_context context;
     struct kiln__device device;
     struct kiln__text shared_key;
-    struct kiln__store *store;
+    struct kiln__disk_store *store;
     uint64_t limit; /* of the store */
     kiln_compile_mode compile;
     struct kiln__storing *storing;

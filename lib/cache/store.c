@@ -19,7 +19,7 @@
 
 #define POLL_NS 10000000L
 
-struct kiln__store {
+struct kiln__disk_store {
     int folder; /* -1: there is none */
     int used;   /* $KILN_CACHE_USED; -1: nobody asks */
     bool writes;
@@ -49,7 +49,7 @@ kiln_cache_mode kiln__store_mode(kiln_cache_mode mode)
 }
 
 /* A folder that is missing is trouble only for someone who would write there. */
-static void open_folder(struct kiln__store *store, const struct kiln__store_options *options)
+static void open_folder(struct kiln__disk_store *store, const struct kiln__store_options *options)
 {
     char path[PATH_MAX];
     const char *why = NULL;
@@ -76,7 +76,7 @@ static int open_used(void)
 }
 
 /* A line is short enough to be written at once or not at all. */
-static void note_use(const struct kiln__store *store, const char *name)
+static void note_use(const struct kiln__disk_store *store, const char *name)
 {
     char line[34];
     if (store->used < 0)
@@ -86,9 +86,9 @@ static void note_use(const struct kiln__store *store, const char *name)
         KILN__LOG(KILN__LOG_ERROR, "KILN_CACHE_USED cannot be written: %s", strerror(errno));
 }
 
-struct kiln__store *kiln__store_open(const struct kiln__store_options *options)
+struct kiln__disk_store *kiln__store_open(const struct kiln__store_options *options)
 {
-    struct kiln__store *store = calloc(1, sizeof *store);
+    struct kiln__disk_store *store = calloc(1, sizeof *store);
     if (!store)
         return NULL;
     store->folder = -1;
@@ -98,7 +98,7 @@ struct kiln__store *kiln__store_open(const struct kiln__store_options *options)
     return store;
 }
 
-void kiln__store_close(struct kiln__store *store)
+void kiln__store_close(struct kiln__disk_store *store)
 {
     if (!store)
         return;
@@ -109,7 +109,7 @@ void kiln__store_close(struct kiln__store *store)
     free(store);
 }
 
-bool kiln__store_writes(const struct kiln__store *store)
+bool kiln__store_writes(const struct kiln__disk_store *store)
 {
     return store->writes;
 }
@@ -121,7 +121,7 @@ static void file_of(const char *name, char file[48])
     snprintf(file, 48, "%.32s" KILN__ENTRY_SUFFIX, name);
 }
 
-void kiln__store_reject(struct kiln__store *store, const struct kiln__key *key,
+void kiln__store_reject(struct kiln__disk_store *store, const struct kiln__key *key,
                         const struct kiln__loaded *loaded, bool at_fault, const char *why)
 {
     char file[48];
@@ -143,7 +143,7 @@ static const char *look_into(const struct kiln__key *key, struct kiln__loaded *l
     return NULL;
 }
 
-bool kiln__store_get(struct kiln__store *store, const struct kiln__key *key,
+bool kiln__store_get(struct kiln__disk_store *store, const struct kiln__key *key,
                      struct kiln__loaded *loaded)
 {
     char file[48];
@@ -179,8 +179,9 @@ static uint64_t now_ms(void)
 }
 
 /* Who gains the lock looks once more: the one who had it may have put the entry. */
-static enum kiln__store_answer look_locked(struct kiln__store *store, const struct kiln__key *key,
-                                           struct kiln__loaded *loaded, struct kiln__lock *lock)
+static enum kiln__store_answer look_locked(struct kiln__disk_store *store,
+                                           const struct kiln__key *key, struct kiln__loaded *loaded,
+                                           struct kiln__lock *lock)
 {
     if (!kiln__store_get(store, key, loaded))
         return KILN__STORE_LOCKED;
@@ -188,7 +189,7 @@ static enum kiln__store_answer look_locked(struct kiln__store *store, const stru
     return KILN__STORE_FOUND;
 }
 
-enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
+enum kiln__store_answer kiln__store_get_or_lock(struct kiln__disk_store *store,
                                                 const struct kiln__key *key, unsigned wait_ms,
                                                 struct kiln__loaded *loaded,
                                                 struct kiln__lock *lock)
@@ -213,7 +214,7 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__store *store,
 /* After each put. Everything is counted anew, because other processes put as well: next to a
  * compilation it takes no time. Pruned is somewhat below the limit, so that not every put prunes. A
  * process that puts for the first time sweeps what others left behind. */
-static void tidy(struct kiln__store *store)
+static void tidy(struct kiln__disk_store *store)
 {
     struct kiln__items items;
     uint64_t swept = 0, pruned = 0;
@@ -230,7 +231,8 @@ static void tidy(struct kiln__store *store)
 }
 
 /* 0 or an errno. */
-static int write_entry(struct kiln__store *store, const char *file, const struct kiln__text *bytes)
+static int write_entry(struct kiln__disk_store *store, const char *file,
+                       const struct kiln__text *bytes)
 {
     struct kiln__writer writer;
     if (bytes->failed)
@@ -247,7 +249,7 @@ static int write_entry(struct kiln__store *store, const char *file, const struct
     return writer.error;
 }
 
-bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry)
+bool kiln__store_put(struct kiln__disk_store *store, const struct kiln__entry *entry)
 {
     const struct kiln__span *key = &entry->sections[KILN__ENTRY_KEY];
     struct kiln__text bytes = {0};
@@ -272,17 +274,17 @@ bool kiln__store_put(struct kiln__store *store, const struct kiln__entry *entry)
 
 /* ---- counting ---- */
 
-void kiln__store_failed(struct kiln__store *store)
+void kiln__store_failed(struct kiln__disk_store *store)
 {
     atomic_fetch_add(&store->failures, 1);
 }
 
-uint64_t kiln__store_puts(const struct kiln__store *store)
+uint64_t kiln__store_puts(const struct kiln__disk_store *store)
 {
     return atomic_load(&store->puts);
 }
 
-uint64_t kiln__store_failures(const struct kiln__store *store)
+uint64_t kiln__store_failures(const struct kiln__disk_store *store)
 {
     return atomic_load(&store->failures);
 }

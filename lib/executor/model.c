@@ -16,7 +16,7 @@ static const char call[] = "kiln_executor_create";
 
 /* ---- what the caller says ---- */
 
-static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__part *part)
+static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__model_part *part)
 {
     part->row = *row;
     part->bytes = kiln_type_size(row->type);
@@ -75,11 +75,11 @@ static kiln_status find_longest(struct kiln__model *model)
  * single row could be added up in another order than two. */
 static void list_rows(struct kiln__model *model, size_t most_rows, size_t length)
 {
-    struct kiln__size *sizes = model->sizes + (size_t)model->length_count * model->size_count;
+    struct kiln__batch_size *sizes = model->sizes + (size_t)model->length_count * model->size_count;
     unsigned count = 0;
     for (size_t rows = 2; rows < most_rows; rows *= 2)
-        sizes[count++] = (struct kiln__size){rows, length};
-    sizes[count++] = (struct kiln__size){most_rows, length};
+        sizes[count++] = (struct kiln__batch_size){rows, length};
+    sizes[count++] = (struct kiln__batch_size){most_rows, length};
     model->size_count = count;
     model->length_count++;
 }
@@ -147,7 +147,7 @@ unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned
     return size;
 }
 
-size_t kiln__part_bytes(const struct kiln__part *part, size_t length)
+size_t kiln__part_bytes(const struct kiln__model_part *part, size_t length)
 {
     return part->bytes * (part->row.sequence ? length : 1);
 }
@@ -155,7 +155,8 @@ size_t kiln__part_bytes(const struct kiln__part *part, size_t length)
 /* ---- outputs, which the first recording tells, and that of a second length ---- */
 
 /* Sequences have as many elements as the length says, others as many as before. */
-static bool agrees(struct kiln__part *part, kiln_type type, size_t bytes, size_t length, bool long_)
+static bool agrees(struct kiln__model_part *part, kiln_type type, size_t bytes, size_t length,
+                   bool long_)
 {
     bool grows = long_ && part->known && bytes * part->known == part->bytes * length;
     if (part->known && part->known != length) {
@@ -167,9 +168,10 @@ static bool agrees(struct kiln__part *part, kiln_type type, size_t bytes, size_t
 }
 
 static kiln_status find_output(struct kiln__model *model, const kiln_batch *batch,
-                               const struct kiln__size *size, size_t number, kiln_tensor tensor)
+                               const struct kiln__batch_size *size, size_t number,
+                               kiln_tensor tensor)
 {
-    struct kiln__part *part = &model->parts[model->input_count + number];
+    struct kiln__model_part *part = &model->parts[model->input_count + number];
     size_t rank, dims[KILN_MAX_RANK], bytes, rows = size->rows;
     kiln_type type;
     if (!tensor.id)
@@ -235,7 +237,7 @@ static void release(struct kiln__region *region)
         munmap(region->base, region->bytes);
 }
 
-void kiln__slot_meet(struct kiln__slot *slot)
+void kiln__slot_meet(struct kiln__batch_slot *slot)
 {
     if (!slot->in.met)
         memset(slot->in.base, 0, slot->in.bytes);
@@ -243,13 +245,13 @@ void kiln__slot_meet(struct kiln__slot *slot)
 }
 
 /* Memory of some parts, and of lengths with the inputs. */
-static kiln_status map(struct kiln__slot *slot, struct kiln__region *region, kiln_context *context,
-                       const struct kiln__model *model, size_t first, size_t count,
-                       const struct kiln__size *size)
+static kiln_status map(struct kiln__batch_slot *slot, struct kiln__region *region,
+                       kiln_context *context, const struct kiln__model *model, size_t first,
+                       size_t count, const struct kiln__batch_size *size)
 {
     size_t offsets[KILN_MODEL_MOST], bytes, lengths = first ? 0 : size->rows * sizeof(int32_t);
     for (size_t i = 0; i < count; i++) {
-        const struct kiln__part *part = &model->parts[first + i];
+        const struct kiln__model_part *part = &model->parts[first + i];
         offsets[i] = region->bytes;
         bytes = kiln__part_bytes(part, size->length);
         if (part->bytes > SIZE_MAX / KILN__MOST_LENGTH ||
@@ -279,7 +281,7 @@ static kiln_status look(const kiln_batch *batch, size_t rows)
 }
 
 /* Each row's length, and where it has elements. */
-static void record_lengths(struct kiln__slot *slot, const struct kiln__size *size,
+static void record_lengths(struct kiln__batch_slot *slot, const struct kiln__batch_size *size,
                            kiln_tensor *inputs)
 {
     kiln_batch *batch = slot->batch;
@@ -289,9 +291,9 @@ static void record_lengths(struct kiln__slot *slot, const struct kiln__size *siz
         kiln_less(batch, place, kiln_reshape(batch, inputs[0], 2, (const size_t[]){size->rows, 1}));
 }
 
-static kiln_status record_inputs(struct kiln__slot *slot, kiln_context *context,
-                                 const struct kiln__model *model, const struct kiln__size *size,
-                                 kiln_tensor *inputs)
+static kiln_status record_inputs(struct kiln__batch_slot *slot, kiln_context *context,
+                                 const struct kiln__model *model,
+                                 const struct kiln__batch_size *size, kiln_tensor *inputs)
 {
     kiln_status status = map(slot, &slot->in, context, model, 0, model->input_count, size);
     for (size_t i = 0; i < model->input_count && !status; i++) {
@@ -307,8 +309,8 @@ static kiln_status record_inputs(struct kiln__slot *slot, kiln_context *context,
     return status ? status : look(slot->batch, size->rows);
 }
 
-static kiln_status record_outputs(struct kiln__slot *slot, kiln_context *context,
-                                  struct kiln__model *model, const struct kiln__size *size,
+static kiln_status record_outputs(struct kiln__batch_slot *slot, kiln_context *context,
+                                  struct kiln__model *model, const struct kiln__batch_size *size,
                                   const kiln_tensor *outputs)
 {
     kiln_status status = KILN_OK;
@@ -323,8 +325,9 @@ static kiln_status record_outputs(struct kiln__slot *slot, kiln_context *context
     return status ? status : look(slot->batch, size->rows);
 }
 
-kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model,
-                              kiln_context *context, size_t number, const struct kiln__size *size)
+kiln_status kiln__slot_record(struct kiln__batch_slot *slot, struct kiln__model *model,
+                              kiln_context *context, size_t number,
+                              const struct kiln__batch_size *size)
 {
     kiln_tensor inputs[KILN_MODEL_MOST + 2] = {{0}}, outputs[KILN_MODEL_MOST] = {{0}};
     size_t rows = size->rows;
@@ -360,7 +363,7 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
     return status;
 }
 
-void kiln__slot_free(struct kiln__slot *slot)
+void kiln__slot_free(struct kiln__batch_slot *slot)
 {
     kiln_batch_release(slot->batch);
     release(&slot->in);

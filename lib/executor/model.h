@@ -12,14 +12,14 @@
 #define KILN__MOST_LENGTHS 32                      /* 8 to 2^18, doubling, and between */
 #define KILN__MOST_SIZES (20 * KILN__MOST_LENGTHS) /* 2 to 2^20 rows, doubling, of each length */
 
-struct kiln__part {
+struct kiln__model_part {
     kiln_row row; /* of an output: its type, and whether it is a sequence */
     size_t bytes; /* of a row, or of an element of a sequence; of an output 0 until it is known */
     size_t known; /* of an output: at which length; 0: for all */
 };
 
 /* Of a batch. */
-struct kiln__size {
+struct kiln__batch_size {
     size_t rows, length; /* 0: rows have none */
 };
 
@@ -27,10 +27,11 @@ struct kiln__model {
     kiln_model_recorder record;
     void *user;
     size_t input_count, output_count;
-    struct kiln__part parts[2 * KILN_MODEL_MOST]; /* inputs, then outputs */
-    size_t longest;                               /* 0: rows have no length */
+    struct kiln__model_part parts[2 * KILN_MODEL_MOST]; /* inputs, then outputs */
+    size_t longest;                                     /* 0: rows have no length */
     unsigned size_count, length_count;
-    struct kiln__size sizes[KILN__MOST_SIZES]; /* size_count of each length, lengths ascending */
+    struct kiln__batch_size
+        sizes[KILN__MOST_SIZES]; /* size_count of each length, lengths ascending */
 };
 
 struct kiln__region {
@@ -42,7 +43,7 @@ struct kiln__region {
 
 /* A batch that is run again and again in the same memory. Rows of nobody are those of earlier
  * batches, or zeros. */
-struct kiln__slot {
+struct kiln__batch_slot {
     kiln_batch *batch;
     struct kiln__region in, out;
     char *memory[2 * KILN_MODEL_MOST]; /* of each part */
@@ -50,7 +51,7 @@ struct kiln__slot {
 };
 
 struct kiln__slots {
-    struct kiln__slot of[KILN__MOST_SIZES];
+    struct kiln__batch_slot of[KILN__MOST_SIZES];
 };
 
 /* Look at what the caller says of a model. Errors: INVALID_ARGUMENT, TOO_LARGE. */
@@ -63,12 +64,13 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
 void kiln__slots_free(struct kiln__slots *slots);
 
 /* The same of one size, which need not be one of the model's. */
-kiln_status kiln__slot_record(struct kiln__slot *slot, struct kiln__model *model,
-                              kiln_context *context, size_t number, const struct kiln__size *size);
-void kiln__slot_free(struct kiln__slot *slot);
+kiln_status kiln__slot_record(struct kiln__batch_slot *slot, struct kiln__model *model,
+                              kiln_context *context, size_t number,
+                              const struct kiln__batch_size *size);
+void kiln__slot_free(struct kiln__batch_slot *slot);
 
 /* Before rows are put there. */
-void kiln__slot_meet(struct kiln__slot *slot);
+void kiln__slot_meet(struct kiln__batch_slot *slot);
 
 /* The least of the lengths that holds `length`, by number; the smallest size of it that has so many
  * rows. */
@@ -76,6 +78,6 @@ unsigned kiln__model_length(const struct kiln__model *model, size_t length);
 unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned length);
 
 /* What a part of a row of a length has. */
-size_t kiln__part_bytes(const struct kiln__part *part, size_t length);
+size_t kiln__part_bytes(const struct kiln__model_part *part, size_t length);
 
 #endif

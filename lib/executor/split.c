@@ -43,7 +43,7 @@ static int64_t last_done(const kiln_executor *executor, unsigned size, size_t pi
 static size_t choose_piece(const kiln_executor *executor, size_t rows, unsigned length)
 {
     const struct kiln__model *model = &executor->model;
-    const struct kiln__size *sizes = model->sizes + (size_t)length * model->size_count;
+    const struct kiln__batch_size *sizes = model->sizes + (size_t)length * model->size_count;
     size_t piece = sizes[model->size_count - 1].rows;
     int64_t now = kiln__now(), least = KILN__NEVER;
     for (unsigned i = model->size_count; i-- > 0;) {

@@ -58,14 +58,14 @@ static kiln_status check_length(const struct kiln__model *model, kiln_request_op
 }
 
 /* "" or " of length 5" */
-static void name_length(const struct kiln__part *part, size_t length, char text[40])
+static void name_length(const struct kiln__model_part *part, size_t length, char text[40])
 {
     text[0] = 0;
     if (part->row.sequence)
         snprintf(text, 40, " of length %zu", length);
 }
 
-static kiln_status check_part(const struct kiln__part *part, const char *name, size_t number,
+static kiln_status check_part(const struct kiln__model_part *part, const char *name, size_t number,
                               size_t rows, size_t length, const kiln_input *given)
 {
     size_t bytes;

@@ -36,8 +36,8 @@ struct tuning {
 /* A size of the greatest length. */
 static kiln_status peak_of(struct tuning *tuning, size_t rows, uint64_t *bytes)
 {
-    struct kiln__slot slot = {0};
-    const struct kiln__size size = {rows, tuning->model.longest};
+    struct kiln__batch_slot slot = {0};
+    const struct kiln__batch_size size = {rows, tuning->model.longest};
     kiln_batch_cost cost = {0};
     kiln_status status = kiln__slot_record(&slot, &tuning->model, tuning->context, 0, &size);
     if (!status)
@@ -105,7 +105,7 @@ size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count
     return rows[best];
 }
 
-static kiln_status time_batch(struct kiln__slot *slot, double *seconds)
+static kiln_status time_batch(struct kiln__batch_slot *slot, double *seconds)
 {
     kiln_batch *batch = slot->batch;
     kiln__slot_meet(slot);

@@ -154,7 +154,8 @@ static void copy_out(char *to, const char *place, size_t rows, size_t bytes, siz
         memcpy(to, place, bytes);
 }
 
-static void gather_lengths(const struct kiln__slot *slot, size_t rows, const struct taken *taken)
+static void gather_lengths(const struct kiln__batch_slot *slot, size_t rows,
+                           const struct taken *taken)
 {
     int32_t *place = slot->lengths;
     for (const kiln_future *r = taken->requests.first; r; r = r->next)
@@ -163,13 +164,13 @@ static void gather_lengths(const struct kiln__slot *slot, size_t rows, const str
     memset(place, 0, (rows - taken->rows) * sizeof *place);
 }
 
-static void gather(const struct kiln__model *model, struct kiln__slot *slot,
+static void gather(const struct kiln__model *model, struct kiln__batch_slot *slot,
                    const struct taken *taken)
 {
-    const struct kiln__size *size = &model->sizes[taken->size];
+    const struct kiln__batch_size *size = &model->sizes[taken->size];
     kiln__slot_meet(slot);
     for (size_t i = 0; i < model->input_count; i++) {
-        const struct kiln__part *part = &model->parts[i];
+        const struct kiln__model_part *part = &model->parts[i];
         size_t room = kiln__part_bytes(part, size->length);
         char *place = slot->memory[i];
         for (const kiln_future *r = taken->requests.first; r; r = r->next) {
@@ -181,12 +182,12 @@ static void gather(const struct kiln__model *model, struct kiln__slot *slot,
         gather_lengths(slot, size->rows, taken);
 }
 
-static void scatter(const struct kiln__model *model, const struct kiln__slot *slot,
+static void scatter(const struct kiln__model *model, const struct kiln__batch_slot *slot,
                     const struct taken *taken)
 {
     size_t first = model->input_count, length = model->sizes[taken->size].length;
     for (size_t i = first; i < first + model->output_count; i++) {
-        const struct kiln__part *part = &model->parts[i];
+        const struct kiln__model_part *part = &model->parts[i];
         size_t room = kiln__part_bytes(part, length);
         const char *place = slot->memory[i];
         for (const kiln_future *r = taken->requests.first; r; r = r->next) {
@@ -210,7 +211,7 @@ static void leave_device(struct kiln__worker *worker, const struct taken *taken,
 {
     kiln_executor *executor = worker->executor;
     struct kiln__lane *lane = worker->lane;
-    const struct kiln__size *size = &executor->model.sizes[taken->size];
+    const struct kiln__batch_size *size = &executor->model.sizes[taken->size];
     int64_t now = kiln__now();
     pthread_mutex_lock(&executor->lock);
     kiln__histogram_move(&worker->wait, &executor->wait);
@@ -286,7 +287,7 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
 static void run(struct kiln__worker *worker, struct taken *taken)
 {
     const struct kiln__model *model = &worker->executor->model;
-    struct kiln__slot *slot = &worker->slots.of[taken->size];
+    struct kiln__batch_slot *slot = &worker->slots.of[taken->size];
     struct kiln__error error;
     gather(model, slot, taken);
     note_times(taken, taken->start, &worker->wait);

@@ -52,11 +52,12 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
 bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space);
 
 /* The segments that a reduction is cut into. */
-struct kiln__cut {
+struct kiln__line_cut {
     size_t segments, length;
 };
-struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
-                                    const struct kiln__space *space);
+struct kiln__line_cut kiln__schedule_cut(const struct kiln__plan *plan,
+                                         const struct kiln__group *group,
+                                         const struct kiln__space *space);
 
 /* Memory (that of a store is not named again), offset and strides of accesses `first` to `end` - 1:
  * the strides that its form leaves open; of a gather also the stride and extent of its axis. */

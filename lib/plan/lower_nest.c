@@ -22,7 +22,7 @@ struct lowering {
     struct kiln__plan *plan;
     const struct kiln__group *group;
     struct kiln__space space;
-    struct kiln__cut cut;
+    struct kiln__line_cut cut;
     uint32_t values, positions; /* scratch slots of partial results */
     struct kiln__launch launch;
 };

@@ -377,8 +377,9 @@ static bool can_follow_segments(const struct kiln__traits *traits, const struct 
 }
 
 /* Every segment but the last has a whole number of vectors. */
-struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct kiln__group *group,
-                                    const struct kiln__space *space)
+struct kiln__line_cut kiln__schedule_cut(const struct kiln__plan *plan,
+                                         const struct kiln__group *group,
+                                         const struct kiln__space *space)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     size_t reduced = space->reduced_count;
@@ -389,13 +390,13 @@ struct kiln__cut kiln__schedule_cut(const struct kiln__plan *plan, const struct 
     if (count > 1 && count <= rule->few)
         count *= 2;
     if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
-        return (struct kiln__cut){.segments = 1, .length = reduced};
+        return (struct kiln__line_cut){.segments = 1, .length = reduced};
     count = count > rule->most ? rule->most : count > 1 ? count : 1;
     size_t length = kiln__divide_up(reduced, count);
     if (count > 1)
         length = kiln__divide_up(length, traits->vector) * traits->vector;
-    return (struct kiln__cut){.segments = length ? kiln__divide_up(reduced, length) : 1,
-                              .length = length};
+    return (struct kiln__line_cut){.segments = length ? kiln__divide_up(reduced, length) : 1,
+                                   .length = length};
 }
 
 /* ---- the whole ---- */

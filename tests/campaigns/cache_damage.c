@@ -12,7 +12,7 @@
 #include "cache/file.h"
 
 struct trial {
-    struct kiln__store *store;
+    struct kiln__disk_store *store;
     struct kiln__key key;
     int number;
     char path[512];
@@ -126,7 +126,7 @@ static void extend(struct trial *trial)
 }
 
 /* Numbers whose payloads are the shortest and the longest of the first few. */
-static int find_number(struct kiln__store *store, bool shortest)
+static int find_number(struct kiln__disk_store *store, bool shortest)
 {
     int best = 0;
     size_t length = 0;

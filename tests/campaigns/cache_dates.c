@@ -43,7 +43,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return failed;
 }
 
-static bool is_there(struct kiln__store *store, int number)
+static bool is_there(struct kiln__disk_store *store, int number)
 {
     struct kiln__loaded loaded;
     if (!kiln__store_get(store, &keys[number], &loaded))
@@ -54,7 +54,7 @@ static bool is_there(struct kiln__store *store, int number)
 }
 
 /* As a program does: from the cache, else made and put. Answers whether it was there. */
-static bool use(struct kiln__store *store, int number)
+static bool use(struct kiln__disk_store *store, int number)
 {
     kiln_cache_stats stats;
     if (is_there(store, number))
@@ -99,7 +99,7 @@ static void date_entries(int round)
 }
 
 /* The favourites are used once per turn, and a new kernel comes with each. */
-static void take_turns(struct kiln__store *store, int turns)
+static void take_turns(struct kiln__disk_store *store, int turns)
 {
     for (int turn = 0; turn < turns; turn++) {
         for (int i = 0; i < FAVOURITES; i++, uses++)
@@ -112,7 +112,7 @@ static void take_turns(struct kiln__store *store, int turns)
 int main(int argc, char **argv)
 {
     const int rounds = campaign_is_long(argc, argv) ? 3000 : 25;
-    struct kiln__store *store = fake_open(limit);
+    struct kiln__disk_store *store = fake_open(limit);
     for (int i = 0; i < KEYS; i++)
         fake_key(i, &keys[i]);
     for (int round = 0; round < rounds; round++) {

@@ -30,7 +30,7 @@ static void need(bool done, const char *what)
     exit(99);
 }
 
-static bool found(struct kiln__store *store, const struct kiln__key *key)
+static bool found(struct kiln__disk_store *store, const struct kiln__key *key)
 {
     struct kiln__loaded loaded;
     bool there = kiln__store_get(store, key, &loaded);
@@ -129,7 +129,7 @@ static const struct trick {
     {"a device", by_device},
 };
 
-static void play(struct kiln__store *store, const struct trick *trick)
+static void play(struct kiln__disk_store *store, const struct trick *trick)
 {
     unlink(aside);
     need(fake_put(store, &mine, MINE) && fake_put(store, &other, OTHER), "put");
@@ -169,8 +169,8 @@ static void key_of(const struct kiln__device *device, const char *options, struc
 }
 
 /* The entry of one, filed under the name of the other: nobody else's key fits. */
-static void try_key(struct kiln__store *store, const char *trick, const struct kiln__device *device,
-                    const char *options)
+static void try_key(struct kiln__disk_store *store, const char *trick,
+                    const struct kiln__device *device, const char *options)
 {
     struct kiln__device usual;
     struct kiln__key ours, theirs;
@@ -191,7 +191,7 @@ static void try_key(struct kiln__store *store, const char *trick, const struct k
     kiln__key_free(&theirs);
 }
 
-static void try_keys(struct kiln__store *store)
+static void try_keys(struct kiln__disk_store *store)
 {
     struct kiln__device device;
     char *const fields[] = {device.info.platform,       device.info.platform_version,
@@ -219,14 +219,14 @@ static void try_keys(struct kiln__store *store)
 static bool used(const char *folder, kiln_cache_mode mode)
 {
     const struct kiln__store_options options = {folder, 0, mode};
-    struct kiln__store *store = kiln__store_open(&options);
+    struct kiln__disk_store *store = kiln__store_open(&options);
     need(store != NULL, "store");
     bool there = found(store, &mine) || fake_put(store, &mine, MINE);
     kiln__store_close(store);
     return there;
 }
 
-static void try_folders(struct kiln__store *store)
+static void try_folders(struct kiln__disk_store *store)
 {
     char link_path[300];
     const char *folder = fake_folder();
@@ -270,7 +270,7 @@ static void try_homes(void)
 int main(void)
 {
     umask(0);
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     snprintf(aside, sizeof aside, "%s/aside", fake_folder());
     fake_key(MINE, &mine);
     fake_key(OTHER, &other);

@@ -20,7 +20,8 @@ enum { THERE = 1, MISSING = 2, MOST_CALLS = 1000 };
 static struct kiln__key there, missing;
 static int runs, hits, wrong, left, unusable, lost;
 
-static bool fits(struct kiln__store *store, const struct kiln__key *key, int number, bool *found)
+static bool fits(struct kiln__disk_store *store, const struct kiln__key *key, int number,
+                 bool *found)
 {
     struct kiln__loaded loaded;
     *found = kiln__store_get(store, key, &loaded);
@@ -36,7 +37,7 @@ static bool use(void)
     bool found, good;
     struct kiln__loaded loaded;
     struct kiln__lock lock;
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     good = fits(store, &there, THERE, &found);
     switch (kiln__store_get_or_lock(store, &missing, 0, &loaded, &lock)) {
     case KILN__STORE_FOUND:
@@ -58,7 +59,7 @@ static bool use(void)
 static void prepare(void)
 {
     char path[512];
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     fake_path(&missing, path, sizeof path);
     unlink(path);
     if (!fake_put(store, &there, THERE))
@@ -69,7 +70,7 @@ static void prepare(void)
 static void check_after(void)
 {
     bool found;
-    struct kiln__store *store = fake_open(0);
+    struct kiln__disk_store *store = fake_open(0);
     int folder = open(fake_folder(), O_RDONLY | O_DIRECTORY);
     kiln__folder_sweep(folder);
     close(folder);

@@ -50,7 +50,7 @@ static void note_holder(int number, unsigned long long life)
 }
 
 /* As a program does: use the entry, else make it. */
-static void use(struct kiln__store *store, const struct kiln__key *key, int number,
+static void use(struct kiln__disk_store *store, const struct kiln__key *key, int number,
                 unsigned long long life, uint64_t *random)
 {
     struct kiln__loaded loaded;
@@ -87,7 +87,7 @@ static void work(int process, const struct kiln__key *keys)
 {
     uint64_t random = (uint64_t)getpid() << 32 ^ now_ms();
     unsigned long long life = atomic_load(&shared->lives[process]);
-    struct kiln__store *store = fake_open(LIMIT);
+    struct kiln__disk_store *store = fake_open(LIMIT);
     int folder = open(fake_folder(), O_RDONLY | O_DIRECTORY);
     for (uint64_t failures = 0;;) {
         int number = (int)(fake_random(&random) % KEYS);
@@ -157,7 +157,7 @@ static int run(int kills, const struct kiln__key *keys)
 /* Entries that are there at the end and are not what they should be. */
 static int count_wrong(const struct kiln__key *keys, int *there)
 {
-    struct kiln__store *store = fake_open(LIMIT);
+    struct kiln__disk_store *store = fake_open(LIMIT);
     struct kiln__loaded loaded;
     int wrong = 0;
     for (int i = 0; i < KEYS; i++)

@@ -198,7 +198,7 @@ static uint64_t use_folder(void)
     struct kiln__lock lock;
     snprintf(bundle, sizeof bundle, "%s.bundle", folder);
     kiln_status status = kiln_cache_prune(folder, UINT64_MAX, &removed);
-    struct kiln__store *store = kiln__store_open(&options);
+    struct kiln__disk_store *store = kiln__store_open(&options);
     need(store != NULL, "store");
     if (kiln__store_get_or_lock(store, &key, 0, &loaded, &lock) == KILN__STORE_FOUND)
         kiln__store_unload(&loaded);

@@ -51,10 +51,10 @@ void fake_store_program(const char *script)
     setenv("KILN_STORE_PROGRAM", path, 1);
 }
 
-struct kiln__store *fake_open(uint64_t limit)
+struct kiln__disk_store *fake_open(uint64_t limit)
 {
     const struct kiln__store_options options = {fake_folder(), limit, KILN_CACHE_ON};
-    struct kiln__store *store = kiln__store_open(&options);
+    struct kiln__disk_store *store = kiln__store_open(&options);
     if (!store)
         exit(99);
     return store;
@@ -90,7 +90,7 @@ static size_t make_payload(int number, unsigned char payload[LONGEST])
     return length;
 }
 
-bool fake_put(struct kiln__store *store, const struct kiln__key *key, int number)
+bool fake_put(struct kiln__disk_store *store, const struct kiln__key *key, int number)
 {
     unsigned char payload[LONGEST];
     struct kiln__entry entry = {{

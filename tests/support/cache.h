@@ -18,13 +18,13 @@ bool campaign_is_long(int argc, char **argv);
 const char *fake_folder(void);
 void fake_end(void);
 
-struct kiln__store *fake_open(uint64_t limit);
+struct kiln__disk_store *fake_open(uint64_t limit);
 
 /* Key `number` of an imagined device and driver. */
 void fake_key(int number, struct kiln__key *key);
 
 /* Put what belongs to a key; whether what was loaded is what belongs there. */
-bool fake_put(struct kiln__store *store, const struct kiln__key *key, int number);
+bool fake_put(struct kiln__disk_store *store, const struct kiln__key *key, int number);
 bool fake_fits(const struct kiln__loaded *loaded, int number);
 
 /* The entry's file within the folder, and its path. */
