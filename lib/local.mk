@@ -499,7 +499,16 @@ libkiln_la_SOURCES =
 libkiln_la_LIBADD = libkiln-internal.la
 libkiln_la_LDFLAGS = \
 	-version-info $(KILN_ABI) \
-	-no-undefined \
-	-export-symbols-regex '^kiln_[a-z]'
+	-no-undefined
+if VERSION_SCRIPTS
+libkiln_la_LDFLAGS += -Wl,--version-script=$(srcdir)/lib/kiln.map
+libkiln_la_DEPENDENCIES = libkiln-internal.la lib/kiln.map
+else
+libkiln_la_LDFLAGS += -export-symbols-regex '^kiln_[a-z]'
+endif
 
 pkgconfig_DATA = kiln.pc
+cmakedir = $(libdir)/cmake/kiln
+cmake_DATA = \
+	cmake/kiln-config.cmake \
+	cmake/kiln-config-version.cmake

@@ -96,3 +96,16 @@ AC_DEFUN([KILN_TEST_RUNNER], [
   AM_CONDITIONAL([CAN_CHECK],
     [test "$enable_plain_tests" != no || test "$kiln_have_criterion" = yes])
 ])
+
+# Whether the linker takes a version script: else all of the library's names have no version.
+AC_DEFUN([KILN_VERSION_SCRIPTS], [
+  AC_CACHE_CHECK([whether the linker takes version scripts], [kiln_cv_version_scripts],
+    [kiln_saved_ldflags=$LDFLAGS
+     echo 'KILN_0 { global: kiln_x; local: *; };' >conftest.map
+     LDFLAGS="$LDFLAGS -shared -fPIC -Wl,--version-script=conftest.map"
+     AC_LINK_IFELSE([AC_LANG_SOURCE([int kiln_x(void); int kiln_x(void) { return 0; }])],
+       [kiln_cv_version_scripts=yes], [kiln_cv_version_scripts=no])
+     rm -f conftest.map
+     LDFLAGS=$kiln_saved_ldflags])
+  AM_CONDITIONAL([VERSION_SCRIPTS], [test "$kiln_cv_version_scripts" = yes])
+])

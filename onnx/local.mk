@@ -107,8 +107,13 @@ libkiln_onnx_la_SOURCES =
 libkiln_onnx_la_LIBADD = libkiln-onnx-internal.la libkiln.la
 libkiln_onnx_la_LDFLAGS = \
 	-version-info $(KILN_ABI) \
-	-no-undefined \
-	-export-symbols-regex '^kiln_model_[a-z]'
+	-no-undefined
+if VERSION_SCRIPTS
+libkiln_onnx_la_LDFLAGS += -Wl,--version-script=$(srcdir)/onnx/kiln-onnx.map
+libkiln_onnx_la_DEPENDENCIES = libkiln-onnx-internal.la libkiln.la onnx/kiln-onnx.map
+else
+libkiln_onnx_la_LDFLAGS += -export-symbols-regex '^kiln_model_[a-z]'
+endif
 
 # ---- its tests ----
 

@@ -14,7 +14,7 @@ trap 'rm -rf "$folder"' EXIT
 
 for file in "$library" "${library%.so}-onnx.so"; do
   [ ! -f "$file" ] || ${NM:-nm} -D --defined-only "$file"
-done | awk '{ print $NF }' | sort -u >"$folder/exported"
+done | awk '$(NF - 1) != "A" { sub(/@.*/, "", $NF); print $NF }' | sort -u >"$folder/exported"
 # A declaration may go on over lines: every name( from KILN_API to the semicolon, the first one.
 for header in "${srcdir:-.}"/include/kiln/*.h include/kiln/*.h; do
   case $header in
