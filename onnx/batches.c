@@ -61,7 +61,6 @@ static void release(struct kiln__onnx_kept *kept)
     free(kept->lease.inputs);
     free(kept->lease.outputs);
     free(kept->lease.input_tensors);
-    free(kept->lease.output_tensors);
     free(kept);
 }
 
@@ -94,11 +93,10 @@ static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kil
     return status ? status : kiln_batch_status(kept->lease.batch);
 }
 
-static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i)
+static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i, kiln_tensor tensor)
 {
     kiln_array *output = &kept->lease.outputs[i];
     kiln_batch *batch = kept->lease.batch;
-    kiln_tensor tensor = kept->lease.output_tensors[i];
     kiln_status status =
         kiln_tensor_shape(batch, tensor, &output->type, &output->rank, output->dims);
     if (!status)
@@ -113,9 +111,22 @@ static bool allocate(struct kiln__onnx_kept *kept)
     kept->lease.inputs = calloc(ins + 1, sizeof *kept->lease.inputs);
     kept->lease.outputs = calloc(outs + 1, sizeof *kept->lease.outputs);
     kept->lease.input_tensors = calloc(ins + 1, sizeof *kept->lease.input_tensors);
-    kept->lease.output_tensors = calloc(outs + 1, sizeof *kept->lease.output_tensors);
-    return kept->contents && kept->lease.inputs && kept->lease.outputs &&
-           kept->lease.input_tensors && kept->lease.output_tensors;
+    return kept->contents && kept->lease.inputs && kept->lease.outputs && kept->lease.input_tensors;
+}
+
+/* The outputs are the batch's reads, in their order. */
+static kiln_status record(struct kiln__onnx_kept *kept)
+{
+    size_t n = kept->lease.n_outputs;
+    kiln_tensor *outputs = calloc(n + 1, sizeof *outputs);
+    if (!outputs)
+        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
+    kiln_status status = kiln_model_record(kept->model, kept->lease.batch,
+                                           kept->lease.input_tensors, kept->contents, outputs);
+    for (size_t i = 0; i < n && !status; i++)
+        status = ask_output(kept, i, outputs[i]);
+    free(outputs);
+    return status;
 }
 
 static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs,
@@ -135,10 +146,7 @@ static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs,
     for (size_t i = 0; i < kept->lease.n_inputs && !status; i++)
         status = enter_input(kept, i, &inputs[i]);
     if (!status)
-        status = kiln_model_record(model, kept->lease.batch, kept->lease.input_tensors,
-                                   kept->contents, kept->lease.output_tensors);
-    for (size_t i = 0; i < kept->lease.n_outputs && !status; i++)
-        status = ask_output(kept, i);
+        status = record(kept);
     if (status) {
         release(kept);
         return status;
@@ -244,8 +252,11 @@ void kiln_model_batch_return(kiln_model_lease *lease)
         if (lease->inputs[i].data)
             (void)kiln_rebind_upload(batch, lease->input_tensors[i], lease->inputs[i].data);
     for (size_t i = 0; i < lease->n_outputs; i++)
-        (void)kiln_rebind_read(batch, lease->output_tensors[i], lease->outputs[i].data);
-    release_all(keep(kept->model, kept));
+        (void)kiln_rebind_read(batch, i, lease->outputs[i].data, bytes_of(&lease->outputs[i]));
+    if (kiln_batch_status(batch)) /* of its holder's making, and it stays */
+        release(kept);
+    else
+        release_all(keep(kept->model, kept));
 }
 
 /* ---- running once ---- */

@@ -32,7 +32,8 @@ python_tests = \
 	python/tests/test_parallel.py \
 	python/tests/test_running.py \
 	python/tests/test_table.py \
-	python/tests/test_tensors.py
+	python/tests/test_tensors.py \
+	python/tests/test_twice.py
 EXTRA_DIST += \
 	$(python_modules) \
 	$(python_tests) \

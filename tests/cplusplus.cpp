@@ -135,6 +135,9 @@ static void compute(const kiln::context &context)
     EXPECT(total == 1 + 4 + 9 + 16 + 25 + 25);
     EXPECT(gradient.size() == 6 && gradient[2] == 6);
     EXPECT(b.explain().find("group") != std::string::npos);
+    vector elsewhere(2);
+    EXPECT(b.read_count() == 8 && !b.rebind_read(0, elsewhere) && !b.execute());
+    EXPECT(elsewhere == sums);
 }
 
 static void keep(const kiln::context &context)

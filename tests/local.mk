@@ -99,6 +99,7 @@ criterion_tests = \
 	tests/test_threads \
 	tests/test_trial \
 	tests/test_tune \
+	tests/test_twice \
 	tests/test_util \
 	tests/test_validate \
 	tests/test_values \
@@ -179,6 +180,7 @@ device_tests = \
 	tests/test_source \
 	tests/test_staging \
 	tests/test_trial \
+	tests/test_twice \
 	tests/test_types \
 	tests/test_validate
 

@@ -149,10 +149,6 @@ Test(errors, a_handle_that_names_nothing)
            status_only(kiln_rebind_upload(s.batch, empty, memory)));
     MISUSE(KILN_INVALID_HANDLE, "kiln_rebind_upload: the tensor is no upload",
            status_only(kiln_rebind_upload(s.batch, kiln_neg(s.batch, s.x), memory)));
-    MISUSE(KILN_INVALID_HANDLE, "kiln_rebind_read: the tensor was not asked for",
-           status_only(kiln_rebind_read(s.batch, s.x, memory)));
-    MISUSE(KILN_INVALID_HANDLE, "kiln_rebind_read: operand tensor " EMPTY,
-           status_only(kiln_rebind_read(s.batch, empty, memory)));
 }
 
 /* ---- shapes and types ---- */
@@ -309,8 +305,15 @@ Test(errors, memory_that_is_none)
            status_only(kiln_export(s.batch, s.x, s.foreign)));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_rebind_upload: data is NULL",
            status_only(kiln_rebind_upload(s.batch, s.x, NULL)));
+    MISUSE(KILN_INVALID_ARGUMENT,
+           "kiln_rebind_read: read 0 of a batch that was asked for 0, numbered from 0",
+           status_only(kiln_rebind_read(s.batch, 0, memory, sizeof memory)));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_rebind_read: read 0 has 32 bytes, and room for 8 was given",
+           (kiln_read(s.batch, s.v, memory, 32),
+            status_only(kiln_rebind_read(s.batch, 0, memory, 8))));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_rebind_read: data is NULL",
-           status_only(kiln_rebind_read(s.batch, s.x, NULL)));
+           (kiln_read(s.batch, s.v, memory, 32),
+            status_only(kiln_rebind_read(s.batch, 0, NULL, 32))));
 }
 
 /* ---- sizes ---- */

@@ -104,7 +104,7 @@ Test(errors_calls, every_other_recording_call_without_a_batch)
     expect_error(kiln_export(NULL, x, NULL), KILN_INVALID_ARGUMENT, "kiln_export: batch is NULL");
     expect_error(kiln_rebind_upload(NULL, x, memory), KILN_INVALID_ARGUMENT,
                  "kiln_rebind_upload: batch is NULL");
-    expect_error(kiln_rebind_read(NULL, x, memory), KILN_INVALID_ARGUMENT,
+    expect_error(kiln_rebind_read(NULL, 0, memory, 4), KILN_INVALID_ARGUMENT,
                  "kiln_rebind_read: batch is NULL");
 }
 
@@ -139,6 +139,7 @@ Test(errors_calls, every_question_without_an_object)
     cr_expect_str_not_empty(kiln_batch_error(NULL));
     cr_expect_eq(kiln_batch_operation_count(NULL), 0u);
     cr_expect_eq(kiln_batch_buffer_count(NULL), 0u);
+    cr_expect_eq(kiln_batch_read_count(NULL), 0u);
     kiln_batch_release(batch);
     kiln_batch_release(NULL);
     kiln_free(NULL);

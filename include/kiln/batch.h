@@ -112,7 +112,8 @@ KILN_API kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, c
 /* ---- results that leave a batch ---- */
 
 /** Ask for a result: its elements, row-major, are written to `data` by each run. `bytes` must be
- *  its exact size. Reading one tensor twice, to two places, is allowed.
+ *  its exact size. Reading one tensor twice, to two places, is allowed. The batch's reads are
+ *  numbered in the order of these calls, from 0.
  *  Owner: `data` is borrowed until the last run has completed. Threads: one at a time.
  *  Errors (sticky): INVALID_HANDLE, INVALID_ARGUMENT (NULL, wrong size). */
 KILN_API kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t bytes);
@@ -136,11 +137,15 @@ KILN_API kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buf
  *  Errors (sticky): INVALID_HANDLE if the tensor is no upload, INVALID_ARGUMENT for NULL. */
 KILN_API kiln_status kiln_rebind_upload(kiln_batch *batch, kiln_tensor tensor, const void *data);
 
-/** Put a requested result elsewhere in later runs, at no planning cost. With several reads of one
- *  tensor this moves the first.
+/** How many results were asked for with kiln_read(): the number that the next one gets.
+ *  Threads: one at a time. Errors: none; 0 for NULL. */
+KILN_API size_t kiln_batch_read_count(const kiln_batch *batch);
+
+/** Have later runs write what kiln_read() number `read` asked for elsewhere, at no planning cost.
+ *  Other reads of the same tensor stay where they are. `bytes` must be the result's exact size.
  *  Owner: `data` is borrowed as by kiln_read(). Threads: one at a time.
- *  Errors (sticky): INVALID_HANDLE if the tensor was not asked for, as kiln_rebind_upload(). */
-KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, void *data);
+ *  Errors (sticky): INVALID_ARGUMENT (no such read, wrong size, NULL). */
+KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, size_t read, void *data, size_t bytes);
 
 /* ---- running ---- */
 

@@ -1277,14 +1277,25 @@ class batch : public recorder
     {
         return detail::told(kiln_batch_reset(batch_));
     }
-    /** Take an upload, or leave a result, elsewhere in later runs. */
+    /** Take an upload elsewhere in later runs. */
     kiln_status rebind_upload(const tensor &x, const void *data) const
     {
         return detail::told(batch_, kiln_rebind_upload(batch_, x.id(), data));
     }
-    kiln_status rebind_read(const tensor &x, void *data) const
+    /** How many results were asked for: the number of the next read. */
+    std::size_t read_count() const
     {
-        return detail::told(batch_, kiln_rebind_read(batch_, x.id(), data));
+        return kiln_batch_read_count(batch_);
+    }
+    /** Leave the result of a read, numbered from 0 in their order, elsewhere in later runs. */
+    kiln_status rebind_read(std::size_t read, void *data, std::size_t bytes) const
+    {
+        return detail::told(batch_, kiln_rebind_read(batch_, read, data, bytes));
+    }
+    /** The same, in a vector of its element type and size. */
+    template <class T> kiln_status rebind_read(std::size_t read, std::vector<T> &into) const
+    {
+        return rebind_read(read, into.data(), into.size() * sizeof(T));
     }
     /** The same bits of a row in batches of any number of rows. */
     KILN_NODISCARD kiln_status sum_alike() const

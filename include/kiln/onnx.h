@@ -134,8 +134,8 @@ typedef struct kiln_model_lease {
     kiln_tensor *input_tensors;  /**< their uploads, for kiln_rebind_upload(); those that decide
                                       about shapes are empty */
     size_t n_outputs;            /**< as kiln_model_outputs() */
-    kiln_array *outputs;         /**< types and shapes; data: memory that runs write */
-    kiln_tensor *output_tensors; /**< for kiln_rebind_read() */
+    kiln_array *outputs;         /**< types and shapes; data: memory that runs write. Output i is
+                                      the batch's read number i (kiln_rebind_read()) */
 } kiln_model_lease;
 
 /** A batch for inputs of the types and shapes of `inputs`, one for each input of the model; their

@@ -133,6 +133,16 @@ class model_lease : public detail::handle<kiln_model_lease, kiln_model_batch_ret
     {
         return detail::copy(output(i), into);
     }
+    /** Have later runs write output i there, of its type and size, instead of its own memory. */
+    template <class T>
+    KILN_NODISCARD kiln_status rebind_read(std::size_t i, std::vector<T> &into) const
+    {
+        if (!detail::holds<T>(output(i).type, 0))
+            return detail::told(kiln_error_set(
+                KILN_TYPE_MISMATCH, "kiln::model_lease: the vector has not the output's type"));
+        return detail::told(object_->batch, kiln_rebind_read(object_->batch, i, into.data(),
+                                                             into.size() * sizeof(T)));
+    }
     KILN_NODISCARD kiln_status execute() const
     {
         return detail::told(object_->batch, kiln_batch_execute(object_->batch));

@@ -28,7 +28,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__bindings_free(&batch->bindings);
     kiln__index_clear(&batch->imports);
     kiln__index_clear(&batch->exports);
-    kiln__index_clear(&batch->reads);
+    batch->reads.count = 0;
     batch->graph.nodes.count = batch->graph.requests.count = 0;
     batch->graph.alike = false;
     batch->graph.labels = batch->bindings.labels = &batch->labels;
@@ -43,6 +43,7 @@ void kiln__batch_drop(kiln_batch *batch)
 {
     kiln__vector_free(&batch->buffers);
     kiln__vector_free(&batch->tables);
+    kiln__vector_free(&batch->reads);
     kiln__graph_free(&batch->graph);
     kiln__labels_free(&batch->labels);
 }
@@ -181,6 +182,11 @@ kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_
 size_t kiln_batch_operation_count(const kiln_batch *batch)
 {
     return batch ? batch->operations : 0;
+}
+
+size_t kiln_batch_read_count(const kiln_batch *batch)
+{
+    return batch ? batch->reads.count : 0;
 }
 
 size_t kiln_batch_buffer_count(const kiln_batch *batch)

@@ -34,9 +34,9 @@ struct kiln_batch {
     struct kiln__bindings bindings;
     struct kiln__index imports; /* nodes, by the memory of their buffers */
     struct kiln__index exports; /* requests, by the memory of their buffers */
-    struct kiln__index reads;   /* the first request of each node that is read, by the node */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     KILN__VECTOR(void *) tables;         /* that operations upload; owned */
+    KILN__VECTOR(uint32_t) reads;        /* the requests that are reads, in order */
     struct kiln__labels labels;          /* of the graph's nodes */
     size_t operations;
     uint8_t product;  /* enum kiln__product_name: of products recorded from now on */

@@ -178,16 +178,17 @@ kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size
 
 /* ---- results ---- */
 
-/* Later calls find the request by its buffer, or by its node. */
+/* Later calls find the request by its buffer, or as the read of a number. */
 static bool index_request(kiln_batch *batch, const struct kiln__request *request,
                           const struct kiln__binding *binding)
 {
-    size_t at = 0;
-    uint32_t first, number = (uint32_t)(batch->graph.requests.count - 1);
+    uint32_t number = (uint32_t)(batch->graph.requests.count - 1);
     if (request->kind == KILN__EXPORT)
         return kiln__index_add(&batch->exports, binding->identity, number);
-    return kiln__index_find(&batch->reads, request->node, &at, &first) ||
-           kiln__index_add(&batch->reads, request->node, number);
+    uint32_t *read = kiln__vector_push(&batch->reads);
+    if (read)
+        *read = number;
+    return read;
 }
 
 static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tensor,
@@ -280,18 +281,21 @@ kiln_status kiln_rebind_upload(kiln_batch *batch, kiln_tensor tensor, const void
     return KILN_OK;
 }
 
-kiln_status kiln_rebind_read(kiln_batch *batch, kiln_tensor tensor, void *data)
+kiln_status kiln_rebind_read(kiln_batch *batch, size_t read, void *data, size_t bytes)
 {
-    if (!kiln__batch_node(batch, tensor, __func__, "tensor"))
+    if (!kiln__batch_is_open(batch, __func__))
         return closed(batch);
-    if (!data)
+    if (read >= batch->reads.count)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                          "%s: read %zu of a batch that was asked for %zu, numbered from 0", __func__,
+                          read, batch->reads.count);
+    struct kiln__binding *binding = &batch->bindings.results.items[batch->reads.items[read]];
+    if (bytes != binding->bytes)
+        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                          "%s: read %zu has %zu bytes, and room for %zu was given", __func__, read,
+                          binding->bytes, bytes);
+    if (!data && bytes)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
-    size_t at = 0;
-    uint32_t asked;
-    if (kiln__index_find(&batch->reads, kiln__tensor_index(tensor), &at, &asked)) {
-        kiln__bindings_move(&batch->bindings, &batch->bindings.results.items[asked], data);
-        return KILN_OK;
-    }
-    return kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: the tensor was not asked for",
-                      __func__);
+    kiln__bindings_move(&batch->bindings, binding, data);
+    return KILN_OK;
 }

@@ -37,7 +37,6 @@ class _Recording:
             self.tape.reads = {t: new_array(t) for t in self.outputs}
             self.tape.finish_recording()
             self.inputs = [self.tape.handle(place) for place in places]
-            self.reads = [(t, self.tape.handle(t)) for t in self.tape.reads]
         for place in places:
             place._value = None
 
@@ -47,9 +46,9 @@ class _Recording:
         for handle, array in zip(self.inputs, inputs):
             check(lib.kiln_rebind_upload(batch, handle, array.ctypes.data))
         results = {}
-        for tensor, handle in self.reads:
+        for number, tensor in enumerate(self.tape.reads):
             array = new_array(tensor)
-            check(lib.kiln_rebind_read(batch, handle, array.ctypes.data))
+            check(lib.kiln_rebind_read(batch, number, array.ctypes.data, array.nbytes))
             results[tensor] = of_array(array, self.tape.context, tensor.dtype)
         self.tape.run()
         leaves = [results[leaf] if isinstance(leaf, Tensor) else leaf

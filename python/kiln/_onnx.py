@@ -128,13 +128,12 @@ class Model:
             if tensors[i].id and array.nbytes:
                 check(lib.kiln_rebind_upload(lease.batch, tensors[i], array.ctypes.data))
         shapes = items(lease.outputs, 'kiln_array')
-        targets = items(lease.output_tensors, 'kiln_tensor')
         results = {}
         for i, spec in enumerate(self.outputs):
             dtype = BY_VALUE[shapes[i].type]
             array = np.empty(tuple(shapes[i].dims[:shapes[i].rank]), dtype.raw)
             if array.nbytes:
-                check(lib.kiln_rebind_read(lease.batch, targets[i], array.ctypes.data))
+                check(lib.kiln_rebind_read(lease.batch, i, array.ctypes.data, array.nbytes))
             results[spec.name] = (array, dtype)
         check(lib.kiln_batch_execute(lease.batch))
         return {name: from_raw(array, dtype) for name, (array, dtype) in results.items()}

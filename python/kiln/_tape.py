@@ -68,7 +68,7 @@ class Tape:
         self.effects: list[Callable[[Tape], None]] = []
         self.written: set[Buffer] = set()
         self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
-        self.complete = False
+        self.asked: dict[Any, Any] = {}  # what the batch was asked for: see finish_recording()
         self._set_options()
 
     def _set_options(self) -> None:
@@ -183,7 +183,7 @@ class Tape:
         self.outputs.clear()
         self.borrowed.clear()
         self.imports.clear()
-        self.complete = False
+        self.asked.clear()
         check(lib.kiln_batch_reset(self.batch))
         self._set_options()
 
@@ -197,21 +197,30 @@ class Tape:
     # ---- running ----
 
     def finish_recording(self) -> None:
-        """Record the requests."""
-        if self.complete:
-            return
+        """Record the requests that are new since the last time. A buffer takes one result of a
+        batch: where that has become another, everything is recorded anew."""
+        if any(self.asked.get(buffer, tensor) is not tensor
+               for buffer, tensor in self.exports.items()):
+            self.renew()
         for tensor, array in self.reads.items():
+            if tensor in self.asked:
+                continue
             handle = self.handle(tensor)
             if lib.kiln_read(self.batch, handle, array.ctypes.data, array.nbytes):
                 self.fail()
+            self.asked[tensor] = array
         for buffer, tensor in self.exports.items():
+            if buffer in self.asked:
+                continue
             handle = self.handle(tensor)
             if lib.kiln_export(self.batch, handle, buffer._pointer):
                 self.fail()
             self.borrowed.append(buffer)
+            self.asked[buffer] = tensor
         for effect in self.effects:
-            effect(self)
-        self.complete = True
+            if effect not in self.asked:
+                effect(self)
+                self.asked[effect] = self
 
     def run(self) -> None:
         """Run the batch, with the interpreter's lock given away, and wait for it."""

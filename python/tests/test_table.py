@@ -23,7 +23,8 @@ LEFT = {'kiln_' + name for name in """
     now_tanh
     batch_submit event_notify event_poll event_release event_wait
     cache_export cache_export_used cache_get_stats cache_import cache_list cache_prune
-    batch_buffer_count batch_list_works batch_operation_count context_get_tunable context_tune
+    batch_buffer_count batch_list_works batch_operation_count batch_read_count context_get_tunable
+    context_tune
     context_recall context_remember executor_get_context_stats
     model_choose_batch model_create_gradient model_create_lerp model_create_slerp name_calls
     optimizer_state_names pad_by

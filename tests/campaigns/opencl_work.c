@@ -196,10 +196,10 @@ static void act_again(struct trial *trial)
     run_elsewhere(trial);
     run_mixed(trial, batch, x, y);
     trial_good(trial, kiln_rebind_upload(batch, kept.x, other_x));
-    trial_good(trial, kiln_rebind_read(batch, kept.y, other_y));
+    trial_good(trial, kiln_rebind_read(batch, 0, other_y, sizeof other_y));
     run_mixed(trial, batch, other_x, other_y);
     trial_good(trial, kiln_rebind_upload(batch, kept.x, x));
-    trial_good(trial, kiln_rebind_read(batch, kept.y, y));
+    trial_good(trial, kiln_rebind_read(batch, 0, y, sizeof y));
     run_mixed(trial, batch, x, y);
 }
 

@@ -62,6 +62,9 @@ static void run(const kiln::context &context, const kiln::onnx_model &model)
     EXPECT(!lease.write(0, vector{7, -8}) && !lease.submit().wait() && !lease.read(0, found));
     EXPECT((found == vector{7, 0}));
     EXPECT(!lease.batch().status() && lease.input(0).rank == 2);
+    vector elsewhere(2);
+    EXPECT(!lease.rebind_read(0, elsewhere) && !lease.write(0, vector{1, 2}) && !lease.execute());
+    EXPECT((elsewhere == vector{1, 2} && !lease.read(0, found) && found == vector{7, 0}));
 
     kiln::batch b(context);
     std::vector<kiln::tensor> y = model.record(b, {b.upload({2, 2}, data) * 2});
