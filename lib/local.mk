@@ -221,6 +221,8 @@ cache_sources = \
 	lib/cache/host.h \
 	lib/cache/keep.c \
 	lib/cache/keep.h \
+	lib/cache/kernels.c \
+	lib/cache/kernels.h \
 	lib/cache/key.c \
 	lib/cache/key.h \
 	lib/cache/lock.c \
@@ -354,6 +356,8 @@ session_sources = \
 	lib/session/parts.h \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
+	lib/session/plan_table.c \
+	lib/session/plan_table.h \
 	lib/session/precision.c \
 	lib/session/prove.c \
 	lib/session/prove.h \

@@ -33,6 +33,7 @@ struct kiln__program *kiln__program_make(struct kiln__programs *programs, const 
     if (!program)
         return NULL;
     program->owner = programs;
+    program->kernels = (struct kiln__kernels)KILN__KERNELS_NONE;
     program->lock = (struct kiln__lock)KILN__LOCK_NONE;
     program->name = malloc(name_length + 1);
     program->kernel = strdup(kernel);
@@ -54,6 +55,7 @@ static void release_lock(struct kiln__program *program)
 /* In a child of fork the driver and the locks are the parent's: only what is copied goes. */
 void kiln__program_release(struct kiln__program *program, bool ours)
 {
+    kiln__kernels_free(&program->kernels, ours);
     if (ours) {
         if (atomic_load(&program->storing) == KILN__PROGRAM_WANTS_LAUNCH)
             KILN__LOG(KILN__LOG_INFO, "%s is not stored: it never ran", program->kernel);
@@ -107,11 +109,6 @@ void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
         return;
     kiln__program_variants(dimensions, global, local, program->variants);
     store_later(program);
-}
-
-cl_program kiln__program_cl(const struct kiln__program *program)
-{
-    return program->cl;
 }
 
 /* ---- loading, on the thread that asked first ---- */

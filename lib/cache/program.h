@@ -85,9 +85,6 @@ void kiln__programs_prepare(struct kiln__programs *programs,
 void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                          size_t count);
 
-/* The OpenCL program, for clCreateKernel. Owner: the programs. */
-cl_program kiln__program_cl(const struct kiln__program *program);
-
 /* A kernel of the program was enqueued, with these sizes. Where the binary is complete only now,
  * the first time has it stored; cheap otherwise. */
 void kiln__program_launched(struct kiln__program *program, unsigned dimensions,

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "cache/kernels.h"
 #include "cache/program.h"
 #include "cache/store.h"
 
@@ -39,6 +40,7 @@ struct kiln__program {
     cl_program cl;
     struct kiln__key key;
     struct kiln__error error;
+    struct kiln__kernels kernels; /* of `cl` */
     /* The loading thread's, then of whoever moved `storing` on, then the storing's. */
     atomic_int storing; /* enum kiln__program_storing */
     struct kiln__program *next_to_store;

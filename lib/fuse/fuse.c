@@ -106,6 +106,23 @@ static void free_group(struct kiln__group *group)
     kiln__vector_free(&group->nodes);
 }
 
+static size_t trim_group(struct kiln__group *group)
+{
+    return kiln__vector_trim(&group->steps) + kiln__vector_trim(&group->accesses) +
+           kiln__vector_trim(&group->scalars) + kiln__vector_trim(&group->stores) +
+           kiln__vector_trim(&group->nodes);
+}
+
+size_t kiln__fusion_trim(struct kiln__fusion *fusion)
+{
+    size_t of_node = sizeof *fusion->why + sizeof *fusion->stored + sizeof *fusion->group_of +
+                     sizeof *fusion->heir;
+    size_t bytes = kiln__graph_trim(&fusion->graph) + fusion->graph.nodes.count * of_node;
+    for (size_t i = 0; i < fusion->groups.count; i++)
+        bytes += trim_group(&fusion->groups.items[i]);
+    return bytes + kiln__vector_trim(&fusion->groups);
+}
+
 void kiln__fusion_free(struct kiln__fusion *fusion)
 {
     for (size_t i = 0; i < fusion->groups.count; i++)

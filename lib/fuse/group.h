@@ -165,6 +165,9 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 
+/* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
+size_t kiln__fusion_trim(struct kiln__fusion *fusion);
+
 /* Check what plan and codegen rely on (verify.c). Returns NULL, or says what is wrong with
  * which group in `text`. */
 const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG]);

@@ -13,6 +13,13 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->again);
 }
 
+size_t kiln__graph_trim(struct kiln__graph *graph)
+{
+    return kiln__vector_trim(&graph->nodes) + kiln__vector_trim(&graph->requests) +
+           kiln__vector_trim(&graph->became) + kiln__vector_trim(&graph->moved) +
+           kiln__vector_trim(&graph->again);
+}
+
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
 {
     memset(to, 0, sizeof *to);

@@ -168,6 +168,9 @@ struct kiln__graph {
 
 void kiln__graph_free(struct kiln__graph *graph);
 
+/* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
+size_t kiln__graph_trim(struct kiln__graph *graph);
+
 /* Copy a node so that equal nodes have equal bytes: padding and unused members are zero. */
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);
 

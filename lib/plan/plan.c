@@ -304,6 +304,20 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     return KILN_OK;
 }
 
+size_t kiln__plan_trim(struct kiln__plan *plan)
+{
+    const struct kiln__fusion *fusion = &plan->fusion;
+    size_t of_node = sizeof *plan->slot_of + sizeof *plan->takes_over + sizeof *plan->first_request;
+    size_t of_group = sizeof *plan->order + sizeof *plan->parts + sizeof *plan->generic;
+    size_t bytes = kiln__fusion_trim(&plan->fusion);
+    for (size_t i = 0; i < plan->launches.count; i++)
+        bytes += kiln__vector_trim(&plan->launches.items[i].arguments) +
+                 kiln__vector_trim(&plan->launches.items[i].table);
+    return bytes + fusion->graph.nodes.count * of_node + fusion->groups.count * of_group +
+           kiln__vector_trim(&plan->launches) + kiln__vector_trim(&plan->slots) +
+           kiln__vector_trim(&plan->steps) + kiln__vector_trim(&plan->dependencies);
+}
+
 void kiln__plan_free(struct kiln__plan *plan)
 {
     for (size_t i = 0; i < plan->launches.count; i++) {

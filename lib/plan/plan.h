@@ -131,6 +131,10 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
 
 void kiln__plan_free(struct kiln__plan *plan);
 
+/* Give back the memory that it does not need, now that it is complete; the bytes of the host that
+ * are left. */
+size_t kiln__plan_trim(struct kiln__plan *plan);
+
 /* Check what running it relies on (verify_plan.c). Errors: WRONG_STATE, with what is wrong in
  * `text`; OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kernels.h"
 #include "plan/describe.h"
 #include "plan/names.h"
 #include "runtime/pool.h"
@@ -35,43 +36,79 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
     return KILN_OK;
 }
 
+static kiln_status make_table(struct kiln__executable *executable, size_t index,
+                              struct kiln__error *error)
+{
+    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    cl_mem *table = &executable->tables[index];
+    cl_int code;
+    if (!launch->table.count || *table)
+        return KILN_OK;
+    *table = clCreateBuffer(executable->runtime->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                            launch->table.count * sizeof *launch->table.items, launch->table.items,
+                            &code);
+    if (!code)
+        return KILN_OK;
+    *table = NULL;
+    return kiln__cl_fail(error, "clCreateBuffer", code);
+}
+
 /* The driver keeps what a kernel's argument was set to only as long as somebody has it. */
 static kiln_status set_table(struct kiln__executable *executable, size_t index,
                              struct kiln__error *error)
 {
     const struct kiln__launch *launch = &executable->plan->launches.items[index];
-    cl_mem *table = &executable->tables[index];
-    cl_int code;
-    if (!launch->table.count)
-        return KILN_OK;
-    *table = clCreateBuffer(executable->runtime->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                            launch->table.count * sizeof *launch->table.items, launch->table.items,
-                            &code);
-    if (code) {
-        *table = NULL;
-        return kiln__cl_fail(error, "clCreateBuffer", code);
-    }
-    code = clSetKernelArg(executable->kernels[index], (cl_uint)launch->arguments.count - 1,
-                          sizeof *table, table);
+    kiln_status status = make_table(executable, index, error);
+    if (status || !launch->table.count)
+        return status;
+    cl_int code = clSetKernelArg(executable->kernels[index], (cl_uint)launch->arguments.count - 1,
+                                 sizeof executable->tables[index], &executable->tables[index]);
     return code ? kiln__cl_fail(error, "clSetKernelArg", code) : KILN_OK;
 }
 
-static kiln_status make_kernel(struct kiln__executable *executable, size_t index,
-                               struct kiln__error *error)
+/* All that stays the same from run to run. */
+static kiln_status set_arguments(struct kiln__executable *executable, size_t index,
+                                 struct kiln__error *error)
 {
-    const struct kiln__launch *launch = &executable->plan->launches.items[index];
-    const struct kiln__launch_program *from = &executable->programs[index];
-    cl_int code;
-    cl_kernel kernel = clCreateKernel(kiln__program_cl(from->program), launch->kernel, &code);
-    if (code)
-        return kiln__cl_fail(error, "clCreateKernel", code);
-    executable->kernels[index] = kernel;
-    kiln_status status = set_constants(launch, kernel, error);
+    bool checked = executable->programs[index].checked;
+    kiln_status status =
+        set_constants(&executable->plan->launches.items[index], executable->kernels[index], error);
     if (!status)
         status = set_table(executable, index, error);
-    if (!status && from->checked)
+    if (!status && checked)
         status = kiln__checked_begin(executable, error);
-    return !status && from->checked ? kiln__checked_arguments(executable, index, error) : status;
+    return !status && checked ? kiln__checked_arguments(executable, index, error) : status;
+}
+
+static kiln_status borrow_kernel(struct kiln__executable *executable, size_t index,
+                                 struct kiln__error *error)
+{
+    bool same;
+    kiln_status status = kiln__kernel_borrow(
+        executable->programs[index].program, executable->plan->launches.items[index].kernel,
+        executable->borrower, &executable->lent[index], &same, error);
+    if (status)
+        return status;
+    executable->kernels[index] = kiln__kernel_cl(executable->lent[index]);
+    return same ? KILN_OK : set_arguments(executable, index, error);
+}
+
+kiln_status kiln__executable_borrow(struct kiln__executable *executable, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < executable->plan->launches.count && !status; i++)
+        if (executable->programs[i].program)
+            status = borrow_kernel(executable, i, error);
+    return status;
+}
+
+static void return_kernels(struct kiln__executable *executable)
+{
+    for (size_t i = 0; executable->kernels && i < executable->plan->launches.count; i++)
+        if (executable->kernels[i]) {
+            kiln__kernel_return(executable->lent[i]);
+            executable->kernels[i] = NULL;
+        }
 }
 
 /* Call `visit` for every memory argument, launch by launch. */
@@ -128,6 +165,7 @@ static bool make_room(struct kiln__executable *executable,
 {
     size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
     executable->kernels = calloc(launches + 1, sizeof *executable->kernels);
+    executable->lent = calloc(launches + 1, sizeof *executable->lent);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
     executable->tables = calloc(launches + 1, sizeof *executable->tables);
     executable->memory = calloc(slots + 1, sizeof *executable->memory);
@@ -141,7 +179,7 @@ static bool make_room(struct kiln__executable *executable,
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
-    return executable->kernels && executable->programs && executable->tables &&
+    return executable->kernels && executable->lent && executable->programs && executable->tables &&
            executable->memory && executable->ready && executable->needed && executable->left_out &&
            executable->stepped && executable->foreign && executable->bound && executable->anew &&
            executable->first_use && list_uses(executable);
@@ -202,12 +240,12 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
     if (executable) {
         executable->runtime = runtime;
         executable->plan = plan;
+        executable->borrower = kiln__kernel_borrower();
     }
     if (!executable || !make_room(executable, programs))
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for the kernels");
-    for (size_t i = 0; i < plan->launches.count && !status; i++)
-        if (programs[i].program)
-            status = make_kernel(executable, i, error);
+    if (!status)
+        status = kiln__executable_borrow(executable, error);
     if (status) {
         kiln__executable_destroy(executable);
         return status;
@@ -241,13 +279,17 @@ void kiln__executable_rest(struct kiln__executable *executable)
         forget(executable, i);
 }
 
+void kiln__executable_return(struct kiln__executable *executable)
+{
+    kiln__executable_rest(executable);
+    return_kernels(executable);
+}
+
 void kiln__executable_destroy(struct kiln__executable *executable)
 {
     if (!executable)
         return;
-    for (size_t i = 0; executable->kernels && i < executable->plan->launches.count; i++)
-        if (executable->kernels[i])
-            clReleaseKernel(executable->kernels[i]);
+    return_kernels(executable);
     for (size_t i = 0; executable->tables && i < executable->plan->launches.count; i++)
         if (executable->tables[i])
             clReleaseMemObject(executable->tables[i]);
@@ -256,6 +298,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
         clReleaseMemObject(executable->wrong);
     free(executable->uses);
     free(executable->kernels);
+    free(executable->lent);
     free(executable->programs);
     free(executable->tables);
     free(executable->memory);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An executable: the kernels of a plan with their constant arguments set. Running it again
- * (runtime/commands.h) sets only the memory arguments that changed. */
+ * (runtime/commands.h) sets only the memory arguments that changed. One that nobody runs has no
+ * kernels: their programs lend them to others (cache/kernels.h). */
 #ifndef KILN_RUNTIME_EXECUTABLE_H
 #define KILN_RUNTIME_EXECUTABLE_H
 
@@ -16,7 +17,9 @@ struct kiln__launch_program {
 struct kiln__executable { /* used by one thread at a time */
     struct kiln__runtime *runtime;
     const struct kiln__plan *plan;
-    cl_kernel *kernels;                    /* per launch */
+    cl_kernel *kernels;                    /* per launch; NULL while it has none */
+    struct kiln__kernel **lent;            /* per launch: what that is, or was before */
+    uint64_t borrower;                     /* who borrows them */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *tables;                        /* per launch, of those that have one */
     cl_mem *memory;                        /* per slot: of the run that is being enqueued */
@@ -47,7 +50,7 @@ struct kiln__executable { /* used by one thread at a time */
     cl_mem wrong; /* where checked kernels note an index that is outside; NULL: none is checked */
 };
 
-/* Make the kernels of `plan`, which must outlive it, from a program for each launch.
+/* Borrow the kernels of `plan`, which must outlive it, from a program for each launch.
  * Errors: DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct kiln__plan *plan,
                                     const struct kiln__launch_program *programs,
@@ -76,6 +79,13 @@ void kiln__executable_launched(struct kiln__executable *executable);
 
 /* Forget the memory of the last run, wrappers too. */
 void kiln__executable_rest(struct kiln__executable *executable);
+
+/* The same, and give all kernels back: nobody runs it before it has borrowed them again. */
+void kiln__executable_return(struct kiln__executable *executable);
+
+/* Borrow them again. What others have had since gets its arguments anew.
+ * Errors: DEVICE_ERROR, OUT_OF_HOST_MEMORY; it can only be destroyed then. */
+kiln_status kiln__executable_borrow(struct kiln__executable *executable, struct kiln__error *error);
 
 /* ---- checked.c ---- */
 

@@ -8,47 +8,24 @@
 #include "session/behind.h"
 #include "session/compile.h"
 #include "session/explain.h"
+#include "session/plan_table.h"
 #include "session/works.h"
 #include "util/environment.h"
 #include "util/hash.h"
+#include "util/index.h"
 #include "util/log.h"
-
-/* Beyond this many the least recently used plan that nobody has borrowed goes. */
-#define MOST_PLANS 256
-
-/* Sets of kernels that wait for the next batch of the same structure. */
-#define MOST_IDLE 4
-
-struct idle {
-    struct kiln__executable *items[MOST_IDLE];
-    unsigned count;
-};
-
-struct kiln__plan_entry {
-    uint64_t hash;
-    struct kiln__text key; /* the graph, as bytes */
-    struct kiln__plan plan;
-    unsigned leases;
-    uint64_t used;
-    struct idle idle;
-    /* What it runs by before its kernels are compiled; NULL: nothing, or nobody has looked.
-     * Guarded by `beginning` while it is begun. */
-    struct kiln__behind *behind;
-    bool looked;
-    struct idle meanwhile; /* of that */
-};
 
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
     struct kiln__plan_options options;
     atomic_bool plain;         /* a kernel that had proved right has failed: plans do without */
     atomic_bool runs_behind;   /* batches run before their kernels are compiled */
-    pthread_mutex_t beginning; /* held while a plan to run by meanwhile is made; `lock` may be taken
-                                  under it, and never the other way around */
+    pthread_mutex_t beginning; /* held while a plan to run by meanwhile is made, and an entry's
+                                  `behind` is settled; `lock` may be taken under it, and never the
+                                  other way around */
     pthread_mutex_t lock;      /* guards what follows; planning and compiling happen outside */
-    KILN__VECTOR(struct kiln__plan_entry *) entries;
-    KILN__VECTOR(uint64_t) works; /* hashes of those that were written down (works.h) */
-    uint64_t clock;
+    struct kiln__plan_table table;
+    struct kiln__index works; /* hashes of those that were written down (works.h) */
 };
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
@@ -77,15 +54,6 @@ void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__pr
     cache->options.prover = prover;
 }
 
-/* Entries stay for those who have borrowed them. */
-void kiln__plan_cache_forget(struct kiln__plan_cache *cache)
-{
-    pthread_mutex_lock(&cache->lock);
-    for (size_t i = 0; i < cache->entries.count; i++)
-        kiln__text_free(&cache->entries.items[i]->key);
-    pthread_mutex_unlock(&cache->lock);
-}
-
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
 {
     atomic_store(&cache->runs_behind, false);
@@ -96,7 +64,9 @@ void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache)
     cache->options.all_generic = true;
 }
 
-static void free_idle(struct idle *idle)
+/* ---- entries ---- */
+
+static void free_idle(struct kiln__idle *idle)
 {
     while (idle->count)
         kiln__executable_destroy(idle->items[--idle->count]);
@@ -112,14 +82,30 @@ static void free_entry(struct kiln__plan_entry *entry)
     free(entry);
 }
 
+static void free_entries(struct kiln__plan_entry *list)
+{
+    while (list) {
+        struct kiln__plan_entry *next = list->next;
+        free_entry(list);
+        list = next;
+    }
+}
+
+void kiln__plan_cache_forget(struct kiln__plan_cache *cache)
+{
+    pthread_mutex_lock(&cache->lock);
+    struct kiln__plan_entry *list = kiln__plan_table_forget_all(&cache->table);
+    pthread_mutex_unlock(&cache->lock);
+    free_entries(list);
+}
+
 void kiln__plan_cache_destroy(struct kiln__plan_cache *cache)
 {
     if (!cache)
         return;
-    for (size_t i = 0; i < cache->entries.count; i++)
-        free_entry(cache->entries.items[i]);
-    kiln__vector_free(&cache->entries);
-    kiln__vector_free(&cache->works);
+    kiln__plan_cache_forget(cache);
+    kiln__plan_table_free(&cache->table);
+    kiln__index_clear(&cache->works);
     pthread_mutex_destroy(&cache->lock);
     pthread_mutex_destroy(&cache->beginning);
     free(cache);
@@ -135,39 +121,6 @@ static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
     kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
     kiln__text_add_bytes(key, graph->requests.items,
                          graph->requests.count * sizeof *graph->requests.items);
-}
-
-/* Under the lock. */
-static struct kiln__plan_entry *find(struct kiln__plan_cache *cache, uint64_t hash,
-                                     const struct kiln__text *key)
-{
-    for (size_t i = 0; i < cache->entries.count; i++) {
-        struct kiln__plan_entry *entry = cache->entries.items[i];
-        if (entry->hash != hash || entry->key.length != key->length ||
-            memcmp(entry->key.data, key->data, key->length))
-            continue;
-        entry->leases++;
-        entry->used = ++cache->clock;
-        return entry;
-    }
-    return NULL;
-}
-
-/* Under the lock: make room for one more. */
-static void evict(struct kiln__plan_cache *cache)
-{
-    size_t oldest = SIZE_MAX;
-    if (cache->entries.count < MOST_PLANS)
-        return;
-    for (size_t i = 0; i < cache->entries.count; i++)
-        if (!cache->entries.items[i]->leases &&
-            (oldest == SIZE_MAX ||
-             cache->entries.items[i]->used < cache->entries.items[oldest]->used))
-            oldest = i;
-    if (oldest == SIZE_MAX)
-        return;
-    free_entry(cache->entries.items[oldest]);
-    cache->entries.items[oldest] = cache->entries.items[--cache->entries.count];
 }
 
 /* ---- making ---- */
@@ -198,13 +151,10 @@ static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct 
 /* Under the lock. */
 static bool is_new_work(struct kiln__plan_cache *cache, uint64_t hash)
 {
-    for (size_t i = 0; i < cache->works.count; i++)
-        if (cache->works.items[i] == hash)
-            return false;
-    uint64_t *place = kiln__vector_push(&cache->works);
-    if (place)
-        *place = hash;
-    return place;
+    size_t at = 0;
+    uint32_t ignored;
+    return !kiln__index_find(&cache->works, hash, &at, &ignored) &&
+           kiln__index_add(&cache->works, hash, 0);
 }
 
 /* Append the plan's works that no earlier one has had to $KILN_RECORD_SHAPES. The context could
@@ -227,7 +177,8 @@ static void record_works(struct kiln__plan_cache *cache, const struct kiln__plan
     kiln__text_free(&text);
 }
 
-/* Two threads may make the same plan at once; the second one's is dropped. */
+/* Two threads may make the same plan at once; the second one's is dropped. The key is taken over.
+ */
 static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                              uint64_t hash, struct kiln__text *key,
                              struct kiln__plan_entry **result, struct kiln__error *error)
@@ -242,20 +193,14 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
     }
     atomic_fetch_add(&cache->runtime->counters.plans_made, 1);
     record_works(cache, &entry->plan);
+    entry->hash = hash;
+    entry->key = *key;
+    *key = (struct kiln__text){0};
+    entry->bytes = kiln__plan_trim(&entry->plan) + kiln__text_trim(&entry->key);
     pthread_mutex_lock(&cache->lock);
-    *result = find(cache, hash, key);
-    if (!*result) {
-        evict(cache);
-        struct kiln__plan_entry **place = kiln__vector_push(&cache->entries);
-        if (place) {
-            entry->hash = hash;
-            entry->key = *key;
-            entry->leases = 1;
-            entry->used = ++cache->clock;
-            *key = (struct kiln__text){0};
-            *place = *result = entry;
-        }
-    }
+    *result = kiln__plan_table_find(&cache->table, hash, &entry->key);
+    if (!*result && kiln__plan_table_add(&cache->table, entry))
+        *result = entry;
     pthread_mutex_unlock(&cache->lock);
     if (*result != entry)
         free_entry(entry);
@@ -284,7 +229,7 @@ static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_
         KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
                   kiln_last_error());
     pthread_mutex_lock(&cache->lock);
-    kiln__text_free(&entry->key);
+    kiln__plan_table_forget(&cache->table, entry);
     pthread_mutex_unlock(&cache->lock);
     return true;
 }
@@ -302,12 +247,12 @@ static bool is_meanwhile(const struct kiln__plan_entry *entry)
     return entry->behind && (entry->behind->stays || !kiln__behind_is_over(entry->behind));
 }
 
-/* Under the lock: kernels that nobody uses; who prepares wants the plan's own. */
+/* Under the lock: an executable that nobody uses; who prepares wants the plan's own. */
 static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool prepares,
                                           bool *meanwhile)
 {
     *meanwhile = !prepares && is_meanwhile(entry);
-    struct idle *idle = *meanwhile ? &entry->meanwhile : &entry->idle;
+    struct kiln__idle *idle = *meanwhile ? &entry->meanwhile : &entry->idle;
     return idle->count ? idle->items[--idle->count] : NULL;
 }
 
@@ -324,6 +269,8 @@ static bool runs_meanwhile(struct kiln__plan_cache *cache, const struct kiln__gr
         pthread_mutex_lock(&cache->lock);
         entry->behind = behind;
         entry->looked = true;
+        if (behind)
+            entry->bytes += kiln__plan_trim(&behind->plan);
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_lock(&cache->lock);
@@ -378,6 +325,17 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
                : status;
 }
 
+/* Kernels for an executable that nobody has used. */
+static kiln_status wake(struct kiln__lease *lease, struct kiln__error *error)
+{
+    kiln_status status = kiln__executable_borrow(lease->executable, error);
+    if (status) {
+        kiln__executable_destroy(lease->executable);
+        lease->executable = NULL;
+    }
+    return status;
+}
+
 /* `threads`: see kiln__compile_executable(). `again`: it failed, but would not a second time. */
 static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                               bool checked, const unsigned *threads, struct kiln__lease *lease,
@@ -392,7 +350,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
     uint64_t hash = kiln__hash64(key.data, key.length);
     pthread_mutex_lock(&cache->lock);
-    lease->entry = find(cache, hash, &key);
+    lease->entry = kiln__plan_table_find(&cache->table, hash, &key);
     if (lease->entry && !checked)
         lease->executable = take_idle(lease->entry, threads, &lease->meanwhile);
     pthread_mutex_unlock(&cache->lock);
@@ -402,7 +360,9 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
         status = add_entry(cache, graph, hash, &key, &lease->entry, error);
     kiln__text_free(&key);
     bool fits = !status && (checked || fits_memory(cache, &lease->entry->plan));
-    if (fits && !lease->executable)
+    if (fits && lease->executable)
+        status = wake(lease, error);
+    else if (fits)
         status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
     if (!status)
@@ -456,19 +416,20 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
     if (!entry)
         return;
     if (lease->executable)
-        kiln__executable_rest(lease->executable);
+        kiln__executable_return(lease->executable);
     pthread_mutex_lock(&cache->lock);
-    struct idle *idle = lease->meanwhile ? &entry->meanwhile : &entry->idle;
+    struct kiln__idle *idle = lease->meanwhile ? &entry->meanwhile : &entry->idle;
     bool wanted = !lease->checked && (!lease->meanwhile || is_meanwhile(entry));
-    if (lease->executable && wanted && idle->count < MOST_IDLE) {
+    if (lease->executable && wanted && idle->count < KILN__MOST_IDLE) {
         idle->items[idle->count++] = lease->executable;
         lease->executable = NULL;
     }
     pthread_mutex_unlock(&cache->lock);
     kiln__executable_destroy(lease->executable); /* before the plan, which it looks at, may go */
     pthread_mutex_lock(&cache->lock);
-    entry->leases--;
+    struct kiln__plan_entry *surplus = kiln__plan_table_return(&cache->table, entry);
     pthread_mutex_unlock(&cache->lock);
+    free_entries(surplus);
     *lease = (struct kiln__lease){0};
 }
 

@@ -79,6 +79,16 @@ void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t len
     text->data[text->length] = '\0';
 }
 
+size_t kiln__text_trim(struct kiln__text *text)
+{
+    char *data = text->data ? realloc(text->data, text->length + 1) : NULL;
+    if (data) {
+        text->data = data;
+        text->capacity = text->length + 1;
+    }
+    return text->capacity;
+}
+
 void kiln__text_free(struct kiln__text *text)
 {
     free(text->data);

@@ -19,6 +19,9 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length);
 void kiln__text_free(struct kiln__text *text);
 
+/* Give back the room that nothing is in; the bytes that are left. */
+size_t kiln__text_trim(struct kiln__text *text);
+
 /* A few words that are put into a text later, by value. */
 struct kiln__phrase {
     char text[224];

@@ -18,3 +18,15 @@ bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t siz
     (*count)++;
     return true;
 }
+
+size_t kiln__vector_shrink(void **items, size_t count, size_t *capacity, size_t size)
+{
+    void *fitting = count && count < *capacity ? realloc(*items, count * size) : NULL;
+    if (!count)
+        free(*items);
+    if (!count || fitting) {
+        *items = fitting;
+        *capacity = count;
+    }
+    return *capacity * size;
+}

@@ -23,6 +23,12 @@
 #define kiln__vector_free(vector)                                                                  \
     (free((vector)->items), (vector)->items = NULL, (vector)->count = (vector)->capacity = 0)
 
+/* Give back the room that no item is in; the bytes that are left. */
+#define kiln__vector_trim(vector)                                                                  \
+    kiln__vector_shrink((void **)&(vector)->items, (vector)->count, &(vector)->capacity,           \
+                        sizeof *(vector)->items)
+
 bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size);
+size_t kiln__vector_shrink(void **items, size_t count, size_t *capacity, size_t size);
 
 #endif

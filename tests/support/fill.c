@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/gate.h"
+#include "cache/kernels.h"
 
 enum { ITEMS = 64 };
 
@@ -96,8 +97,12 @@ bool fill_launch(struct fill *fill, struct kiln__program *program, int number)
     const size_t items = ITEMS, group = 1;
     int out[ITEMS];
     cl_event event = NULL;
+    struct kiln__kernel *lent = NULL;
+    bool same;
+    if (kiln__kernel_borrow(program, "fill", kiln__kernel_borrower(), &lent, &same, NULL))
+        return false;
+    cl_kernel kernel = kiln__kernel_cl(lent);
     cl_mem buffer = clCreateBuffer(fill->context, CL_MEM_READ_WRITE, sizeof out, NULL, NULL);
-    cl_kernel kernel = clCreateKernel(kiln__program_cl(program), "fill", NULL);
     kiln__gate_enter();
     bool good =
         !clSetKernelArg(kernel, 0, sizeof buffer, &buffer) &&
@@ -112,7 +117,7 @@ bool fill_launch(struct fill *fill, struct kiln__program *program, int number)
         good = out[i] == number * 1000 + i;
     if (event)
         clReleaseEvent(event);
-    clReleaseKernel(kernel);
+    kiln__kernel_return(lent);
     clReleaseMemObject(buffer);
     return good;
 }
