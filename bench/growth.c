@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long planning, recording and running take for each operation as batches grow, which has to
  * stay the same from a hundred on. Planning includes the kernels, which were compiled before and
- * are found again. */
+ * are found again. Then the same of shapes, by how many came before (growth_shapes.c). */
+#include "growth.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -150,12 +151,14 @@ static void measure(const struct grown *structure)
 int main(int argc, char **argv)
 {
     static const struct bench_program program = {
-        .name = "growth", .purpose = "Recording, planning and running as batches grow"};
+        .name = "growth",
+        .purpose = "Recording, planning and running as batches grow, and shape after shape"};
     kiln_context *context = bench_start(&program, argc, argv);
     work.most = sizes[bench_is_quick() || bench_takes_turns() ? LARGE : SIZES - 1];
     make_memory(work.most, &work.memory);
     for (const struct grown *structure = grown; structure->name; structure++)
         if (bench_wants(structure->name))
             measure(structure);
+    growth_measure_shapes(bench_is_quick() || bench_takes_turns());
     return bench_end(context);
 }

@@ -77,6 +77,8 @@ bench_memory_limit_CFLAGS = $(bench_cflags)
 bench_memory_limit_LDADD = libkiln.la -lm
 bench_growth_SOURCES = \
 	bench/growth.c \
+	bench/growth.h \
+	bench/growth_shapes.c \
 	tests/support/grown.c \
 	tests/support/grown.h
 # Neither OpenMP nor -ffast-math: what stands beside the device is plain C.

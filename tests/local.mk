@@ -91,6 +91,7 @@ criterion_tests = \
 	tests/test_reuse \
 	tests/test_saved \
 	tests/test_schedule \
+	tests/test_shapes \
 	tests/test_serve \
 	tests/test_signal \
 	tests/test_source \
@@ -175,6 +176,7 @@ device_tests = \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
+	tests/test_shapes \
 	tests/test_slopes \
 	tests/test_signal \
 	tests/test_source \
@@ -195,6 +197,7 @@ thread_tests = \
 	tests/test_executor_lengths \
 	tests/test_executor_threads \
 	tests/test_serve \
+	tests/test_shapes \
 	tests/test_source \
 	tests/test_staging \
 	tests/test_streams \
