@@ -359,10 +359,9 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     else
         status = add_entry(cache, graph, hash, &key, &lease->entry, error);
     kiln__text_free(&key);
-    bool fits = !status && (checked || fits_memory(cache, &lease->entry->plan));
-    if (fits && lease->executable)
+    if (!status && lease->executable)
         status = wake(lease, error);
-    else if (fits)
+    else if (!status && (checked || fits_memory(cache, &lease->entry->plan)))
         status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
     if (!status)
