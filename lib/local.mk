@@ -111,6 +111,7 @@ fuse_sources = \
 	lib/fuse/nest.c \
 	lib/fuse/nest.h \
 	lib/fuse/prologue.c \
+	lib/fuse/reshaped.c \
 	lib/fuse/rows.c \
 	lib/fuse/steps.c \
 	lib/fuse/verify.c \

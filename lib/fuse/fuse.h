@@ -10,6 +10,7 @@
  *   layout.h, .c     where in memory their elements are found
  *   begin.c          a group for a value that goes to memory, its root
  *   steps.c          the steps of a group, and what they read
+ *   reshaped.c       the same behind a reshape
  *   join.c, rows.c   or else the earlier group that a root joins
  *   moved.c          results that are stored in another order at once
  *   bases.c          parts that go into the memory of what is below them
@@ -75,11 +76,31 @@ bool kiln__fuse_move(struct kiln__fuser *fuser);
 /* Parts that can go straight into the memory of their base do (bases.c). */
 bool kiln__fuse_take_over(struct kiln__fuser *fuser);
 
+/* ---- reshapes between a group and a root (reshaped.c) ---- */
+
+/* Of a root whose dimensions are not the group's, as behind a reshape: its elements are those of
+ * some of the group's dimensions, in the same order. */
+struct kiln__reshaped {
+    bool used;              /* false: the root's dimensions are the group's */
+    struct kiln__shape own; /* of the root */
+    struct kiln__shape over;
+    uint32_t at[KILN_MAX_RANK]; /* where the dimensions of `over` stand in the group */
+};
+
+/* Of a root of `shape`, to all that the group visits, if it is `full`, or to its results. False if
+ * these are not as many elements, or none. */
+bool kiln__fuse_reshape(const struct kiln__group *group, const struct kiln__shape *shape, bool full,
+                        struct kiln__reshaped *reshaped);
+
+/* Let an access over the root's dimensions be one over the group's. False if no strides say it. */
+bool kiln__fuse_reach(const struct kiln__reshaped *reshaped, struct kiln__access *access);
+
 /* ---- a group while it is made (steps.c) ---- */
 
 struct kiln__builder {
     struct kiln__fuser *fuser;
     struct kiln__group *group;
+    const struct kiln__reshaped *reshaped; /* of the root that joins; or NULL */
     bool failed;     /* without memory; what is made from then on is of no use */
     bool joins;      /* the group was there before: what it has already is used again, */
     size_t reusable; /* from this step on */
@@ -135,9 +156,8 @@ struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t 
                                       const uint32_t *at, uint32_t rank);
 bool kiln__fuse_same_access(const struct kiln__access *a, const struct kiln__access *b);
 
-/* The step of the group whose stored value is what `index` reads there; KILN__NO_STEP if it has
- * none, or has it for other elements. */
-uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
-                                uint32_t index, const uint32_t *at, uint32_t rank);
+/* The step of the group whose stored value is what such a load reads; KILN__NO_STEP if it has none,
+ * or has it for other elements. */
+uint16_t kiln__fuse_find_stored(const struct kiln__group *group, const struct kiln__access *wanted);
 
 #endif

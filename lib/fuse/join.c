@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which earlier group a root joins: one kernel does both, and reads only what is there by then.
  * What the root goes on with (producer and consumer) comes before what only reads the same. */
+#include <string.h>
+
 #include "fuse/kinds.h"
 
 static const struct kiln__node *root_of(const struct kiln__join *join)
@@ -24,8 +26,10 @@ bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
 bool kiln__fuse_join_results(struct kiln__join *join)
 {
     const struct kiln__group *group = join->group;
+    const struct kiln__shape *shape = &root_of(join)->shape;
     return kiln__node_is_computed(root_of(join)) && !group->stores.items[0].placed &&
-           kiln__fuse_is_per_result(group, group->kept, &root_of(join)->shape);
+           (kiln__fuse_is_per_result(group, group->kept, shape) ||
+            kiln__fuse_reshape(group, shape, false, &join->reshaped));
 }
 
 /* ---- room ---- */
@@ -60,7 +64,8 @@ static bool loads_too(const struct kiln__join *join, uint32_t index,
                       const struct kiln__access *access)
 {
     const struct kiln__group *group = join->group;
-    const struct kiln__shape visited = kiln__group_visited(group);
+    const struct kiln__shape visited =
+        join->reshaped.used ? join->reshaped.own : kiln__group_visited(group);
     if (access->kind != KILN__ACCESS_MEMORY ||
         !kiln__shape_equal(&kiln__fuse_node(join->fuser, index)->shape, &visited))
         return false;
@@ -99,7 +104,7 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
     if (node->kind == KILN__CONSTANT || !join->possible)
         return;
     if (kiln__node_is_computed(node) && (root || !layout->known)) {
-        join->possible = node->kind != KILN__GATHER || !join->rows;
+        join->possible = node->kind != KILN__GATHER || (!join->rows && !join->reshaped.used);
         for (unsigned k = 0; k < node->n_inputs; k++)
             if (node->kind == KILN__GATHER)
                 inspect_moved(join, node->input[k]);
@@ -107,16 +112,17 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
                 inspect(join, node->input[k], rank, false);
         return;
     }
-    if (join->fuser->fusion->group_of[layout->base] == join->number) {
-        join->direct = true;
-        join->possible = kiln__fuse_find_stored(join->fuser, join->group, index, join->at, rank) !=
-                         KILN__NO_STEP;
-        return;
-    }
     struct kiln__access access = kiln__fuse_access(join->fuser, index, join->at, rank);
-    join->possible =
-        is_made_before(join, index) && (!join->rows || kiln__fuse_runs_along_rows(join, &access));
-    join->shares = join->shares || loads_too(join, index, &access);
+    if (join->reshaped.used && !kiln__fuse_reach(&join->reshaped, &access)) {
+        join->possible = false;
+    } else if (join->fuser->fusion->group_of[layout->base] == join->number) {
+        join->direct = true;
+        join->possible = kiln__fuse_find_stored(join->group, &access) != KILN__NO_STEP;
+    } else {
+        join->possible = is_made_before(join, index) &&
+                         (!join->rows || kiln__fuse_runs_along_rows(join, &access));
+        join->shares = join->shares || loads_too(join, index, &access);
+    }
 }
 
 /* Both go over rows, or neither. For single elements a launch is all that counts. */
@@ -135,7 +141,10 @@ static bool can_join(struct kiln__join *join, kiln__join_way *way)
         return false;
     uint32_t visited = rows ? root->input[0] : join->index;
     uint32_t rank = kiln__fuse_node(join->fuser, visited)->shape.rank;
-    kiln__fuse_stand(join->group, rank, join->at);
+    if (join->reshaped.used)
+        memcpy(join->at, kiln__fuse_straight, sizeof join->at);
+    else
+        kiln__fuse_stand(join->group, rank, join->at);
     join->possible = true;
     inspect(join, visited, rank, !rows);
     return join->possible && (join->direct || is_sibling(join));
@@ -160,6 +169,7 @@ static bool add_root(const struct kiln__join *join)
     if (join->rows)
         become_rows(join);
     struct kiln__builder builder = kiln__fuse_resume(join->fuser, join->group);
+    builder.reshaped = join->reshaped.used ? &join->reshaped : NULL;
     kiln__fuse_add_store(
         &builder, join->index,
         kiln__node_goes_over_rows(root_of(join))

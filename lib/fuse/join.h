@@ -21,6 +21,7 @@ struct kiln__join {
 
     /* Where the dimensions of what the root visits stand in the group's. */
     uint32_t at[KILN_MAX_RANK];
+    struct kiln__reshaped reshaped; /* in another shape than the group's: `at` is straight */
 
     /* What the root reads. */
     bool possible; /* nothing that is made by a later group, or moved by this one */

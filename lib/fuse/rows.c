@@ -46,8 +46,12 @@ static bool is_over_rows(struct kiln__join *join, const struct kiln__node *root)
         return (scans ? !scan || scan->op == root->op : !kiln__reduce_rows[root->op].indexed) &&
                root->axes == join->axes &&
                kiln__shape_equal(&kiln__fuse_node(join->fuser, root->input[0])->shape, &visited);
-    return kiln__node_is_pointwise(root) &&
-           (join->full || kiln__fuse_is_per_result(group, join->kept, &root->shape));
+    if (!kiln__node_is_pointwise(root))
+        return false;
+    if (join->full || kiln__fuse_is_per_result(group, join->kept, &root->shape))
+        return true;
+    join->full = kiln__fuse_reshape(group, &root->shape, true, &join->reshaped);
+    return join->full || kiln__fuse_reshape(group, &root->shape, false, &join->reshaped);
 }
 
 static bool has_good_length(const struct kiln__join *join, const struct kiln__node *root)

@@ -72,6 +72,14 @@ static uint16_t add_scalar(struct kiln__builder *builder, const struct kiln__nod
                                      .index = (uint16_t)(builder->group->scalars.count - 1)});
 }
 
+/* Joining has asked whether strides say it. */
+static void reach(const struct kiln__builder *builder, struct kiln__access *access)
+{
+    bool reached = !builder->reshaped || kiln__fuse_reach(builder->reshaped, access);
+    assert(reached);
+    (void)reached;
+}
+
 /* Where a load through `layout` finds a node of `shape`. */
 static struct kiln__access access_through(const struct kiln__fuser *fuser,
                                           const struct kiln__layout *layout,
@@ -171,19 +179,36 @@ void kiln__fuse_load_operands(struct kiln__builder *builder, uint32_t index)
         kiln__fuse_load(builder, node->input[k]);
 }
 
-uint16_t kiln__fuse_find_stored(const struct kiln__fuser *fuser, const struct kiln__group *group,
-                                uint32_t index, const uint32_t *at, uint32_t rank)
+/* Row-major over what the store is of. */
+static struct kiln__access stored_access(const struct kiln__group *group,
+                                         const struct kiln__store *store)
 {
-    uint32_t base = fuser->layouts[index].base;
-    const struct kiln__shape *shape = &kiln__fuse_node(fuser, base)->shape;
-    struct kiln__access wanted = kiln__fuse_access(fuser, index, at, rank);
-    uint32_t own[KILN_MAX_RANK];
-    kiln__fuse_stand(group, shape->rank, own);
-    struct kiln__access natural = kiln__fuse_access(fuser, base, own, shape->rank);
-    for (size_t i = 0; i < group->stores.count; i++)
-        if (group->stores.items[i].node == base)
-            return kiln__fuse_same_access(&wanted, &natural) ? group->stores.items[i].step
-                                                             : KILN__NO_STEP;
+    struct kiln__access access = {.node = store->node};
+    struct kiln__shape shape = kiln__group_visited(group);
+    int64_t stride[KILN_MAX_RANK];
+    uint32_t at[KILN_MAX_RANK];
+    if (store->full) {
+        kiln__group_order(group, at);
+    } else {
+        shape = group->shape;
+        shape.rank = group->kept;
+        memcpy(at, kiln__fuse_straight, sizeof at);
+    }
+    kiln__shape_strides(&shape, stride);
+    for (uint32_t d = 0; d < shape.rank; d++)
+        if (shape.dims[d] != 1)
+            access.stride[at[d]] = stride[d];
+    return access;
+}
+
+uint16_t kiln__fuse_find_stored(const struct kiln__group *group, const struct kiln__access *wanted)
+{
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        struct kiln__access own = stored_access(group, store);
+        if (store->node == wanted->node)
+            return kiln__fuse_same_access(wanted, &own) ? store->step : KILN__NO_STEP;
+    }
     return KILN__NO_STEP;
 }
 
@@ -214,6 +239,7 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
     uint16_t where =
         kiln__fuse_compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
     struct kiln__access access = gathered_access(builder->fuser, node, at);
+    reach(builder, &access);
     if (!APPEND(builder, &builder->group->accesses, access))
         return 0;
     builder->fuser->fusion->stored[access.node] = true;
@@ -245,6 +271,7 @@ static uint16_t add_movement(struct kiln__builder *builder, uint32_t index, cons
     struct kiln__layout layout =
         kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
     struct kiln__access access = access_through(fuser, &layout, &node->shape, at, rank);
+    reach(builder, &access);
     return add_load(builder, &access, node->type);
 }
 
@@ -264,10 +291,11 @@ static uint16_t add_value(struct kiln__builder *builder, uint32_t index, bool ro
         kiln__fuse_note(builder, index);
         return step;
     }
-    uint16_t stored = kiln__fuse_find_stored(builder->fuser, builder->group, index, at, rank);
+    struct kiln__access access = kiln__fuse_access(builder->fuser, index, at, rank);
+    reach(builder, &access);
+    uint16_t stored = kiln__fuse_find_stored(builder->group, &access);
     if (stored != KILN__NO_STEP)
         return convert(builder, stored, node->type);
-    struct kiln__access access = kiln__fuse_access(builder->fuser, index, at, rank);
     return add_load(builder, &access, node->type);
 }
 

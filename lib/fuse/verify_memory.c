@@ -86,22 +86,14 @@ const char *kiln__group_check_accesses(const struct kiln__group_verifier *verifi
 
 /* ---- stores ---- */
 
-/* Whether a value of `shape` is row-major over the first `rank` dimensions of `over`: equal but for
- * dimensions of 1. */
+/* Whether a value of `shape` has an element for each of the first `rank` dimensions of `over`: it is
+ * row-major over them, whatever its own dimensions are. */
 static bool is_over(const struct kiln__shape *shape, const struct kiln__shape *over, uint32_t rank)
 {
-    uint32_t d = 0;
-    for (uint32_t own = 0; own < shape->rank; own++) {
-        if (shape->dims[own] == 1)
-            continue;
-        while (d < rank && over->dims[d] == 1)
-            d++;
-        if (d == rank || over->dims[d++] != shape->dims[own])
-            return false;
-    }
-    while (d < rank && over->dims[d] == 1)
-        d++;
-    return d == rank;
+    size_t count = 1;
+    for (uint32_t d = 0; d < rank; d++)
+        count *= over->dims[d];
+    return count == kiln__shape_count(shape);
 }
 
 static const char *check_placed(const struct kiln__group_verifier *verifier,
