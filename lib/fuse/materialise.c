@@ -67,17 +67,22 @@ static void materialise_requested(struct kiln__fuser *fuser)
     }
 }
 
+/* Whether operand `k` is an earlier one, too, as of a square: it is loaded or computed once. */
+static bool is_again(const struct kiln__node *node, unsigned k)
+{
+    bool again = false;
+    for (unsigned earlier = 0; earlier < k; earlier++)
+        again = again || node->input[k] == node->input[earlier];
+    return again;
+}
+
 static void count_users(struct kiln__fuser *fuser)
 {
     struct kiln__graph *graph = &fuser->fusion->graph;
     for (uint32_t i = 0; i < graph->nodes.count; i++) {
         const struct kiln__node *node = kiln__fuse_node(fuser, i);
-        for (unsigned k = 0; k < node->n_inputs; k++) {
-            bool again = false;
-            for (unsigned earlier = 0; earlier < k; earlier++)
-                again = again || node->input[k] == node->input[earlier];
-            fuser->sizes[node->input[k]].users += !again;
-        }
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            fuser->sizes[node->input[k]].users += !is_again(node, k);
     }
 }
 
@@ -109,6 +114,8 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
     size->cost = node->kind == KILN__ELEMENTWISE ? kiln__elementwise_rows[node->op].cost : 1;
     for (unsigned k = 0; k < node->n_inputs; k++) {
         uint32_t input = node->input[k];
+        if (is_again(node, k))
+            continue;
         bool deeper = kiln__fuse_in_registers(fuser, input);
         size->steps += deeper ? fuser->sizes[input].steps : 1;
         size->loads += deeper ? fuser->sizes[input].loads
