@@ -78,31 +78,44 @@ static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32
                : NULL;
 }
 
-/* Where the source's elements go in the target: a stride for each of its dimensions, which has to
- * be one of the map's. False if that does not say it, or leaves no rows. */
+/* The map's dimensions, from the one along which its load takes the widest steps, with the strides
+ * of what it stores. False if the load, in that order, does not read one element after the other.
+ */
+static bool order_by_load(const struct kiln__group *map, const struct kiln__access *access,
+                          struct kiln__shape *shape, int64_t stride[KILN_MAX_RANK])
+{
+    int64_t target[KILN_MAX_RANK], dense = 1;
+    uint32_t left = 0;
+    kiln__shape_strides(&map->shape, target);
+    for (uint32_t d = 0; d < map->shape.rank; d++)
+        left |= (uint32_t)(map->shape.dims[d] != 1) << d;
+    *shape = (struct kiln__shape){.rank = (uint32_t)__builtin_popcount(left)};
+    for (uint32_t k = shape->rank; k-- > 0;) {
+        uint32_t d = 0;
+        while (d < map->shape.rank && !(left >> d & 1 && access->stride[d] == dense))
+            d++;
+        if (d == map->shape.rank)
+            return false;
+        shape->dims[k] = map->shape.dims[d];
+        stride[k] = target[d];
+        dense *= (int64_t)map->shape.dims[d];
+        left &= ~(UINT32_C(1) << d);
+    }
+    return true;
+}
+
+/* Where the source's elements go in the target: a stride for each of its dimensions, whatever
+ * reshapes are between. False if none says it, or leaves no rows. */
 static bool aim(const struct kiln__node *source, const struct kiln__group *map,
                 const struct kiln__access *access, struct kiln__store *store)
 {
-    int64_t own[KILN_MAX_RANK], target[KILN_MAX_RANK];
     const struct kiln__shape *shape = &source->shape;
-    uint32_t matched = 0, wanted = 0;
-    if (kiln__shape_count(shape) == 0 || kiln__shape_count(shape) != kiln__shape_count(&map->shape))
-        return false;
-    kiln__shape_strides(shape, own);
-    kiln__shape_strides(&map->shape, target);
-    for (uint32_t d = 0; d < map->shape.rank; d++)
-        wanted += map->shape.dims[d] != 1;
-    for (uint32_t k = 0; k < shape->rank; k++) {
-        store->stride[k] = 0;
-        for (uint32_t d = 0; d < map->shape.rank && shape->dims[k] != 1; d++)
-            if (map->shape.dims[d] == shape->dims[k] && access->stride[d] == own[k]) {
-                store->stride[k] = target[d];
-                matched++;
-            }
-        if (shape->dims[k] != 1 && store->stride[k] == 0)
-            return false;
-    }
-    return matched == wanted &&
+    struct kiln__shape read;
+    int64_t stride[KILN_MAX_RANK];
+    return kiln__shape_count(shape) > 0 &&
+           kiln__shape_count(shape) == kiln__shape_count(&map->shape) &&
+           order_by_load(map, access, &read, stride) &&
+           kiln__shape_restride(&read, stride, shape, store->stride) &&
            (shape->dims[shape->rank - 1] == 1 || store->stride[shape->rank - 1] == 1);
 }
 

@@ -9,9 +9,6 @@
 /* Of what an operand must at most have to be turned the other way: parameters, as a bias. */
 #define SMALL 4
 
-/* Elementwise operations that such an operand is looked through. */
-#define DEEPEST 6
-
 static const struct kiln__node *node_at(const struct kiln__rewrite *rewrite, uint32_t index)
 {
     return &rewrite->to->nodes.items[index];
@@ -44,9 +41,11 @@ static bool is_same_order(const struct kiln__node *a, const struct kiln__node *b
     return same;
 }
 
-/* Whether what follows the node can be computed where it is made. */
-static bool takes_more(const struct kiln__node *node)
+/* Whether what follows the node, or what it reshapes, can be computed where that is made. */
+static bool takes_more(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
+    while (node->kind == KILN__RESHAPE)
+        node = node_at(rewrite, node->input[0]);
     return node->kind == KILN__MATMUL || node->kind == KILN__REDUCE || node->kind == KILN__PLACE ||
            kiln__node_is_pointwise(node);
 }
@@ -59,24 +58,22 @@ static const struct kiln__node *find_order(const struct kiln__rewrite *rewrite,
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *operand = node_at(rewrite, node->input[i]);
         if (kiln__shape_equal(&operand->shape, &node->shape) && is_permutation(rewrite, operand) &&
-            takes_more(node_at(rewrite, operand->input[0])))
+            takes_more(rewrite, node_at(rewrite, operand->input[0])))
             return operand;
     }
     return NULL;
 }
 
-/* Made from what comes from outside alone, by movements and a few elementwise operations: a bias,
- * or a deviation that becomes a factor. */
-static bool is_from_outside(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
-                            unsigned depth)
+bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
+                                   const struct kiln__node *node, unsigned deeper)
 {
     while (kiln__node_is_movement(node))
         node = node_at(rewrite, node->input[0]);
-    if (!kiln__node_is_pointwise(node) || depth == DEEPEST)
+    if (!kiln__node_is_pointwise(node) || deeper == 0)
         return kiln__node_is_input(node) || node->kind == KILN__CONSTANT;
     bool all = true;
     for (unsigned i = 0; all && i < node->n_inputs; i++)
-        all = is_from_outside(rewrite, node_at(rewrite, node->input[i]), depth + 1);
+        all = kiln__rewrite_is_from_outside(rewrite, node_at(rewrite, node->input[i]), deeper - 1);
     return all;
 }
 
@@ -97,7 +94,7 @@ static bool is_parameter(const struct kiln__rewrite *rewrite, const struct kiln_
                          const struct kiln__node *operand)
 {
     return (leaves_order(order) || kiln__node_count(operand) <= kiln__node_count(order) / SMALL) &&
-           is_from_outside(rewrite, operand, 0);
+           kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH);
 }
 
 static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
@@ -191,7 +188,7 @@ static bool can_lift_place(const struct kiln__rewrite *rewrite, const struct kil
 {
     const struct kiln__node *part = node_at(rewrite, node->input[0]);
     if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank ||
-        !takes_more(node_at(rewrite, part->input[0])))
+        !takes_more(rewrite, node_at(rewrite, part->input[0])))
         return false;
     for (uint32_t k = 0; k < node->shape.rank; k++)
         if (node->view.source[k] != (int)k)

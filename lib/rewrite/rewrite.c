@@ -43,12 +43,45 @@ static void count_uses(const struct kiln__graph *graph, uint32_t *uses)
     }
 }
 
+/* Strides through the movements at `index` down to what they move, which lies row-major. False if
+ * none say them. */
+static bool find_strides(const struct kiln__graph *graph, uint32_t index,
+                         int64_t stride[KILN_MAX_RANK])
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    int64_t below[KILN_MAX_RANK];
+    if (!kiln__node_is_movement(node)) {
+        kiln__shape_strides(&node->shape, stride);
+        return true;
+    }
+    const struct kiln__shape *shape = &graph->nodes.items[node->input[0]].shape;
+    if (!find_strides(graph, node->input[0], below))
+        return false;
+    if (node->kind == KILN__RESHAPE)
+        return kiln__shape_restride(shape, below, &node->shape, stride);
+    for (uint32_t k = 0; k < node->shape.rank; k++)
+        stride[k] = node->view.source[k] < 0 ? 0 : node->view.step[k] * below[node->view.source[k]];
+    return true;
+}
+
+/* A cast to the type that a narrow value is computed with: whoever loads it from memory does that
+ * anyway. What has to be copied first can be cast on the way. */
+static bool is_widening(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    int64_t stride[KILN_MAX_RANK];
+    if (node->kind != KILN__CAST)
+        return false;
+    const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+    return node->type == kiln__node_computed(input) && node->type != input->type &&
+           find_strides(graph, node->input[0], stride);
+}
+
 static void mark_operands(const struct kiln__graph *graph, bool *for_product)
 {
     for (size_t i = graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &graph->nodes.items[i];
-        bool reads = node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION ||
-                     (kiln__node_is_movement(node) && for_product[i]);
+        bool passes = for_product[i] && (kiln__node_is_movement(node) || is_widening(graph, node));
+        bool reads = node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION || passes;
         for (unsigned k = 0; reads && k < node->n_inputs; k++)
             for_product[node->input[k]] = true;
     }

@@ -27,8 +27,8 @@ struct kiln__rewrite {
     struct kiln__graph *to;
     uint32_t *map;               /* node of `from` to node of `to`; KILN__NO_NODE: not yet */
     uint32_t *from_uses;         /* users of each node of `from`, requests included */
-    bool *for_product;           /* per node of `from`: a matrix product reads it, through movements
-                                    that its strides can say */
+    bool *for_product;           /* per node of `from`: a product or an attention reads it, through
+                                    movements that its strides can say, and as narrow as it is */
     KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
     uint32_t *table;             /* scratch of the `cse` rule: open-addressed node numbers */
     size_t table_size;
@@ -74,6 +74,14 @@ uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t 
 struct kiln__box kiln__rewrite_box(const struct kiln__view *view, const struct kiln__shape *shape,
                                    uint32_t rank);
 bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
+
+/* Elementwise operations that a parameter is looked through. */
+#define KILN__PARAMETER_DEPTH 6
+
+/* Whether `node` of `to` is made from what comes from outside alone, by movements and a few
+ * elementwise operations: a bias, or a deviation that becomes a factor. */
+bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
+                                   const struct kiln__node *node, unsigned deeper);
 
 /* Log what happened to the current node. */
 void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)

@@ -29,6 +29,32 @@ static bool only_constants(const struct kiln__rewrite *rewrite, const struct kil
     return true;
 }
 
+/* Whether the elementwise result `index` is computed in a product's kernel, from the product, which
+ * nobody else uses, and parameters: moved, it would be in a kernel of its own. */
+static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
+{
+    for (unsigned depth = 0; depth < KILN__PARAMETER_DEPTH; depth++) {
+        const struct kiln__node *node = &rewrite->to->nodes.items[index];
+        uint32_t followed = KILN__NO_NODE;
+        for (unsigned i = 0; i < node->n_inputs; i++) {
+            const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+            if (kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH))
+                continue;
+            if (followed != KILN__NO_NODE || rewrite->uses.items[node->input[i]] > 1 ||
+                !kiln__shape_equal(&operand->shape, &node->shape))
+                return false;
+            followed = node->input[i];
+        }
+        if (followed == KILN__NO_NODE)
+            return false;
+        const struct kiln__node *next = &rewrite->to->nodes.items[followed];
+        if (!kiln__node_is_pointwise(next))
+            return next->kind == KILN__MATMUL;
+        index = followed;
+    }
+    return false;
+}
+
 /* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
  * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -36,7 +62,7 @@ static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
     if (!kiln__node_is_pointwise(input) || rewrite->for_product[rewrite->current])
         return false;
-    if (only_constants(rewrite, input))
+    if (only_constants(rewrite, input) || follows_product(rewrite, node->input[0]))
         return false;
     bool once = rewrite->uses.items[node->input[0]] <= 1 &&
                 kiln__node_count(node) <= kiln__node_count(input);
