@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuse/group.h"
+#include "rewrite/passes.h"
 #include "support/context.h"
 #include "support/graph.h"
 
@@ -23,6 +25,15 @@ static size_t count_groups(kiln_batch *batch)
     kiln__fusion_free(&fusion);
     kiln_batch_release(batch);
     return count;
+}
+
+/* After the passes. */
+static struct kiln__graph rewritten(const kiln_batch *batch)
+{
+    struct kiln__graph graph = graph_of(batch);
+    cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_assert_eq(kiln__rewrite(&graph, NULL, NULL), KILN_OK);
+    return graph;
 }
 
 static kiln_tensor sum_rows(kiln_batch *batch, kiln_tensor x)
@@ -312,8 +323,108 @@ Test(fusion, stores_what_strides_cannot_say)
 {
     kiln_batch *batch = imagined_batch();
     kiln_tensor turned = kiln_transpose(batch, imagine_matrix(batch, 4, 8), NULL);
-    ask(batch, kiln_neg(batch, kiln_reshape(batch, turned, 1, (size_t[]){32})));
+    ask(batch, sum_rows(batch, kiln_reshape(batch, turned, 2, (size_t[]){2, 16})));
     check_fusion("fusion_moved", batch);
+}
+
+/* A square has one operand, that it is made again for each of its users as any cheap value is. */
+Test(fusion, counts_an_operand_once)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_exp(batch, imagine_vector(batch, 8)), y = kiln_square(batch, x);
+    kiln_tensor same = kiln_mul(batch, x, x);
+    ask(batch, x);
+    ask(batch, sum_rows(batch, kiln_broadcast(batch, same, 2, (size_t[]){4, 8})));
+    ask(batch, kiln_add(batch, same, kiln_cumsum(batch, y, 0, 0)));
+    struct kiln__fusion fusion = fusion_of(batch);
+    for (uint32_t i = 0; i < fusion.graph.nodes.count; i++)
+        cr_expect(fusion.graph.nodes.items[i].kind != KILN__ELEMENTWISE ||
+                  fusion.graph.nodes.items[i].op != KILN__OP_mul || !fusion.stored[i]);
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
+/* Fifty steps of z = z z + c, and how many of them stay small. */
+Test(fusion, makes_few_kernels_of_a_loop)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor a = imagine_vector(batch, 64), b = imagine_vector(batch, 64);
+    kiln_tensor x = a, y = b, count = kiln_fill(batch, KILN_F32, 1, (size_t[]){64}, 0);
+    for (int i = 0; i < 50; i++) {
+        kiln_tensor xx = kiln_mul(batch, x, x), yy = kiln_mul(batch, y, y);
+        kiln_tensor next = kiln_add(batch, kiln_sub(batch, xx, yy), a);
+        y = kiln_add(batch, kiln_mul(batch, kiln_scale(batch, x, 2), y), b);
+        x = next;
+        kiln_tensor size = kiln_add(batch, kiln_mul(batch, x, x), kiln_mul(batch, y, y));
+        kiln_tensor small = kiln_less(batch, size, kiln_constant(batch, KILN_F32, 4));
+        count = kiln_add(batch, count, kiln_cast(batch, small, KILN_F32));
+    }
+    ask(batch, count);
+    struct kiln__fusion fusion = fusion_of(batch);
+    cr_expect_leq(fusion.groups.count, 16u, "%zu", fusion.groups.count);
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        cr_expect_geq(fusion.groups.items[i].steps.count, 10u, "a lone operation");
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+}
+
+/* ---- reshapes ---- */
+
+/* Nothing is moved: what follows is computed in the dimensions of what is before. */
+Test(fusion, goes_on_behind_a_reshape)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = kiln_matmul(batch, imagine_matrix(batch, 32, 8), imagine_matrix(batch, 8, 12));
+    y = kiln_add(batch, y, imagine_vector(batch, 12));
+    y = kiln_reshape(batch, y, 3, (size_t[]){4, 8, 12});
+    y = kiln_mul(batch, kiln_gelu(batch, y), imagine(batch, 3, (size_t[]){4, 8, 12}));
+    ask(batch, y);
+    check_fusion("fusion_reshaped", batch);
+}
+
+/* How many groups an encoder's layer has, of narrow values where `narrow`, on a device whose
+ * kernels take such operands and store such results: a cast before what moves the heads, between
+ * transpose and reshape, or last. */
+static size_t groups_of_heads(bool narrow, int place)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_upload(batch, narrow ? KILN_BF16 : KILN_F32, 2, (size_t[]){40, 24}, "");
+    kiln_type type = narrow ? KILN_BF16 : KILN_F32;
+    kiln_tensor y = kiln_matmul(batch, x, imagine_matrix(batch, 24, 72)), part[3];
+    y = kiln_cast(batch, kiln_add(batch, y, imagine_vector(batch, 72)), type);
+    y = kiln_reshape(batch, y, 5, (size_t[]){2, 20, 3, 3, 8});
+    y = kiln_transpose(batch, y, (size_t[]){2, 0, 3, 1, 4});
+    for (int64_t i = 0; i < 3; i++) {
+        kiln_tensor one =
+            kiln_slice(batch, y, (int64_t[]){i, 0, 0, 0, 0}, (int64_t[]){i + 1, 2, 3, 20, 8}, NULL);
+        part[i] = kiln_reshape(batch, one, 4, (size_t[]){2, 3, 20, 8});
+    }
+    y = kiln_attention(batch, part[0], part[1], part[2], (kiln_tensor){0}, NULL);
+    y = place == 0 ? kiln_cast(batch, y, type) : y;
+    y = kiln_transpose(batch, y, (size_t[]){0, 2, 1, 3});
+    y = place == 1 ? kiln_cast(batch, y, type) : y;
+    y = kiln_reshape(batch, y, 2, (size_t[]){40, 24});
+    y = place == 2 ? kiln_cast(batch, y, type) : y;
+    ask(batch, kiln_matmul(batch, y, imagine_matrix(batch, 24, 24)));
+    struct kiln__graph graph = rewritten(batch);
+    struct kiln__fusion fusion;
+    graph.narrow = true;
+    cr_assert(kiln__fuse(&graph, &fusion));
+    size_t count = 0;
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        count += fusion.groups.items[i].stores.count > 0;
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+    return count;
+}
+
+Test(fusion, casts_and_moves_heads_in_the_kernels_beside)
+{
+    for (int place = 0; place < 3; place++) {
+        cr_expect_eq(groups_of_heads(false, place), 3u, "%zu", groups_of_heads(false, place));
+        cr_expect_eq(groups_of_heads(true, place), 3u, "%d: %zu", place,
+                     groups_of_heads(true, place));
+    }
 }
 
 Test(fusion, computes_cheap_operands_in_the_product_and_reads_transposed_ones_in_place)

@@ -86,8 +86,8 @@ const char *kiln__group_check_accesses(const struct kiln__group_verifier *verifi
 
 /* ---- stores ---- */
 
-/* Whether a value of `shape` has an element for each of the first `rank` dimensions of `over`: it is
- * row-major over them, whatever its own dimensions are. */
+/* Whether a value of `shape` has an element for each of the first `rank` dimensions of `over`: it
+ * is row-major over them, whatever its own dimensions are. */
 static bool is_over(const struct kiln__shape *shape, const struct kiln__shape *over, uint32_t rank)
 {
     size_t count = 1;
