@@ -187,16 +187,19 @@ Test(fusion_reshaped, keeps_what_follows_a_product_before_its_heads)
     check_close();
 }
 
-/* The same of one row, whose scale has the product's shape; parts are computed with further. */
+/* The same of one row, whose scale has the product's shape; two halves of each head are turned by
+ * an angle. */
 Test(fusion_reshaped, scales_a_row_before_its_parts)
 {
     kiln_batch *b = check_begin();
     kiln_tensor y = kiln_matmul(b, check_plain(b, DIMS(1, 16)), check_plain(b, DIMS(16, 48)));
     y = kiln_mul(b, y, check_plain(b, DIMS(1, 48)));
     y = kiln_transpose(b, reshaped(b, y, DIMS(1, 1, 6, 8)), (size_t[]){0, 2, 1, 3});
-    kiln_tensor one = kiln_slice(b, y, (int64_t[]){0, 0, 0, 0}, (int64_t[]){1, 3, 1, 8}, NULL);
-    kiln_tensor other = kiln_slice(b, y, (int64_t[]){0, 3, 0, 0}, (int64_t[]){1, 6, 1, 8}, NULL);
-    check_read(b, kiln_attention(b, one, other, other, no_mask, NULL));
+    kiln_tensor one = kiln_slice(b, y, (int64_t[]){0, 0, 0, 0}, (int64_t[]){1, 6, 1, 4}, NULL);
+    kiln_tensor two = kiln_slice(b, y, (int64_t[]){0, 0, 0, 4}, (int64_t[]){1, 6, 1, 8}, NULL);
+    kiln_tensor sine = check_plain(b, DIMS(4)), cosine = check_plain(b, DIMS(4));
+    check_read(b, kiln_sub(b, kiln_mul(b, one, cosine), kiln_mul(b, two, sine)));
+    check_read(b, kiln_add(b, kiln_mul(b, two, cosine), kiln_mul(b, one, sine)));
     expect_launches(b, 2);
     check_close();
 }
