@@ -43,6 +43,7 @@ criterion_tests = \
 	tests/test_grad_operations \
 	tests/test_groups \
 	tests/test_grad_device \
+	tests/test_grad_range \
 	tests/test_growth \
 	tests/test_host_memory \
 	tests/test_in_place \
@@ -136,6 +137,7 @@ device_tests = \
 	tests/test_explain \
 	tests/test_fork \
 	tests/test_grad_device \
+	tests/test_grad_range \
 	tests/test_host_memory \
 	tests/test_in_place \
 	tests/test_interop \

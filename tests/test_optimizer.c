@@ -75,6 +75,33 @@ static void expect_path(const kiln_optimizer_options *options, const double *wan
     end(&s);
 }
 
+/* The square of a gradient leaves f32, and its share of the mean of squares does not; beyond, the
+ * mean is infinite for good, and the parameter stays. PyTorch 2.1's answers in float32, of steps by
+ * 0.1 along 1, 2e19, 1 and 1. */
+Test(optimizer, takes_gradients_whose_squares_leave_f32)
+{
+    static const float along[4] = {1, 2e19F, 1, 1};
+    static const double wanted[4] = {0.9, 0.825636, 0.768055, 0.720905};
+    const kiln_optimizer_options methods[] = {KILN_ADAM_INIT, KILN_ADAMW_INIT};
+    for (int m = 0; m < 2; m++) {
+        kiln_optimizer_options options = methods[m];
+        options.learning_rate = 0.1;
+        options.weight_decay = 0;
+        struct scene s = begin(&options);
+        for (int step = 0; step < 6; step++) {
+            float all[N], found[N];
+            for (int i = 0; i < N; i++)
+                all[i] = step < 4 ? along[step] : step == 4 ? -3e38F : 3e38F;
+            expect_ok(kiln_rebind_upload(s.batch, s.gradient, all));
+            run_batch(s.batch);
+            expect_ok(kiln_buffer_read(s.parameter, 0, found, sizeof found));
+            double moved = found[0] - start[0] + 1, last = wanted[step < 4 ? step : 3];
+            cr_expect_float_eq(moved, last, 1e-4, "step %d: %g, not %g", step, moved, last);
+        }
+        end(&s);
+    }
+}
+
 Test(optimizer, descends_along_the_gradient)
 {
     kiln_optimizer_options options = KILN_SGD_INIT;

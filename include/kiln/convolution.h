@@ -115,7 +115,7 @@ KILN_API kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_
                                    const kiln_pool_options *options);
 
 /** sum(|x|^p)^(1/p) of each window, as kiln_max_pool() has them; x is of a floating type and p
- *  positive. */
+ *  positive. The gradient of a window of zeros is 0. */
 KILN_API kiln_tensor kiln_lp_pool(kiln_batch *batch, kiln_tensor x, const size_t *window, double p,
                                   const kiln_pool_options *options);
 

@@ -18,7 +18,16 @@ extern "C" {
  *  batch, a computed one too; one that the loss does not depend on gets zeros. Only f32 carries a
  *  gradient: none flows through integers, comparisons and positions. Where a derivative does not
  *  exist it is 0 (abs and relu at 0, rounding), and equal candidates of a largest or smallest
- *  element share it evenly.
+ *  element share it evenly. Where that is NaN it flows to what is NaN, evenly, and of kiln_maximum()
+ *  and kiln_minimum() to both operands.
+ *  What kiln_where() does not choose has no effect on a gradient, either: elementwise operations
+ *  that lead there without broadcasting may have infinite or NaN derivatives at such an element.
+ *  Through other operations (reductions, products, movements) 0 times these is NaN.
+ *  Derivatives of elementwise operations hold for floats of every size, and infinities have the
+ *  limit. Powers that leave f32 are infinite or 0 in a gradient, as in the result: squares of
+ *  kiln_norm(), kiln_variance() and the like beyond 1.8e19 and below 1e-19, the product of
+ *  kiln_product(), a^(b - 1) of kiln_pow(). kiln_atan2() has none (NaN) where both operands are 0
+ *  or infinite.
  *  The results are ordinary tensors: gradients of them may be taken in turn.
  *  `loss` is f32 with one element, of any rank. out may be inputs; after an error it holds empty
  *  tensors. Owner: the results belong to the batch. Threads: one at a time.

@@ -84,14 +84,24 @@ static kiln_tensor fit(struct kiln__gradient *walk, kiln_tensor part, const stru
     return sum_to(walk->batch, part, &from, to);
 }
 
-void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part)
+void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
+                                kiln_tensor chosen)
 {
-    kiln_tensor *sum = &walk->gradient[to];
+    kiln_tensor *sum = &walk->gradient[to], *mask = &walk->chosen[to];
     struct kiln__shape shape = node_at(walk, to)->shape; /* recording moves nodes */
+    struct kiln__shape from = kiln__gradient_shape(walk, part);
     if (!part.id || !walk->wanted[to])
         return;
+    if (!kiln__shape_equal(&from, &shape) || (sum->id && mask->id != chosen.id))
+        chosen = (kiln_tensor){0};
+    *mask = chosen;
     part = fit(walk, part, &shape);
     *sum = sum->id ? kiln_add(walk->batch, *sum, part) : part;
+}
+
+void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part)
+{
+    kiln__gradient_give_chosen(walk, to, part, (kiln_tensor){0});
 }
 
 /* ---- the walk ---- */
@@ -233,13 +243,15 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
         walk.asked = calloc(walk.count, sizeof *walk.asked);
         walk.wanted = calloc(walk.count, sizeof *walk.wanted);
         walk.gradient = calloc(walk.count, sizeof *walk.gradient);
-        if (walk.asked && walk.wanted && walk.gradient)
+        walk.chosen = calloc(walk.count, sizeof *walk.chosen);
+        if (walk.asked && walk.wanted && walk.gradient && walk.chosen)
             run_walk(&walk, loss, out);
         else
             kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
         free(walk.asked);
         free(walk.wanted);
         free(walk.gradient);
+        free(walk.chosen);
     }
     kiln_status status = batch ? batch->error.status : KILN_INVALID_ARGUMENT;
     for (size_t i = 0; status && out && i < n; i++)

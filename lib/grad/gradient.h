@@ -15,6 +15,8 @@ struct kiln__gradient {
     bool *asked;           /* per node: one of `inputs` */
     bool *wanted;          /* per node: an input, or computed from one in f32 all the way */
     kiln_tensor *gradient; /* per node: what has flowed to it so far; empty: nothing */
+    kiln_tensor *chosen;   /* per node: a mask, where kiln_where() chose it; 0 has flowed elsewhere.
+                              Empty: everywhere */
 };
 
 /* Record what flows on to the operands of `node`, whose result is y, when g flows to y. g has y's
@@ -41,6 +43,10 @@ bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node);
  * node's shape repeated, it is summed; where it is repeated in that shape, it is repeated. The
  * empty tensor, and what is not wanted, does nothing. */
 void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
+
+/* The same of a part that is 0 where the mask `chosen` is 0 (empty: none is known). */
+void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
+                                kiln_tensor chosen);
 
 /* Where query i, from `first` on, sees key j by its position: [queries, keys]. */
 kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,

@@ -13,6 +13,13 @@ static const kiln_tensor none = {0};
     kiln__record_elementwise(batch, KILN__OP_##name, "kiln_grad", (kiln_tensor[3]){__VA_ARGS__})
 #define K(value) kiln_constant(batch, KILN_F32, value)
 #define NONE none
+#define LARGEST 0x1.fffffep127
+#define WITHIN(a, most) OP(maximum, OP(minimum, a, K(most)), K(-(most)))
+/* Twice what gelu_tanh takes the tangent of. */
+#define GELU_TANH_ANGLE(a)                                                                         \
+    OP(mul, WITHIN(a, 20),                                                                         \
+       OP(add, K(1.5957691216057308),                                                              \
+          OP(mul, K(0.071354816272600255), OP(square, WITHIN(a, 20)))))
 
 /* ---- elementwise ---- */
 
@@ -42,25 +49,41 @@ static kiln_tensor derivative(kiln_batch *batch, enum kiln__elementwise op, unsi
     return none;
 }
 
+/* Where operand k of a where() is chosen, of what `chosen` leaves. */
+static kiln_tensor choice(kiln_batch *batch, unsigned k, kiln_tensor mask, kiln_tensor chosen)
+{
+    kiln_tensor own = k == 1 ? mask : OP(logical_not, mask);
+    return chosen.id ? OP(logical_and, chosen, own) : own;
+}
+
+/* Derivatives at what a where() further on does not choose have no effect, though they be infinite
+ * or NaN: 0 times them is 0. */
 void kiln__adjoint_elementwise(struct kiln__gradient *walk, const struct kiln__node *node,
                                kiln_tensor y, kiln_tensor g)
 {
+    const enum kiln__elementwise op = (enum kiln__elementwise)node->op;
+    const kiln_tensor chosen = walk->chosen[kiln__tensor_index(y)];
+    kiln_batch *batch = walk->batch;
     kiln_tensor operands[3] = {0};
     for (unsigned k = 0; k < node->n_inputs; k++)
         operands[k] = kiln__gradient_operand(walk, node, k);
-    for (unsigned k = 0; k < node->n_inputs; k++)
-        if (kiln__gradient_wants(walk, node->input[k]))
-            kiln__gradient_give(
-                walk, node->input[k],
-                derivative(walk->batch, (enum kiln__elementwise)node->op, k, operands, y, g));
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        if (!kiln__gradient_wants(walk, node->input[k]))
+            continue;
+        kiln_tensor part = derivative(batch, op, k, operands, y, g), where = chosen;
+        if (op == KILN__OP_where)
+            where = choice(batch, k, operands[0], chosen);
+        else if (chosen.id && part.id != g.id)
+            part = OP(where, chosen, part, K(0));
+        kiln__gradient_give_chosen(walk, node->input[k], part, where);
+    }
 }
 
 /* Integers carry no gradient, so this is f32 to f32. */
 void kiln__adjoint_cast(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
                         kiln_tensor g)
 {
-    (void)y;
-    kiln__gradient_give(walk, node->input[0], g);
+    kiln__gradient_give_chosen(walk, node->input[0], g, walk->chosen[kiln__tensor_index(y)]);
 }
 
 /* ---- reductions ---- */
@@ -85,6 +108,7 @@ static kiln_tensor reduce(kiln_batch *batch, enum kiln__reduction op, kiln_tenso
 #define REDUCE(name, value) reduce(batch, KILN__REDUCE_##name, value, mask)
 #define N kiln_constant(batch, KILN_F32, count)
 #define ONE_IF_0(x) OP(where, OP(equal, x, K(0)), K(1), K(0))
+#define CHOSEN(x, y) OP(logical_or, OP(equal, x, y), OP(isnan, x))
 #define ONE_FOR_0(x) OP(where, OP(equal, x, K(0)), K(1), x)
 
 static kiln_tensor reduce_derivative(kiln_batch *batch, enum kiln__reduction op, uint64_t mask,

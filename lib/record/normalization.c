@@ -134,7 +134,8 @@ kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, co
 }
 
 /* An infinite largest element is taken for the largest finite number: the sum is 0 or inf then, and
- * its logarithm what it should be, where inf - inf would be NaN. */
+ * its logarithm what it should be, where inf - inf would be NaN. That of 0 has no derivative: it is
+ * taken of 1 there, so that the gradient is 0. */
 kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                            int keep_dims)
 {
@@ -147,7 +148,10 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
     kiln_tensor top = APPLY_2(minimum, largest(call, x), number(call, FLT_MAX));
     top = APPLY_2(maximum, top, number(call, -FLT_MAX));
     kiln_tensor total = REDUCE(sum, APPLY(exp, APPLY_2(sub, x, top)));
-    return finish(call, APPLY_2(add, APPLY(log, total), top), keep_dims);
+    kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
+    kiln_tensor logarithm = APPLY(log, kiln_where(batch, is_zero, number(call, 1), total));
+    logarithm = kiln_where(batch, is_zero, number(call, -INFINITY), logarithm);
+    return finish(call, APPLY_2(add, logarithm, top), keep_dims);
 }
 
 /* ---- statistics ---- */

@@ -301,12 +301,24 @@ static kiln_tensor add_scaled(const struct step *step, kiln_tensor a, double fac
     return kiln_add(step->batch, a, kiln_scale(step->batch, b, factor));
 }
 
-/* A running mean takes up `value`: as 1 - beta is rounded and not beta, what it converges to is
- * exact. */
+/* A running mean takes up `value`. As 1 - beta is rounded and not beta, what it converges to is
+ * exact; as both are scaled before they are subtracted, no gradient is too large. */
 static kiln_tensor take_up(const struct step *step, kiln_tensor mean, double beta,
                            kiln_tensor value)
 {
-    return add_scaled(step, mean, 1 - beta, kiln_sub(step->batch, value, mean));
+    kiln_tensor difference = kiln_sub(step->batch, kiln_scale(step->batch, value, 1 - beta),
+                                      kiln_scale(step->batch, mean, 1 - beta));
+    return kiln_add(step->batch, mean, difference);
+}
+
+/* A running mean of squares takes up that of `value`, which may leave f32 where its share of the
+ * mean does not. The mean of ones that corrects it is kept in the same way, and so is off by the
+ * same factor. */
+static kiln_tensor take_up_square(const struct step *step, kiln_tensor mean, double beta,
+                                  kiln_tensor value)
+{
+    kiln_tensor share = kiln_mul(step->batch, kiln_scale(step->batch, value, 1 - beta), value);
+    return add_scaled(step, share, beta, mean);
 }
 
 /* The next content of a state buffer. */
@@ -322,9 +334,11 @@ static kiln_tensor recall(const struct step *step, size_t place)
 
 /* Means that start from 0 are too small by a factor of 1 - beta^t after t steps. That is the mean
  * of t ones, kept in the same way. */
-static kiln_tensor correct(const struct step *step, size_t place, double beta)
+static kiln_tensor correct(const struct step *step, size_t place, double beta,
+                           kiln_tensor (*take)(const struct step *, kiln_tensor, double,
+                                               kiln_tensor))
 {
-    kiln_tensor mean = take_up(step, recall(step, place), beta, constant(step, 1));
+    kiln_tensor mean = take(step, recall(step, place), beta, constant(step, 1));
     remember(step, place, mean);
     return mean;
 }
@@ -335,8 +349,8 @@ static void begin_step(struct step *step)
     step->rate = recall(step, RATE);
     if (options->method == KILN_SGD)
         return;
-    kiln_tensor first = correct(step, CORRECTION_1, options->beta1);
-    kiln_tensor second = correct(step, CORRECTION_2, options->beta2);
+    kiln_tensor first = correct(step, CORRECTION_1, options->beta1, take_up);
+    kiln_tensor second = correct(step, CORRECTION_2, options->beta2, take_up_square);
     step->rate = kiln_div(step->batch, step->rate, first);
     step->spread = kiln_rsqrt(step->batch, second);
 }
@@ -362,8 +376,7 @@ static kiln_tensor move_adam(const struct step *step, kiln_tensor gradient, size
     const kiln_optimizer_options *options = &step->optimizer->options;
     kiln_batch *batch = step->batch;
     kiln_tensor mean = take_up(step, recall(step, state), options->beta1, gradient);
-    kiln_tensor square =
-        take_up(step, recall(step, state + 1), options->beta2, kiln_square(batch, gradient));
+    kiln_tensor square = take_up_square(step, recall(step, state + 1), options->beta2, gradient);
     remember(step, state, mean);
     remember(step, state + 1, square);
     kiln_tensor root = kiln_mul(batch, kiln_sqrt(batch, square), step->spread);

@@ -219,6 +219,18 @@ kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
     return average(&pool, x);
 }
 
+/* To a power. At 0 one below 1 has no derivative: it is taken of 1 there, so that the gradient is 0
+ * and not NaN. */
+static kiln_tensor raised(const struct kiln__sliding *call, kiln_tensor y, double power)
+{
+    kiln_tensor number = kiln_constant(call->batch, KILN_F32, power);
+    kiln_tensor zero = kiln_constant(call->batch, KILN_F32, 0), is_zero = ROW(equal, y, zero);
+    if (power >= 1)
+        return power == 1 ? y : power == 2 ? ROW(square, y) : ROW(pow, y, number);
+    y = ROW(where, is_zero, kiln_constant(call->batch, KILN_F32, 1), y);
+    return ROW(where, is_zero, zero, power == 0.5 ? ROW(sqrt, y) : ROW(pow, y, number));
+}
+
 kiln_tensor kiln_lp_pool(kiln_batch *batch, kiln_tensor x, const size_t *window, double p,
                          const kiln_pool_options *options)
 {
@@ -235,15 +247,9 @@ kiln_tensor kiln_lp_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
     kiln_tensor y = kiln__sliding_windows(call, x, 0);
     if (batch->error.status)
         return none;
-    y = p == 2 ? ROW(square, y) : ROW(abs, y);
-    if (p != 1 && p != 2)
-        y = ROW(pow, y, kiln_constant(batch, KILN_F32, p));
+    y = raised(call, p == 2 ? y : ROW(abs, y), p);
     y = batch->error.status ? none : kiln_sum(batch, y, call->n, pool.axes, 0);
-    if (p == 2)
-        y = batch->error.status ? none : ROW(sqrt, y);
-    else if (p != 1)
-        y = batch->error.status ? none : ROW(pow, y, kiln_constant(batch, KILN_F32, 1 / p));
-    return kiln__sliding_result(call, y);
+    return kiln__sliding_result(call, batch->error.status ? none : raised(call, y, 1 / p));
 }
 
 /* ---- of two dimensions ---- */

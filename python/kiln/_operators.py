@@ -126,8 +126,10 @@ class Operators:
         return _o.variance(self, axis, float(ddof), keepdims)
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
-        """The standard deviation over these dimensions; None: all."""
-        return _o.sqrt(_o.variance(self, axis, float(ddof), keepdims))
+        """The standard deviation over these dimensions; None: all. Its gradient is 0 where it is."""
+        variance = _o.variance(self, axis, float(ddof), keepdims)
+        is_zero = _o.equal(variance, 0.0)
+        return _o.where(is_zero, 0.0, _o.sqrt(_o.where(is_zero, 1.0, variance)))
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Whether an element is not 0, over these dimensions; None: all."""
