@@ -27,6 +27,8 @@ python_tests = \
 	python/tests/tap.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \
+	python/tests/test_interrupts.py \
+	python/tests/test_limits.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
 	python/tests/test_parallel.py \

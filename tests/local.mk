@@ -381,6 +381,7 @@ long_campaigns = \
 	tests/campaigns/cache_endings
 long_script_tests = \
 	tests/test_tune_tool.sh \
+	tests/test_interrupts.sh \
 	tests/test_examples.sh
 long_programs = $(long_criterion_tests) $(long_campaigns)
 long_tests = $(long_script_tests) $(long_programs)

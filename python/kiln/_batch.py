@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context, option_word, values_of
-from ._library import check, lib, struct, take_text
+from ._library import Owned, check, lib, name_text, struct
 from ._tensor import Tensor, as_tensor, new_array, settle
 
 
@@ -37,11 +37,11 @@ class Batch:
                                 run_apart)
 
     def __enter__(self) -> Batch:
-        _tape.thread.tapes.append(self._tape)
+        _tape.begin_block(self._tape)
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:
-        _tape.thread.tapes.remove(self._tape)
+        _tape.end_block(self._tape)
         if kind is None and (self._tape.reads or self._tape.exports or self._tape.effects):
             self.run()
 
@@ -49,6 +49,7 @@ class Batch:
         """Ask for x: its value is there after the block. `out`, a row-major array of its type and
         shape, is where it goes, in each run."""
         tensor = as_tensor(x, self.context)
+        tape = self._tape.opened()
         if out is not None:
             good = out.shape == tensor.shape and out.dtype == tensor.dtype.raw
             if not (good and out.flags.c_contiguous and out.flags.writeable):
@@ -56,10 +57,10 @@ class Batch:
                                  f'{list(tensor.shape)} that can be written')
             # A tensor of its own: the same result may be wanted in several places.
             tensor = _again(tensor)
-            self._tape.reads[tensor] = out
-        elif tensor not in self._tape.reads:
-            self._tape.reads[tensor] = new_array(tensor)
-        self._tape.handle(tensor)
+            tape.reads[tensor] = out
+        elif tensor not in tape.reads:
+            tape.reads[tensor] = new_array(tensor)
+        tape.handle(tensor)
         return tensor
 
     def run(self) -> None:
@@ -78,9 +79,9 @@ class Batch:
     def explain(self) -> str:
         """The graph, what was fused and why not, the memory plan and the kernels' text."""
         self._tape.finish_recording()
-        text = ctypes.c_void_p()
-        check(lib.kiln_batch_explain(self._tape.batch, ctypes.byref(text)))
-        return take_text(text)
+        text = Owned(lib.kiln_free)
+        check(lib.kiln_batch_explain(self._tape.batch, text.out))
+        return text.text()
 
     def prepare(self, threads: int = 0) -> None:
         """Compile what the run needs, on so many threads (0: as many as there are cores)."""
@@ -105,8 +106,10 @@ def batch(context: Optional[Context] = None, precision: Optional[str] = None, *,
 def names(name: Optional[str]) -> Iterator[None]:
     """Call everything that this thread makes in a `with kiln.names('layer3'):` so, as
     Tensor.named() does, which may say otherwise; None: nothing."""
-    before, _tape.thread.name = _tape.thread.name, name
+    name_text(name)  # or an error, here
+    before = _tape.thread.name
     try:
+        _tape.thread.name = name
         yield
     finally:
         _tape.thread.name = before

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import Any, Iterator, Optional
+import operator
+from typing import Any, Callable, Iterator, Optional
 
 import numpy as np
 
 from . import _tape
 from ._context import Context, default_context
-from ._library import MAX_RANK, Owned, check, lib, sizes
+from ._library import MAX_RANK, Error, Owned, check, lib, sizes
 from ._operators import Operators
 from ._record import dims_of
 from ._tensor import Array, Shape, Tensor, as_array, as_tensor, of_array
 from ._types import BY_VALUE, DType, Type, as_dtype, from_raw
+
+
+def _in_place(operation: Callable[[Any, Any], Tensor]) -> Callable[[Buffer, Array], Buffer]:
+    def update(self: Buffer, other: Array) -> Buffer:
+        return self._updated(operation, other)
+    return update
 
 
 class Buffer(Operators):
@@ -24,7 +31,7 @@ class Buffer(Operators):
     and means the content at that moment: a tensor that was made of it before it is written, and
     asked for later, is an error that says so. `buffer[...] = value` replaces the content, and
     `buffer[2:5] = value` a part of it; an update of the buffer by what is computed from it, such as
-    `w[...] = w - 0.1 * g`, happens in place. In a `with kiln.batch()` or a kiln.function it is
+    `w -= 0.1 * g` or `w[...] = w - 0.1 * g`, happens in place. In a `with kiln.batch()` or a kiln.function it is
     written when the batch runs, and lines that follow mean the new content.
 
     Any thread may use it.
@@ -41,20 +48,24 @@ class Buffer(Operators):
         self[...] = source
 
     def _allocate(self, context: Context, dtype: DType, dims: list[int]) -> None:
-        pointer = ctypes.c_void_p()
-        with context._held() as held:
-            check(lib.kiln_buffer_create(held, dtype.value, len(dims), sizes(dims),
-                                         ctypes.byref(pointer)))
-        self._adopt(context, pointer.value, lib.kiln_buffer_release)
+        owned = Owned(lib.kiln_buffer_release)
+        check(lib.kiln_buffer_create(context._held(), dtype.value, len(dims), sizes(dims), owned.out))
+        self._adopt(context, owned)
 
-    def _adopt(self, context: Context, pointer: Any, release: Any) -> None:
-        """Take over a buffer of C."""
+    @classmethod
+    def _of(cls, context: Context, owned: Owned) -> Buffer:
+        """A buffer over one of C's."""
+        made = cls.__new__(cls)
+        made._adopt(context, owned)
+        return made
+
+    def _adopt(self, context: Context, owned: Owned) -> None:
         self._context = context
-        self._owned = Owned(pointer, release)
+        self._owned = owned
         self._version = 0
         self._imported: Optional[Tensor] = None
         kind, rank, dims = ctypes.c_int(), ctypes.c_size_t(), (ctypes.c_size_t * MAX_RANK)()
-        check(lib.kiln_buffer_shape(pointer, ctypes.byref(kind), ctypes.byref(rank), dims))
+        check(lib.kiln_buffer_shape(owned, ctypes.byref(kind), ctypes.byref(rank), dims))
         self.dtype = BY_VALUE[kind.value]
         self.shape = tuple(dims[:rank.value])
 
@@ -73,10 +84,6 @@ class Buffer(Operators):
         return made
 
     @property
-    def _pointer(self) -> Any:
-        return self._owned.pointer
-
-    @property
     def context(self) -> Context:
         """The context whose device it lies on."""
         return self._context
@@ -84,7 +91,7 @@ class Buffer(Operators):
     # ---- as a tensor ----
 
     def _tensor(self) -> Tensor:
-        tape = _tape.explicit_tape(self._context)
+        tape = _tape.enclosing_tape(self._context)
         if tape is not None and self in tape.exports:
             return tape.exports[self]
         if self._imported is None or self._imported._version != self._version:
@@ -102,10 +109,16 @@ class Buffer(Operators):
         _tape.refuse_while_tracing('a buffer is read')
         return from_raw(self._read(), self.dtype)
 
+    def _refuse_if_awaited(self, what: str) -> None:
+        tape = _tape.enclosing_tape(self._context)
+        if tape is not None and self in tape.awaited:
+            raise Error('WRONG_STATE', f'a buffer is {what} in a batch that writes it and has not run')
+
     def _read(self) -> np.ndarray:
+        self._refuse_if_awaited('read')
         array = np.empty(self.shape, self.dtype.raw)
         if array.nbytes:
-            check(lib.kiln_buffer_read(self._pointer, 0, array.ctypes.data, array.nbytes))
+            check(lib.kiln_buffer_read(self._owned, 0, array.ctypes.data, array.nbytes))
         return array
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
@@ -113,6 +126,29 @@ class Buffer(Operators):
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
     # ---- writing ----
+
+    def _updated(self, operation: Callable[[Any, Any], Tensor], other: Array) -> Buffer:
+        """With what the operation gives as the content."""
+        content = operation(self, other)
+        if content.dtype.is_floating and not self.dtype.is_floating:
+            raise TypeError(f'a buffer of {self.dtype.name} is updated by a tensor of '
+                            f'{content.dtype.name}')
+        self[...] = content
+        return self
+
+    __iadd__ = _in_place(operator.add)
+    __isub__ = _in_place(operator.sub)
+    __imul__ = _in_place(operator.mul)
+    __imatmul__ = _in_place(operator.matmul)
+    __itruediv__ = _in_place(operator.truediv)
+    __ifloordiv__ = _in_place(operator.floordiv)
+    __imod__ = _in_place(operator.mod)
+    __ipow__ = _in_place(operator.pow)
+    __iand__ = _in_place(operator.and_)
+    __ior__ = _in_place(operator.or_)
+    __ixor__ = _in_place(operator.xor)
+    __ilshift__ = _in_place(operator.lshift)
+    __irshift__ = _in_place(operator.rshift)
 
     def __setitem__(self, key: Any, value: Array) -> None:
         from . import _functions
@@ -123,12 +159,12 @@ class Buffer(Operators):
         tape = _tape.explicit_tape(self._context)
         if tape is not None:
             tape.handle(content)
-            tape.exports[self] = content
+            tape.write(self, content)
         elif isinstance(content._value, np.ndarray) and content.dtype == self.dtype:
             self._write(content._value)
         else:
             _tape.refuse_while_tracing('a buffer is written')
-            _tape.run_now(self._context, lambda tape: tape.exports.update({self: content}))
+            _tape.run_now(self._context, lambda tape: tape.write(self, content))
 
     def _whole(self, value: Array) -> Tensor:
         """A value in the buffer's type and shape."""
@@ -145,7 +181,7 @@ class Buffer(Operators):
     def _write(self, array: np.ndarray) -> None:
         self._version += 1
         if array.nbytes:
-            check(lib.kiln_buffer_write(self._pointer, 0, array.ctypes.data, array.nbytes))
+            check(lib.kiln_buffer_write(self._owned, 0, array.ctypes.data, array.nbytes))
 
     @contextlib.contextmanager
     def mapped(self) -> Iterator[np.ndarray]:
@@ -154,14 +190,18 @@ class Buffer(Operators):
         if not self.nbytes:  # there is no memory to show
             yield np.empty(self.shape, self.dtype.raw)
             return
-        data = ctypes.c_void_p()
-        check(lib.kiln_buffer_map(self._pointer, ctypes.byref(data)))
+        self._refuse_if_awaited('mapped')
+        # For an exception that comes before it is unmapped.
+        mapping = Owned(lambda _, buffer=self._owned: lib.kiln_buffer_unmap(buffer))
+        self._version += 1
+        check(lib.kiln_buffer_map(self._owned, mapping.out))
         try:
-            memory = (ctypes.c_char * self.nbytes).from_address(data.value or 0)
+            memory = (ctypes.c_char * self.nbytes).from_address(mapping.pointer or 0)
             yield np.frombuffer(memory, self.dtype.raw).reshape(self.shape)
         finally:
             self._version += 1
-            check(lib.kiln_buffer_unmap(self._pointer))
+            check(lib.kiln_buffer_unmap(self._owned))
+            mapping.pointer = None
 
     def __reduce__(self) -> Any:
         return Buffer, (self.numpy(), self.dtype)

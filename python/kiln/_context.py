@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from types import SimpleNamespace
-from typing import Any, ContextManager, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -97,52 +97,47 @@ class Context:
         for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile),
                             ('precision', precision)):
             setattr(options, field, option_word(field, word))
-        pointer = ctypes.c_void_p()
-        check(lib.kiln_context_create(ctypes.byref(options), ctypes.byref(pointer)))
-        self._owned = Owned(pointer.value, lib.kiln_context_release,
-                            lib.kiln_context_retain)
+        self._owned: Optional[Owned] = Owned(lib.kiln_context_release)
+        check(lib.kiln_context_create(ctypes.byref(options), self._owned.out))
         self._thread = threading.local()  # each one's batch for what is in no other
         self.device = self._describe_device()
 
     def _describe_device(self) -> SimpleNamespace:
         info = struct('kiln_device_info')()
-        with self._held() as pointer:
-            check(lib.kiln_context_device(pointer, ctypes.byref(info)))
+        check(lib.kiln_context_device(self._held(), ctypes.byref(info)))
         return _device(info)
 
-    def _held(self) -> ContextManager[Any]:
-        """Its pointer, which no other thread's close() frees meanwhile."""
-        return self._owned.held('context')
+    def _held(self) -> Owned:
+        """What is released when it is closed and nobody holds this any more."""
+        owned = self._owned
+        if owned is None:
+            raise Error('WRONG_STATE', 'the context is closed')
+        return owned
 
     @property
     def stats(self) -> SimpleNamespace:
         """What the context has done so far: uploads, upload_bytes, launches, kernels_compiled and
         so on, as kiln_context_stats has them."""
         stats = struct('kiln_context_stats')()
-        with self._held() as pointer:
-            check(lib.kiln_context_get_stats(pointer, ctypes.byref(stats)))
+        check(lib.kiln_context_get_stats(self._held(), ctypes.byref(stats)))
         return values_of(stats)
 
     def finish(self) -> None:
         """Wait until everything submitted so far has completed."""
-        with self._held() as pointer:
-            check(lib.kiln_context_finish(pointer))
+        check(lib.kiln_context_finish(self._held()))
 
     def sync_cache(self) -> None:
         """Wait until the kernels compiled so far are in the disk cache."""
-        with self._held() as pointer:
-            check(lib.kiln_context_sync_cache(pointer))
+        check(lib.kiln_context_sync_cache(self._held()))
 
     def trim(self) -> None:
         """Give idle memory back to the device."""
-        with self._held() as pointer:
-            check(lib.kiln_context_trim(pointer))
+        check(lib.kiln_context_trim(self._held()))
 
     def best_precision(self) -> DType:
         """Which type pays on this device as storage of what matrix products read; measured once."""
         value = ctypes.c_int()
-        with self._held() as pointer:
-            check(lib.kiln_context_best_precision(pointer, ctypes.byref(value)))
+        check(lib.kiln_context_best_precision(self._held(), ctypes.byref(value)))
         return BY_VALUE[value.value]
 
     def host_array(self, shape: Any, dtype: Type = 'f32') -> np.ndarray:
@@ -151,23 +146,19 @@ class Context:
         raw = as_dtype(dtype).raw
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         count = int(np.prod(shape, dtype=np.int64))
-        memory = ctypes.c_void_p()
-        with self._held() as context:
-            check(lib.kiln_host_alloc(context, count * raw.itemsize, ctypes.byref(memory)))
-            lib.kiln_context_retain(context)  # the array refers to `holder`, and that to the context
-        holder = (ctypes.c_char * max(count * raw.itemsize, 1)).from_address(memory.value or 0)
-
-        def release(address: Any) -> None:
-            lib.kiln_host_free(context, address)
-            lib.kiln_context_release(context)
-        holder._owned = Owned(memory.value, release)
+        context = self._held()
+        # The array refers to `holder`, and that to the memory, which refers to the context.
+        memory = Owned(lambda address: lib.kiln_host_free(context, address))
+        check(lib.kiln_host_alloc(context, count * raw.itemsize, memory.out))
+        holder = (ctypes.c_char * max(count * raw.itemsize, 1)).from_address(memory.pointer or 0)
+        holder._owned = memory
         return np.frombuffer(holder, raw, count).reshape(shape)
 
     def close(self) -> None:
         """Release the context; buffers and batches that there are still hold it. What else is made
         of it says WRONG_STATE from now on."""
-        self._owned.close()
         self._thread = threading.local()
+        self._owned = None
 
     def __enter__(self) -> Context:
         return self
@@ -176,12 +167,13 @@ class Context:
         self.close()
 
     def __repr__(self) -> str:
-        closed = ', closed' if self._owned.pointer is None else ''
+        closed = ', closed' if self._owned is None else ''
         return f'<kiln.Context on {self.device.name}{closed}>'
 
 
 _default: Optional[Context] = None
-_default_lock = threading.Lock()
+# The thread that makes the context may come here again meanwhile, in a signal handler or a finaliser.
+_default_lock = threading.RLock()
 
 
 def default_context() -> Context:
@@ -189,16 +181,20 @@ def default_context() -> Context:
     device, or on the one that $KILN_DEVICE names."""
     global _default
     with _default_lock:
-        if _default is None or _default._owned.pointer is None:
-            _default = Context()
-        return _default
+        context = _default
+        if context is None or context._owned is None:
+            made, context = Context(), _default
+            if context is None or context._owned is None:
+                context = _default = made
+        return context
 
 
 def set_default_context(context: Optional[Context]) -> None:
     """Let this be the context of everything that names none; None: a new one when it is wanted."""
     global _default
-    with _default_lock:
-        _default = context
+    if not isinstance(context, (Context, type(None))):
+        raise TypeError(f'the default context is a kiln.Context or None, not {context!r}')
+    _default = context
 
 
 assert CONSTANTS['KILN_PRECISION_F32X3'] == _WORDS['precision']['f32x3']

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import threading
+import itertools
+import math
+import sys
 import time
+from collections import deque
 from types import SimpleNamespace
-from typing import Any, Callable, ContextManager, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from . import _tape
 from ._context import Context, default_context, values_of
-from ._library import (CONSTANTS, Error, Handle, Owned, check, initialised, lib, struct,
-                       take_text, word)
+from ._library import (CONSTANTS, STATUS_VALUES, Error, Handle, Owned, check, initialised, lib,
+                       pointers, struct, word)
 from ._tensor import Tensor, as_type, placed
 from ._tree import leaves_of
 from ._types import DType, Type, as_dtype, from_raw
@@ -25,6 +28,7 @@ _RECORDER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, cty
 _PRESETS = {'balanced': 'KILN_EXECUTOR_OPTIONS_INIT', 'latency': 'KILN_EXECUTOR_LATENCY_INIT',
             'throughput': 'KILN_EXECUTOR_THROUGHPUT_INIT'}
 _NOT_READY = 1
+_WRONG_STATE = STATUS_VALUES['WRONG_STATE']
 _FAILED = -1  # any error: the exception that is kept is what is raised
 
 
@@ -38,15 +42,14 @@ class Row(NamedTuple):
     below: int = 0
     sequence: bool = False
 
-_called: dict[int, Future] = {}  # futures whose callbacks are to come, by id()
+_called: dict[int, Future] = {}  # futures whose callbacks are to come, by their tokens
+_tokens = itertools.count(1)
 
 
-def _notified(status: int, user: int) -> None:
-    future = _called.pop(user)
-    with future._calling:
-        functions, future._callbacks = future._callbacks or [], None
-    for function in functions:
-        function(future)
+def _notified(status: int, token: int) -> None:
+    future = _called.get(token)
+    if future is not None:
+        future._call_back()
 
 
 _NOTIFIED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(_notified)
@@ -55,52 +58,68 @@ _NOTIFIED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(_notified)
 class Future:
     """The end of one request. `result()` waits for it; `await future` does so in asyncio."""
 
-    def __init__(self, executor: Executor, pointer: Any, borrowed: Any,
+    def __init__(self, executor: Executor, borrowed: Any,
                  outputs: list[tuple[np.ndarray, DType]]) -> None:
-        self._owned = Owned(pointer, lib.kiln_future_release)
+        self._owned = Owned(lib.kiln_future_release)
         self._executor = executor
         self._borrowed = borrowed
         self._outputs = outputs
-        self._calling = threading.Lock()
-        self._callbacks: Optional[list[Callable[[Future], None]]] = []  # None: they were called
+        # No lock: a callback, a signal handler or a finaliser may come here between any two lines.
+        # Whoever takes a function from here calls it.
+        self._callbacks: deque[Callable[[Future], None]] = deque()
+        self._token = next(_tokens)
 
     def add_done_callback(self, function: Callable[[Future], None]) -> None:
         """Have `function(future)` called when it has completed: in a thread of the executor, or here
-        at once if it has; while it runs, other requests wait. One that raises there is told by
-        sys.unraisablehook, and those behind it are not called."""
-        with self._calling:
-            if self._callbacks is None:
-                later = False
-            else:
-                later, first = True, not self._callbacks
-                self._callbacks.append(function)
-        if not later:
-            function(self)
-        elif first:
-            _called[id(self)] = self  # until then, whoever else forgets it
-            status = lib.kiln_future_notify(self._owned.pointer, _NOTIFIED, id(self))
-            if status:
-                _called.pop(id(self), None)
-                with self._calling:
-                    self._callbacks = []
+        at once if it has; while it runs, other requests wait. One that raises is told by
+        sys.unraisablehook."""
+        self._callbacks.append(function)
+        _called[self._token] = self  # until then, whoever else forgets it
+        status = lib.kiln_future_notify(self._owned, _NOTIFIED, self._token)
+        if self.done():
+            self._call_back()
+        elif status != _WRONG_STATE:  # it is to be called already
             check(status)
+
+    def _call_back(self) -> None:
+        """It has completed: call the functions that nobody has called."""
+        _called.pop(self._token, None)
+        interrupt: Optional[BaseException] = None
+        while self._callbacks:
+            try:
+                self._callbacks.popleft()(self)
+            except IndexError:
+                pass  # another thread was quicker
+            except Exception as error:
+                sys.unraisablehook(SimpleNamespace(  # type: ignore[arg-type]
+                    exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__,
+                    err_msg='Exception ignored in a callback of', object=self))
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def done(self) -> bool:
         """Whether it has completed."""
-        return lib.kiln_future_poll(self._owned.pointer) != _NOT_READY
+        return lib.kiln_future_poll(self._owned) != _NOT_READY
 
     def cancel(self) -> bool:
         """Cancel it, if it still waits; whether it did."""
-        return lib.kiln_future_cancel(self._owned.pointer) == 0
+        cancelled = lib.kiln_future_cancel(self._owned) == 0
+        if cancelled:
+            self._call_back()
+        return cancelled
 
     def result(self, timeout: Optional[float] = None) -> Any:
         """What the request computed: an array, or a list where the executor has several outputs.
         Raises kiln.Error if it failed, and TimeoutError after so many seconds."""
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError('a timeout is a number of seconds, not NaN')
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             # In pieces, so that an interrupt is seen.
             left = 0.2 if end is None else min(0.2, max(0.0, end - time.monotonic()))
-            status = lib.kiln_future_wait_for(self._owned.pointer, int(left * 1e6))
+            status = lib.kiln_future_wait_for(self._owned, int(left * 1e6))
             if status != _NOT_READY:
                 break
             if end is not None and time.monotonic() >= end:
@@ -119,16 +138,15 @@ class Future:
         return None
 
     async def _completed(self) -> Any:
-        loop = asyncio.get_running_loop()
-        descriptor = ctypes.c_int()
-        check(lib.kiln_future_descriptor(self._owned.pointer, ctypes.byref(descriptor)))
         if not self.done():
+            loop = asyncio.get_running_loop()
             ready = loop.create_future()
-            loop.add_reader(descriptor.value, lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                loop.remove_reader(descriptor.value)
+
+            def completed(_: Future) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(lambda: ready.done() or ready.set_result(None))
+            self.add_done_callback(completed)
+            await ready
         return self.result()
 
     def __await__(self) -> Any:
@@ -161,7 +179,6 @@ class Executor:
         self._error: Optional[BaseException] = None
         self._waiting: dict[int, Future] = {}
         self._sweep = 64
-        self._lock = threading.Lock()
         options = initialised(_PRESETS[preset])
         for field, value in (('max_batch', max_batch), ('min_batch', min_batch),
                              ('max_queue', max_queue), ('prepare', prepare or None),
@@ -176,24 +193,20 @@ class Executor:
         for entry, row, dtype in zip(rows, self._rows, self._types):
             entry.type, entry.rank = dtype.value, len(row.shape)
             entry.below, entry.sequence = row.below, bool(row.sequence)
-            for i, dim in enumerate(row.shape):
-                entry.dims[i] = dim
+            entry.dims = row.shape
         recorder = _RECORDER(lambda *given: self._record(function, outputs, *given))
         model = initialised('KILN_MODEL_INIT')
         model.record = ctypes.cast(recorder, ctypes.c_void_p).value
         model.input_count, model.output_count = len(self._rows), outputs
         model.inputs = ctypes.addressof(rows)
-        made = ctypes.c_void_p()
-        with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(context._held()) for context in self._contexts]
-            contexts = (ctypes.c_void_p * len(held))(*held)
-            status = lib.kiln_executor_create(contexts, len(held), ctypes.byref(model),
-                                              ctypes.byref(options), ctypes.byref(made))
+        made = Owned(lib.kiln_executor_release)
+        held = [context._held() for context in self._contexts]
+        status = lib.kiln_executor_create(pointers(held), len(held), ctypes.byref(model),
+                                          ctypes.byref(options), made.out)
         if self._error is not None:
             raise self._error
         check(status)
-        self._owned = Owned(made.value, lib.kiln_executor_release,
-                            lib.kiln_executor_retain)
+        self._owned: Optional[Owned] = made
 
     # ---- recording ----
 
@@ -218,8 +231,7 @@ class Executor:
 
     @staticmethod
     def _record_in(tape: Any, function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor]:
-        with _tape.tracing(tape):
-            results = leaves_of(function(tensors))
+        results = _tape.trace(tape, lambda: leaves_of(function(tensors)))
         if tape.exports or tape.effects:
             raise Error('WRONG_STATE', 'the function of an executor writes a buffer: batches may '
                                        'run twice')
@@ -277,69 +289,67 @@ class Executor:
         The arrays must not change until the request has completed."""
         inputs, outputs, rows, given, results = self._request(arrays, length)
         options = self._options(priority, deadline, wait, room, length)
-        pointer = ctypes.c_void_p()
-        with self._held() as held:
-            check(lib.kiln_executor_submit(held, inputs, outputs, rows, ctypes.byref(options),
-                                           ctypes.byref(pointer)))
-        future = Future(self, pointer.value, given, results)
-        self._remember(future)
+        future = Future(self, given, results)
+        self._sweep_waiting()
+        self._waiting[id(future)] = future  # before the memory is lent
+        status = lib.kiln_executor_submit(self._held(), inputs, outputs, rows, ctypes.byref(options),
+                                          future._owned.out)
+        if status:
+            self._forget(future)
+        check(status)
         return future
 
     def run(self, *arrays: Any, length: int = 0) -> Any:
         """Run any number of rows now, spread over all contexts, and wait for them."""
         inputs, outputs, rows, _, results = self._request(arrays, length)
         options = self._options('normal', 0, True, 0, length)
-        with self._held() as held:
-            check(lib.kiln_executor_run(held, inputs, outputs, rows, ctypes.byref(options)))
+        check(lib.kiln_executor_run(self._held(), inputs, outputs, rows, ctypes.byref(options)))
         made = [from_raw(array, dtype) for array, dtype in results]
         return made[0] if len(made) == 1 else made
 
-    def _remember(self, future: Future) -> None:
-        """Hold the memory of a request that nobody may wait for."""
-        with self._lock:
-            self._waiting[id(future)] = future
-            if len(self._waiting) <= self._sweep:
-                return
-            self._waiting = {key: f for key, f in self._waiting.items() if not f.done()}
-            self._sweep = max(64, 2 * len(self._waiting))
+    def _sweep_waiting(self) -> None:
+        """Let go of the memory of requests that have completed, and that nobody waited for."""
+        if len(self._waiting) < self._sweep:
+            return
+        for future in list(self._waiting.values()):
+            if future.done():
+                self._forget(future)
+        self._sweep = max(64, 2 * len(self._waiting))
 
     def _forget(self, future: Future) -> None:
-        with self._lock:
-            self._waiting.pop(id(future), None)
+        self._waiting.pop(id(future), None)
 
     # ---- the rest ----
 
-    def _held(self) -> ContextManager[Any]:
-        """Its pointer, which no other thread's close() frees meanwhile."""
-        return self._owned.held('executor')
+    def _held(self) -> Owned:
+        """What is released when it is closed and nobody holds this any more."""
+        owned = self._owned
+        if owned is None:
+            raise Error('WRONG_STATE', 'the executor is closed')
+        return owned
 
     @property
     def stats(self) -> SimpleNamespace:
         """What it has done so far: requests, batches, fill, wait.p99 and so on."""
         stats = struct('kiln_executor_stats')()
-        with self._held() as held:
-            check(lib.kiln_executor_get_stats(held, ctypes.byref(stats)))
+        check(lib.kiln_executor_get_stats(self._held(), ctypes.byref(stats)))
         return values_of(stats)
 
     def metrics(self, form: str = 'json') -> str:
         """The metrics as text: "json" or "prometheus"."""
-        text = ctypes.c_void_p()
-        with self._held() as held:
-            check(lib.kiln_executor_metrics(held, word('kiln_metrics_format', form),
-                                            ctypes.byref(text)))
-        return take_text(text)
+        text = Owned(lib.kiln_free)
+        check(lib.kiln_executor_metrics(self._held(), word('kiln_metrics_format', form), text.out))
+        return text.text()
 
     def close(self, cancel: bool = False) -> None:
         """Take no more requests; run those that wait, or cancel them, and return when all have
         completed."""
         how = 'KILN_SHUTDOWN_CANCEL' if cancel else 'KILN_SHUTDOWN_DRAIN'
-        try:
-            with self._held() as held:
-                status = lib.kiln_executor_shutdown(held, CONSTANTS[how])
-        except Error:
+        owned = self._owned
+        if owned is None:
             return  # closed already
-        check(status)
-        self._owned.close()
+        check(lib.kiln_executor_shutdown(owned, CONSTANTS[how]))
+        self._owned = None
         self._waiting.clear()
 
     def __enter__(self) -> Executor:

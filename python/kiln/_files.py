@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence
 
 from ._buffer import Buffer
 from ._context import Context, default_context
-from ._library import check, lib, struct
+from ._library import Owned, check, lib, pointers, struct, texts
 from ._types import BY_VALUE
 
 
@@ -26,14 +26,6 @@ def _named(tree: Any, prefix: str = '') -> dict[str, Any]:
     return found
 
 
-def _names(names: Sequence[str]) -> Any:
-    return (ctypes.c_char_p * max(len(names), 1))(*[name.encode() for name in names])
-
-
-def _pointers(buffers: Sequence[Buffer]) -> Any:
-    return (ctypes.c_void_p * max(len(buffers), 1))(*[b._pointer for b in buffers])
-
-
 def save(path: Any, values: Any) -> None:
     """Write a dict of buffers, tensors and arrays to a safetensors file, under their names. Lists and
     dicts in it are taken apart: the first of "layers" is "layers.0". The file is whole or not at all.
@@ -42,19 +34,18 @@ def save(path: Any, values: Any) -> None:
     """
     named = _named(values)
     buffers = [v if isinstance(v, Buffer) else Buffer(v) for v in named.values()]
-    check(lib.kiln_save(os.fsencode(path), len(named), _names(list(named)), _pointers(buffers)))
+    check(lib.kiln_save(os.fsencode(path), len(named), texts(list(named)), pointers([b._owned for b in buffers])))
 
 
 def saved(path: Any) -> dict[str, tuple]:
     """{name: (type, shape)} of what a safetensors file has; the type is None if kiln has none."""
-    listed, count = ctypes.c_void_p(), ctypes.c_size_t()
-    check(lib.kiln_saved_list(os.fsencode(path), ctypes.byref(listed), ctypes.byref(count)))
-    entries = ctypes.cast(listed, ctypes.POINTER(struct('kiln_saved')))
+    listed, count = Owned(lib.kiln_free), ctypes.c_size_t()
+    check(lib.kiln_saved_list(os.fsencode(path), listed.out, ctypes.byref(count)))
+    entries = ctypes.cast(listed.pointer, ctypes.POINTER(struct('kiln_saved')))
     found = {}
     for i in range(count.value):
         entry = entries[i]
         found[entry.name.decode()] = BY_VALUE.get(entry.type), tuple(entry.dims[:entry.rank])
-    lib.kiln_free(listed)
     return found
 
 
@@ -64,14 +55,16 @@ def load(path: Any, names: Optional[Sequence[str]] = None,
     is mapped, and nothing is copied."""
     names = list(saved(path)) if names is None else list(names)
     context = context or default_context()
-    pointers = (ctypes.c_void_p * max(len(names), 1))()
-    with context._held() as held:
-        check(lib.kiln_load(held, os.fsencode(path), len(names), _names(names), pointers))
-    made = {}
-    for name, pointer in zip(names, pointers):
-        made[name] = Buffer.__new__(Buffer)
-        made[name]._adopt(context, pointer, lib.kiln_buffer_release)
-    return made
+    made = (ctypes.c_void_p * max(len(names), 1))()
+    owned = [Owned(lib.kiln_buffer_release) for _ in names]
+    # What an exception leaves in the array.
+    rest = Owned(lambda _: [lib.kiln_buffer_release(pointer) for pointer in made if pointer],
+                 ctypes.addressof(made))
+    check(lib.kiln_load(context._held(), os.fsencode(path), len(names), texts(names), made))
+    for i, one in enumerate(owned):
+        one.pointer, made[i] = made[i], None
+    rest.close()
+    return {name: Buffer._of(context, one) for name, one in zip(names, owned)}
 
 
 def load_into(path: Any, values: Any) -> None:
@@ -82,5 +75,5 @@ def load_into(path: Any, values: Any) -> None:
         raise TypeError('a file is loaded into kiln.Buffers')
     for buffer in named.values():
         buffer._version += 1
-    check(lib.kiln_load_into(os.fsencode(path), len(named), _names(list(named)),
-                             _pointers(list(named.values()))))
+    check(lib.kiln_load_into(os.fsencode(path), len(named), texts(list(named)),
+                             pointers([b._owned for b in named.values()])))

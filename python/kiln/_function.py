@@ -31,12 +31,15 @@ class _Recording:
         filled = iter(places)
         leaves = [next(filled) if _varies(leaf) else leaf for leaf in leaves_of(arguments)]
         positional, named = rebuilt(arguments, iter(leaves))
-        with _tape.tracing(self.tape):
-            self.result = function(*positional, **named)
-            self.outputs = [leaf for leaf in leaves_of(self.result) if isinstance(leaf, Tensor)]
-            self.tape.reads = {t: new_array(t) for t in self.outputs}
+
+        def trace() -> Any:
+            result = function(*positional, **named)
+            self.tape.reads = {leaf: new_array(leaf) for leaf in leaves_of(result)
+                               if isinstance(leaf, Tensor)}
             self.tape.finish_recording()
-            self.inputs = [self.tape.handle(place) for place in places]
+            return result
+        self.result = _tape.trace(self.tape, trace)
+        self.inputs = [self.tape.handle(place) for place in places]
         for place in places:
             place._value = None
 
@@ -80,7 +83,7 @@ class Function:
         self._function = function
         self._context = context
         self._recordings: OrderedDict[Any, list[_Recording]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finaliser may come between, and call it, too
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -91,7 +94,7 @@ class Function:
         return len(self._recordings)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if _tape.thread.tracing or _tape.thread.tapes:
+        if _tape.is_recording():
             return self._function(*arguments, **named)  # part of what is being recorded
         tree = (arguments, named)
         leaves = leaves_of(tree)
@@ -128,7 +131,6 @@ class Function:
     def _give_back(self, key: Any, recording: _Recording) -> None:
         with self._lock:
             self._recordings.setdefault(key, []).append(recording)
-            self._recordings.move_to_end(key)
             while len(self._recordings) > _SHAPES:
                 self._recordings.popitem(last=False)
 

@@ -14,7 +14,7 @@ from . import _operations as _o
 from . import _tensor
 from ._context import default_context
 from ._library import Handle, initialised, lib, longs, sizes, word
-from ._record import dims_of, axes_of, find_context, options_of, record
+from ._record import axes_of, dims_of, find_context, is_none_at_all, options_of, record
 from ._tape import Expression
 from ._types import BY_NAME, Type, as_dtype
 
@@ -162,8 +162,7 @@ def concatenate(parts: Sequence[_tensor.Array], axis: int = 0) -> _tensor.Tensor
 def _normal_key(key: Any, ndim: int) -> list:
     """The key with an entry for each dimension, and None where one is new."""
     key = list(key) if isinstance(key, tuple) else [key]
-    given = builtins.sum(0 if k is None or k is Ellipsis else
-                         (k.ndim if _is_mask(k) else 1) for k in key)
+    given = builtins.sum(map(_dimensions, key))
     if given > ndim:
         raise IndexError(f'{given} indices for a tensor of {ndim} dimensions')
     places = [i for i, k in enumerate(key) if k is Ellipsis]
@@ -171,6 +170,26 @@ def _normal_key(key: Any, ndim: int) -> list:
         raise IndexError('an index has at most one ...')
     place = places[0] if places else len(key)
     return key[:place] + [slice(None)] * (ndim - given) + key[place + 1:]
+
+
+def _dimensions(k: Any) -> int:
+    """How many dimensions an entry of a key is for."""
+    return 0 if k is None or k is Ellipsis else k.ndim if _is_mask(k) else 1
+
+
+def _is_truth_value(k: Any) -> bool:
+    return isinstance(k, (bool, np.bool_))
+
+
+def _by_truth(x: Any, key: tuple) -> Any:
+    """x[key] with True or False in it: a mask of no dimensions, hence a further one, of 1 or 0."""
+    if any(_is_array(k) for k in key) or builtins.sum(map(_is_truth_value, key)) > 1:
+        raise IndexError('True or False is an index beside integers, slices, ... and None')
+    i = next(i for i, k in enumerate(key) if _is_truth_value(k))
+    before, behind = key[:i], key[i + 1:]
+    axis = x.ndim - builtins.sum(map(_dimensions, behind)) if Ellipsis in before else \
+        builtins.sum(map(_dimensions, before))
+    return index(expand_dims(x, axis), (*before, slice(0, int(key[i])), *behind))
 
 
 def _is_mask(k: Any) -> bool:
@@ -239,6 +258,8 @@ def index(x: _tensor.Array, key: Any) -> _tensor.Tensor:
     entries = []
     given = key if isinstance(key, tuple) else (key,)
     given = tuple(np.asarray(k) if isinstance(k, list) else k for k in given)
+    if any(map(_is_truth_value, given)):
+        return _by_truth(x, given)
     for k in _normal_key(given, x.ndim):
         entries += _as_entry(k)
     plain = [k for k in entries if k is not None]
@@ -281,7 +302,7 @@ def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor
     x = _operand(x)
     entries = _normal_key(key, x.ndim)
     if any(k is None or not (isinstance(k, slice) or hasattr(k, '__index__')) for k in entries) or \
-            any(isinstance(k, _tensor.Operators) for k in entries):
+            any(isinstance(k, _tensor.Operators) or _is_truth_value(k) for k in entries):
         raise IndexError('parts are replaced by integers, slices and ...; see kiln.where() and '
                          'kiln.scatter_add() for others')
     bounds = [_bounds(k if isinstance(k, slice) else operator.index(k), n)
@@ -331,15 +352,27 @@ def true_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
 
 
 def floor_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
-    """a // b as Python has it: towards minus infinity. Integers by 0 are 0."""
-    if not _whole(a, b):
-        return _o.floor(_o.div(a, b))
-    quotient = _o.div(a, b)
-    if quotient.dtype == BY_NAME['u8']:
+    """a // b as Python has it: towards minus infinity, and so that (a // b) * b + a % b is a. By 0
+    integers are 0, and floats what a / b is."""
+    rest = _o.fmod(a, b)
+    below = _o.logical_and(_o.not_equal(rest, 0), _o.not_equal(_o.less(rest, 0), _o.less(b, 0)))
+    if _whole(a, b):
+        quotient = _o.div(a, b)
+        return quotient if quotient.dtype == BY_NAME['u8'] else _o.sub(quotient, below)
+    # Not a / b, which may be rounded up to a whole number that a does not reach.
+    quotient = _o.sub(_o.round(_o.div(_o.sub(a, rest), b)), below)
+    if isinstance(b, (int, float)) and b:
         return quotient
-    below = _o.logical_and(_o.not_equal(_o.mul(quotient, b), a),
-                           _o.not_equal(_o.less(a, 0), _o.less(b, 0)))
-    return _o.sub(quotient, astype(below, 'i32'))
+    return _o.where(_o.equal(b, 0), _o.floor(_o.div(a, b)), quotient)
+
+
+def truth(x: _tensor.Array, name: str, axis: _tensor.Axis, keepdims: bool) -> _tensor.Tensor:
+    """Whether any element ("max") or each ("min") is not 0."""
+    mask = _o.not_equal(x, 0)
+    if mask.size:
+        return getattr(_o, name)(mask, axis, keepdims).astype('bool')
+    nothing = _o.sum(mask, axis, keepdims)  # 0, where a result has an element
+    return _o.equal(nothing, 0) if name == 'min' else _o.not_equal(nothing, 0)
 
 
 def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
@@ -614,6 +647,8 @@ def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
     """(q, scale): x in i8, and the scale of each slice over the dimensions `axis`; q times scale is
     near x."""
     x = _operand(x)
+    if is_none_at_all(axis):
+        return tuple(reshape(y, x.shape) for y in quantize(reshape(x, (*x.shape, 1)), -1))
     count, axes = axes_of(axis)
 
     def enter(batch: Any, handles: list) -> list:

@@ -10,7 +10,7 @@ from ._context import default_context
 from ._library import Handle, lib
 from ._record import find_context
 from ._tape import Expression, Tape, is_tensor
-from ._tensor import Tensor, as_tensor, learn_shape
+from ._tensor import Tensor, as_tensor, learn_shape, make
 from ._tree import leaves_of, rebuilt
 
 
@@ -78,20 +78,19 @@ def gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The gradient of a loss by each of some tensors that it was computed from just now."""
     if not inputs:
         return []
-    context = loss._context
     expression = _Gradient(loss, inputs)
-    tape = _tape.current_tape(context)
-    # All of it was recorded in this batch a moment ago.
-    handles = expression.record(tape.batch, [tape.handle(x) for x in expression.operands])
-    if not all(handle.id for handle in handles):
-        tape.fail()
-    tape.outputs[expression] = handles
-    made = []
-    for i, handle in enumerate(handles):
-        tensor = Tensor(context, expression, i)
-        tape.handles[tensor] = handle
-        learn_shape(tensor, tape.batch, handle)
-        made.append(tensor)
+    made = [Tensor(loss._context, expression, i) for i in range(len(inputs))]
+
+    def record(tape: Tape) -> None:
+        # All of it was recorded in this batch a moment ago.
+        handles = expression.record(tape.batch, [tape.handle(x) for x in expression.operands])
+        if not all(handle.id for handle in handles):
+            tape.fail()
+        tape.outputs[expression] = handles
+        for tensor, handle in zip(made, handles):
+            tape.handles[tensor] = handle
+            learn_shape(tensor, tape.batch, handle)
+    _tape.recorded(loss._context, record)
     return made
 
 
@@ -119,13 +118,12 @@ def value_and_grad(function: Callable[..., Any], argnums: Union[int, Sequence[in
         given = list(arguments)
         for n, value in zip(numbers, replaced):
             given[n] = value
-        _tape.thread.tracing += 1
-        try:
+
+        def trace() -> tuple:
             result = function(*given, **named)
             loss = as_tensor(result[0] if has_aux else result, context)
-            made = gradients(loss, inputs)
-        finally:
-            _tape.thread.tracing -= 1
+            return result, loss, gradients(loss, inputs)
+        result, loss, made = _tape.trace(None, trace)
         gradient = rebuilt(by, iter(made))
         gradient = gradient[0] if isinstance(argnums, int) else tuple(gradient)
         return ((loss, result[1]) if has_aux else loss), gradient
@@ -137,10 +135,7 @@ def _input(leaf: Any, context: Any) -> Tensor:
     source = as_tensor(leaf, context)
     if not source.dtype.is_floating:
         raise TypeError(f'a gradient by a tensor of {source.dtype.name}: only floating types have one')
-    made = Tensor(context, Expression((source,), lambda b, h: lib.kiln_cast(b, h[0], 1)))
-    tape = _tape.current_tape(context)
-    learn_shape(made, tape.batch, tape.handle(made))
-    return made
+    return make(context, Expression((source,), lambda b, h: lib.kiln_cast(b, h[0], 1)))
 
 
 def grad(function: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0) -> Callable[..., Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
+import operator
 import os
 import threading
 import weakref
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional, Sequence
 
 try:
     from ._table import CONSTANTS, ENUMS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
@@ -18,6 +18,7 @@ except ImportError:
         'or kiln is built (make check)') from None
 
 _NAMES = {value: name for name, value, _ in STATUSES}
+STATUS_VALUES = {name: value for name, value, _ in STATUSES}
 OK = 0
 MAX_RANK = CONSTANTS['KILN_MAX_RANK']
 
@@ -44,6 +45,12 @@ _SIMPLE = {
     'int64_t': ctypes.c_int64, 'uint64_t': ctypes.c_uint64,
     'const char *': ctypes.c_char_p,
 }
+_RANGES = {
+    'int': (-2 ** 31, 2 ** 31 - 1), 'unsigned': (0, 2 ** 32 - 1), 'uint8_t': (0, 2 ** 8 - 1),
+    'uint16_t': (0, 2 ** 16 - 1), 'int32_t': (-2 ** 31, 2 ** 31 - 1), 'uint32_t': (0, 2 ** 32 - 1),
+    'int64_t': (-2 ** 63, 2 ** 63 - 1), 'uint64_t': (0, 2 ** 64 - 1),
+    'size_t': (0, 2 ** (8 * ctypes.sizeof(ctypes.c_size_t)) - 1),
+}
 _structs: dict[str, Any] = {}
 
 
@@ -59,18 +66,95 @@ def _ctype(name: str) -> Any:
     return ctypes.c_int  # an enum
 
 
+# ---- values for C, which ctypes would cut silently ----
+
+def _number(value: Any, kind: str, what: str) -> int:
+    """A whole number that a type of C holds."""
+    number = operator.index(value)
+    low, high = _RANGES[kind]
+    if not low <= number <= high:
+        raise OverflowError(f'{what}: {number} is beyond {kind}, which is from {low} to {high}')
+    return number
+
+
+def _text(value: Any, what: str) -> Any:
+    """Bytes that end where C sees their end."""
+    if isinstance(value, bytes) and b'\0' in value:
+        raise ValueError(f'{what}: the text {value!r} has a NUL in it')
+    return value
+
+
+def _real(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise OverflowError(f'{what}: {error}') from None
+
+
+def _checked(kind: str) -> Optional[Callable[[Any, str], Any]]:
+    """What looks at a value of this type; None where ctypes itself does."""
+    if kind == 'const char *':
+        return _text
+    if kind == 'double':
+        return _real
+    whole = 'int' if _ctype(kind) is ctypes.c_int else kind  # enums, too
+    return (lambda value, what: _number(value, whole, what)) if whole in _RANGES else None
+
+
+def _all_checked(kind: str) -> Optional[Callable[[Any, str], Any]]:
+    """The same of the values of an array."""
+    check = _checked(kind)
+    return check and (lambda values, what: tuple(check(value, what) for value in values))
+
+
+class _Structure(ctypes.Structure):
+    _checks: dict[str, Callable[[Any, str], Any]] = {}
+
+    def __setattr__(self, field: str, value: Any) -> None:
+        check = self._checks.get(field)
+        super().__setattr__(field, check(value, field) if check else value)
+
+
+def _array(ctype: Any, kind: str) -> Callable[[Any], Any]:
+    def made(values: Any) -> Any:
+        return (ctype * len(values))(*[_number(value, kind, 'a list of numbers') for value in values])
+    made.__doc__ = f'An array of {kind}.'
+    return made
+
+
+sizes = _array(ctypes.c_size_t, 'size_t')
+ints = _array(ctypes.c_int, 'int')
+longs = _array(ctypes.c_int64, 'int64_t')
+
+
+def texts(values: Any) -> Any:
+    """An array of texts; with room for one where there is none."""
+    return (ctypes.c_char_p * max(len(values), 1))(*map(name_text, values))
+
+
+def name_text(name: Optional[str]) -> Optional[bytes]:
+    """What a tensor is called, for C."""
+    return None if name is None else _text(name.encode(errors='replace'), 'a name')
+
+
+def optional_text(text: Optional[str]) -> Optional[bytes]:
+    return None if text is None else os.fsencode(text)
+
+
 def struct(name: str) -> Any:
     """The ctypes class of a structure of the headers."""
     if name not in _structs:
-        fields = []
+        fields, checks = [], {}
         for kind, field, length in STRUCTS[name]:
-            ctype = _ctype(kind)
+            ctype, check = _ctype(kind), (_all_checked if length else _checked)(kind)
+            if check:
+                checks[field] = check
             if length:
                 # "8", "KILN_MAX_RANK", "KILN_MAX_RANK - 1"
                 count, _, less = length.partition(' - ')
                 ctype = ctype * (int(CONSTANTS.get(count, count)) - int(less or 0))
             fields.append((field, ctype))
-        _structs[name] = type(name, (ctypes.Structure,), {'_fields_': fields})
+        _structs[name] = type(name, (_Structure,), {'_fields_': fields, '_checks': checks})
     return _structs[name]
 
 
@@ -123,8 +207,22 @@ class Library:
                                        'such function') from None
         function.restype = _ctype(result)
         function.argtypes = [_ctype(kind) for kind in parameters]
+        function = _checking(name, function, parameters)
         setattr(self, name, function)
         return function
+
+
+def _checking(name: str, function: Any, parameters: list[str]) -> Any:
+    """The function with its numbers and texts looked at first; itself where it has none."""
+    checks = [(i, check) for i, check in enumerate(map(_checked, parameters)) if check]
+    if not checks:
+        return function
+
+    def checked(*arguments: Any) -> Any:
+        for i, check in checks:
+            check(arguments[i], name)
+        return function(*arguments)
+    return checked
 
 
 def load(variable: str, names: list[str], what: str, functions: dict[str, Any]) -> Library:
@@ -161,28 +259,19 @@ def check(status: int) -> None:
         raise Error(status_name(status), (lib.kiln_last_error() or b'').decode(errors='replace'))
 
 
-def take_text(pointer: ctypes.c_void_p) -> str:
-    """A text that kiln handed out, which is freed."""
-    text = ctypes.string_at(pointer.value).decode(errors='replace') if pointer.value else ''
-    lib.kiln_free(pointer)
-    return text
-
-
 # ---- objects that are released ----
 
 class Owned:
     """A pointer of C that is released once: when nothing refers to it any more, or when the
-    interpreter exits. In a child of fork() it is left alone. What one thread may close while another
-    uses it has `retain`, and is used as held() gives it."""
+    interpreter exits. In a child of fork() it is left alone. What makes the object writes the
+    pointer through `out`: no exception can come between the two. Functions of C take it as it is,
+    and hold it while they run, so that another thread may forget it meanwhile."""
 
-    __slots__ = ('pointer', '_retain', '_drop', '_lock', '_finalizer', '__weakref__')
+    __slots__ = ('_as_parameter_', '_finalizer', '__weakref__')
 
-    def __init__(self, pointer: Any, release: Callable[[Any], Any],
-                 retain: Optional[Callable[[Any], Any]] = None) -> None:
-        self.pointer = pointer
-        self._retain, self._drop = retain, release
-        self._lock = threading.RLock() if retain else None
-        self._finalizer = weakref.finalize(self, _release, release, pointer, os.getpid())
+    def __init__(self, release: Callable[[Any], Any], pointer: Any = None) -> None:
+        self._as_parameter_ = ctypes.c_void_p(pointer)
+        self._finalizer = weakref.finalize(self, _release, release, self._as_parameter_, os.getpid())
         self._finalizer.atexit = False  # see _release_all()
         if not _alive_at_exit:
             # Handlers run in reverse order, and weakref's, which the first finalizer adds, is the end
@@ -190,33 +279,41 @@ class Owned:
             _alive_at_exit.append(atexit.register(_release_all))
         _alive.add(self)
 
-    @contextlib.contextmanager
-    def held(self, what: str) -> Iterator[Any]:
-        """The pointer with a reference of the call's own, or an error that says it is closed."""
-        assert self._lock and self._retain
-        with self._lock:
-            pointer = self.pointer
-            if pointer is None:
-                raise Error('WRONG_STATE', f'the {what} is closed')
-            self._retain(pointer)
-        try:
-            yield pointer
-        finally:
-            self._drop(pointer)
+    @property
+    def pointer(self) -> Any:
+        """None before there is one."""
+        return self._as_parameter_.value
+
+    @pointer.setter
+    def pointer(self, pointer: Any) -> None:
+        self._as_parameter_.value = pointer
+
+    @property
+    def out(self) -> Any:
+        """Where a function of C writes it."""
+        return ctypes.byref(self._as_parameter_)
 
     def close(self) -> None:
-        """Release it now."""
-        with self._lock or contextlib.nullcontext():
-            self.pointer = None
+        """Release it now: nobody uses it."""
         self._finalizer()
+
+    def text(self) -> str:
+        """The text that it is."""
+        return ctypes.string_at(self.pointer).decode(errors='replace') if self.pointer else ''
+
+
+def pointers(owned: Sequence[Owned]) -> Any:
+    """An array of them; with room for one where there is none. They have to be held meanwhile."""
+    return (ctypes.c_void_p * max(len(owned), 1))(*[one.pointer for one in owned])
 
 
 _alive: weakref.WeakSet[Owned] = weakref.WeakSet()
 _alive_at_exit: list[Any] = []
 
 
-def _release(release: Callable[[Any], Any], pointer: Any, process: int) -> None:
-    if os.getpid() == process:
+def _release(release: Callable[[Any], Any], holder: ctypes.c_void_p, process: int) -> None:
+    pointer, holder.value = holder.value, None
+    if pointer and os.getpid() == process:
         release(pointer)
 
 
@@ -226,22 +323,3 @@ def _release_all() -> None:
     if threading.active_count() == 1:
         for owned in list(_alive):
             owned._finalizer()
-
-
-def sizes(values: Any) -> Any:
-    """An array of size_t."""
-    return (ctypes.c_size_t * len(values))(*values)
-
-
-def ints(values: Any) -> Any:
-    """An array of int."""
-    return (ctypes.c_int * len(values))(*values)
-
-
-def longs(values: Any) -> Any:
-    """An array of int64_t."""
-    return (ctypes.c_int64 * len(values))(*values)
-
-
-def optional_text(text: Optional[str]) -> Optional[bytes]:
-    return None if text is None else os.fsencode(text)

@@ -66,25 +66,21 @@ class Model:
         options.batches = batches
         options.folder = None if folder is None else os.fsencode(folder)
         options.plain = bool(plain)
-        model = ctypes.c_void_p()
-        with self._context._held() as held:
-            if isinstance(source, (bytes, bytearray, memoryview)):
-                content = np.frombuffer(source, np.uint8)
-                status = self._lib.kiln_model_load_memory(
-                    held, content.ctypes.data, content.nbytes, ctypes.byref(options),
-                    ctypes.byref(model))
-            else:
-                status = self._lib.kiln_model_load(held, os.fsencode(source), ctypes.byref(options),
-                                                   ctypes.byref(model))
-            check(status)
-        self._owned = Owned(model.value, self._lib.kiln_model_release)
+        self._owned = Owned(self._lib.kiln_model_release)
+        held, asked, out = self._context._held(), ctypes.byref(options), self._owned.out
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            content = np.frombuffer(source, np.uint8)
+            check(self._lib.kiln_model_load_memory(held, content.ctypes.data, content.nbytes, asked,
+                                                   out))
+        else:
+            check(self._lib.kiln_model_load(held, os.fsencode(source), asked, out))
         self.inputs = self._values(self._lib.kiln_model_inputs)
         self.outputs = self._values(self._lib.kiln_model_outputs)
-        self.notes: str = self._lib.kiln_model_notes(model).decode(errors='replace')
+        self.notes: str = self._lib.kiln_model_notes(self._owned).decode(errors='replace')
 
     def _values(self, ask: Any) -> list[SimpleNamespace]:
         values = ctypes.c_void_p()
-        count = ask(self._owned.pointer, ctypes.byref(values))
+        count = ask(self._owned, ctypes.byref(values))
         array = ctypes.cast(values, ctypes.POINTER(struct('kiln_model_value')))
         return [_value(array[i]) for i in range(count)]
 
@@ -112,13 +108,13 @@ class Model:
         _tape.refuse_while_tracing('a model runs (see Model.record())')
         arrays = [as_type(value, spec.dtype)
                   for value, spec in zip(self._given(arguments, named), self.inputs)]
-        lease = ctypes.c_void_p()
-        check(self._lib.kiln_model_batch(self._owned.pointer, _contents(arrays), ctypes.byref(lease)))
+        lease = Owned(self._lib.kiln_model_batch_return)
+        check(self._lib.kiln_model_batch(self._owned, _contents(arrays), lease.out))
         try:
             return self._run(ctypes.cast(
-                lease, ctypes.POINTER(struct('kiln_model_lease'))).contents, arrays)
+                lease.pointer, ctypes.POINTER(struct('kiln_model_lease'))).contents, arrays)
         finally:
-            self._lib.kiln_model_batch_return(lease)
+            lease.close()
 
     def _run(self, lease: Any, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
         def items(pointer: Any, name: str) -> Any:
@@ -155,7 +151,7 @@ class Model:
 
         def enter(batch: Any, handles: list) -> list:
             outputs = (Handle * count)()
-            check(self._lib.kiln_model_record(self._owned.pointer, batch,
+            check(self._lib.kiln_model_record(self._owned, batch,
                                               (Handle * max(len(handles), 1))(*handles),
                                               described, outputs))
             return [Handle(output.id) for output in outputs]
@@ -177,7 +173,6 @@ def _contents(arrays: list) -> Any:
             continue
         entry.type = as_dtype(array.dtype).value
         entry.rank = array.ndim
-        for i, dim in enumerate(array.shape):
-            entry.dims[i] = dim
+        entry.dims = array.shape
         entry.data = array.ctypes.data
     return described

@@ -132,12 +132,12 @@ class Operators:
         return _o.where(is_zero, 0.0, _o.sqrt(_o.where(is_zero, 1.0, variance)))
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Whether an element is not 0, over these dimensions; None: all."""
-        return _o.max(_o.not_equal(self, 0), axis, keepdims).astype('bool')
+        """Whether an element is not 0, over these dimensions; None: all. Of nothing: no."""
+        return _f.truth(self, 'max', axis, keepdims)
 
     def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Whether no element is 0, over these dimensions; None: all."""
-        return _o.min(_o.not_equal(self, 0), axis, keepdims).astype('bool')
+        """Whether no element is 0, over these dimensions; None: all. Of nothing: yes."""
+        return _f.truth(self, 'min', axis, keepdims)
 
     def cumsum(self, axis: int) -> Tensor:
         """Running sums along a dimension."""

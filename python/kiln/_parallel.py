@@ -2,14 +2,13 @@
 """Data-parallel training."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import threading
 from typing import Any, Callable, Optional, Sequence
 
 from . import _tape
 from ._context import Context
-from ._library import Error, Handle, Owned, check, initialised, lib
+from ._library import Error, Handle, Owned, check, initialised, lib, pointers
 from ._tensor import Tensor, as_tensor, new_array, of_array, placed
 from ._tree import leaves_of, rebuilt
 
@@ -32,7 +31,8 @@ class _Part:
 
     def record(self, batch: Any, function: Callable[[], Any], count: int, out: Any) -> None:
         self.derive = tape = _tape.BorrowedTape(self.context, batch)
-        with _tape.tracing(tape):
+
+        def trace() -> None:
             made = function()
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError('record gives a value and gradients, as kiln.value_and_grad() does')
@@ -45,14 +45,17 @@ class _Part:
             tape.reads = {leaf: new_array(leaf) for leaf in leaves_of(self.value)
                           if isinstance(leaf, Tensor)}
             tape.finish_recording()
+        _tape.trace(tape, trace)
 
     def record_update(self, batch: Any, function: Callable[[Any], Any], count: int,
                       averages: Any) -> None:
         self.update = tape = _tape.BorrowedTape(self.context, batch)
-        with _tape.tracing(tape):
+
+        def trace() -> None:
             given = [placed(tape, averages[i]) for i in range(count)]
             function(rebuilt(self.gradients, iter(given)))
             tape.finish_recording()
+        _tape.trace(tape, trace)
 
     def note_step(self) -> None:
         self.derive.note_written()
@@ -86,7 +89,8 @@ class Parallel:
                  contexts: Sequence[Context], gradients: int = 1, *,
                  shares: Optional[Sequence[float]] = None) -> None:
         self._parts = [_Part(context) for context in contexts]
-        self._lock = threading.Lock()
+        # Who makes a step may come here again in a signal handler or a finaliser.
+        self._lock = threading.RLock()
         if shares is not None and len(shares) != len(self._parts):
             raise ValueError(f'{len(shares)} shares for {len(self._parts)} contexts')
         errors: list[BaseException] = []
@@ -116,15 +120,13 @@ class Parallel:
         training.gradient_count = gradients
         numbers = (ctypes.c_double * len(self._parts))(*(shares or ()))
         training.shares = None if shares is None else ctypes.addressof(numbers)
-        made = ctypes.c_void_p()
-        with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(part.context._held()) for part in self._parts]
-            status = lib.kiln_parallel_create((ctypes.c_void_p * len(held))(*held), len(held),
-                                              ctypes.byref(training), ctypes.byref(made))
+        made = Owned(lib.kiln_parallel_release)
+        held = [part.context._held() for part in self._parts]
+        status = lib.kiln_parallel_create(pointers(held), len(held), ctypes.byref(training), made.out)
         if errors:
             raise errors[0]
         check(status)
-        return Owned(made.value, lib.kiln_parallel_release)
+        return made
 
     def step(self) -> list:
         """Make one step on all contexts, and wait for it. Gives what `record` gave as the value, as
@@ -134,10 +136,9 @@ class Parallel:
         with self._lock:
             if self._owned.pointer is None:
                 raise Error('WRONG_STATE', 'the training is closed')
-            status = lib.kiln_parallel_step(self._owned.pointer)
             for part in self._parts:
                 part.note_step()
-            check(status)
+            check(lib.kiln_parallel_step(self._owned))
             return [part.result() for part in self._parts]
 
     def close(self) -> None:

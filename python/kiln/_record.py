@@ -100,9 +100,20 @@ def axes_of(axis: Any) -> tuple[int, Any]:
     """n_axes and axes of C."""
     if axis is None:
         return 0, None
-    axes = (axis,) if isinstance(axis, int) or hasattr(axis, '__index__') else tuple(axis)
-    # No axes at all are something else than NULL, which is all of them.
-    return len(axes), ints(axes) if axes else ints([0])
+    axes = (axis,) if hasattr(axis, '__index__') else tuple(axis)
+    return len(axes), ints(axes)
+
+
+def is_none_at_all(axis: Any) -> bool:
+    """Whether it is (), or [], which to C are all axes."""
+    return isinstance(axis, (tuple, list)) and not axis
+
+
+def _each_alone(x: _tensor.Tensor, function: Callable[[_tensor.Tensor, Any], Any]) -> Any:
+    """What a function over no axes at all gives: each element by itself is one over a further
+    axis."""
+    from ._functions import reshape
+    return reshape(function(reshape(x, (*x.shape, 1)), -1), x.shape)
 
 
 def reduce(name: str, kinds: str, x: Any, axis: Any, keepdims: bool) -> _tensor.Tensor:
@@ -111,8 +122,8 @@ def reduce(name: str, kinds: str, x: Any, axis: Any, keepdims: bool) -> _tensor.
     x = _tensor.as_tensor(x, context)
     if kinds.startswith('FLOATING') and not x.dtype.is_floating:
         x = x.astype(_F32)
-    if isinstance(axis, tuple) and not axis:
-        return x
+    if is_none_at_all(axis):
+        return _each_alone(x, lambda x, axis: reduce(name, kinds, x, axis, keepdims))
     count, axes = axes_of(axis)
     function = getattr(lib, 'kiln_' + name)
     return _tensor.make(context, Expression(
@@ -138,8 +149,7 @@ def options_of(name: str, fields: dict[str, Any], dimensions: Optional[int] = No
             values = [value] * count if hasattr(value, '__index__') else list(value)
             if len(values) != count:
                 raise ValueError(f'{field} has {count} numbers, not {len(values)}')
-            for i, number in enumerate(values):
-                target[i] = number
+            setattr(options, field, tuple(values))
         else:
             setattr(options, field, word(kinds[field], value) if isinstance(value, str) else value)
     options.size = ctypes.sizeof(options)
@@ -172,6 +182,11 @@ def record(name: str, items: Sequence[tuple[str, Any]],
             tensors.extend(value)
     given = next((v for kind, v in items if kind == 'context'), None)
     context = given or find_context(tensors) or default_context()
+    if any(kind == 'axes' and is_none_at_all(value) for kind, value in items):
+        (_, x), *others = items
+        return _each_alone(_tensor.as_tensor(x, context), lambda x, axis: record(
+            name, [('tensor', x)] + [(kind, axis if kind == 'axes' else value)
+                                     for kind, value in others], function))
     first = next((_tensor.as_tensor(t, context) for t in tensors
                   if t is not None and not isinstance(t, (bool, int, float))), None)
     dtype = first.dtype.computed if first is not None else _F32

@@ -9,14 +9,16 @@ and most things are recorded once.
 """
 from __future__ import annotations
 
-import contextlib
 import re
+import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence
+import weakref
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import numpy as np
 
-from ._library import EMPTY, Error, Owned, check, lib, sizes, status_name
+from ._library import EMPTY, Error, Owned, check, lib, name_text, sizes, status_name
 from ._types import DType
 
 if TYPE_CHECKING:
@@ -51,7 +53,13 @@ class Expression:
 
 
 class Tape:
-    """A batch that is being recorded, and what it is asked for."""
+    """A batch that is being recorded, and what it is asked for.
+
+    An exception may come between any two lines: of Ctrl-C, or another of a signal handler. So a tape
+    says that it is `torn` before its batch is reset, or the requests are recorded, and whole
+    behind that; what is left torn is recorded anew before it is used. The usual tape of a thread
+    (see recorded()) is taken away while it is used, and put back when it is whole.
+    """
 
     def __init__(self, context: Context, precision: int = 0, sum_alike: bool = False,
                  run_apart: bool = False) -> None:
@@ -66,9 +74,11 @@ class Tape:
         self.reads: dict[Tensor, np.ndarray] = {}
         self.exports: dict[Buffer, Tensor] = {}
         self.effects: list[Callable[[Tape], None]] = []
-        self.written: set[Buffer] = set()
+        self.written: set[Buffer] = set()  # by effects
+        self.awaited: set[Buffer] = set()  # which are to be written by the next run
         self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
         self.asked: dict[Any, Any] = {}  # what the batch was asked for: see finish_recording()
+        self.torn = False
         self._set_options()
 
     def _set_options(self) -> None:
@@ -81,8 +91,8 @@ class Tape:
             check(lib.kiln_batch_run_apart(self.batch))
 
     def _batch_of(self, context: Context) -> Any:
-        with context._held() as pointer:
-            owned = Owned(lib.kiln_batch_create(pointer), lib.kiln_batch_release)
+        owned = Owned(lib.kiln_batch_release)
+        owned.pointer = lib.kiln_batch_create(context._held())
         if not owned.pointer:
             raise Error('OUT_OF_HOST_MEMORY', 'no memory for a batch')
         return owned
@@ -135,11 +145,11 @@ class Tape:
         """Give the batch the tensor's name, if it has the tensor."""
         handle, name = self.handles.get(tensor), tensor._name
         if handle is not None:
-            given = None if name is None else name.encode(errors='replace')
-            if not lib.kiln_name(self.batch, handle, given).id:
+            if not lib.kiln_name(self.batch, handle, name_text(name)).id:
                 self.fail()
 
     def _enter_value(self, tensor: Tensor, value: Any) -> Any:
+        self.borrowed.append(value)
         if isinstance(value, np.ndarray):
             handle = lib.kiln_upload(self.batch, tensor.dtype.value, value.ndim, sizes(value.shape),
                                      value.ctypes.data)
@@ -147,9 +157,8 @@ class Tape:
             if tensor._version != value._version:
                 raise Error('WRONG_STATE', 'a tensor was made of a buffer that has been written '
                                            'since; ask for its value before that, or make it anew')
-            handle = lib.kiln_import(self.batch, value._pointer)
             self.imports.append((value, value._version))
-        self.borrowed.append(value)
+            handle = lib.kiln_import(self.batch, value._owned)
         return handle if handle.id else self.fail()
 
     def _enter_expression(self, tensor: Tensor, expression: Expression) -> None:
@@ -179,58 +188,80 @@ class Tape:
 
     def renew(self) -> None:
         """Begin the batch again, with the same requests."""
+        self.torn = True
+        check(lib.kiln_batch_reset(self.batch))
         self.handles.clear()
         self.outputs.clear()
         self.borrowed.clear()
         self.imports.clear()
         self.asked.clear()
-        check(lib.kiln_batch_reset(self.batch))
         self._set_options()
+        self.torn = False
+
+    def opened(self) -> Tape:
+        """Ready for more: begun again if it is torn."""
+        if self.torn:
+            self.renew()
+        return self
 
     def forget_requests(self) -> None:
         self.reads.clear()
         self.exports.clear()
         self.effects.clear()
         self.written.clear()
+        self.awaited.clear()
         self.keys.clear()
+
+    def write(self, buffer: Buffer, tensor: Tensor) -> None:
+        """Request that the buffer gets the tensor's value."""
+        self.exports[buffer] = tensor
+        self.awaited.add(buffer)
+
+    def write_by(self, effect: Callable[[Tape], None], buffers: Sequence[Buffer]) -> None:
+        """Request what `effect` records, which writes these buffers."""
+        self.effects.append(effect)
+        self.written.update(buffers)
+        self.awaited.update(buffers)
 
     # ---- running ----
 
     def finish_recording(self) -> None:
         """Record the requests that are new since the last time. A buffer takes one result of a
         batch: where that has become another, everything is recorded anew."""
-        if any(self.asked.get(buffer, tensor) is not tensor
-               for buffer, tensor in self.exports.items()):
+        if self.torn or any(self.asked.get(buffer, tensor) is not tensor
+                            for buffer, tensor in self.exports.items()):
             self.renew()
-        for tensor, array in self.reads.items():
+        self.torn = True
+        for tensor, array in tuple(self.reads.items()):
             if tensor in self.asked:
                 continue
             handle = self.handle(tensor)
             if lib.kiln_read(self.batch, handle, array.ctypes.data, array.nbytes):
                 self.fail()
             self.asked[tensor] = array
-        for buffer, tensor in self.exports.items():
+        for buffer, tensor in tuple(self.exports.items()):
             if buffer in self.asked:
                 continue
             handle = self.handle(tensor)
-            if lib.kiln_export(self.batch, handle, buffer._pointer):
-                self.fail()
             self.borrowed.append(buffer)
+            if lib.kiln_export(self.batch, handle, buffer._owned):
+                self.fail()
             self.asked[buffer] = tensor
-        for effect in self.effects:
+        for effect in tuple(self.effects):
             if effect not in self.asked:
                 effect(self)
                 self.asked[effect] = self
+        self.torn = False
 
     def run(self) -> None:
         """Run the batch, with the interpreter's lock given away, and wait for it."""
         self.finish_recording()
-        status = lib.kiln_batch_execute(self.batch)
         self.note_written()
-        check(status)
+        check(lib.kiln_batch_execute(self.batch))
+        self.awaited.clear()
 
     def note_written(self) -> None:
-        """It has run: what was made of the buffers that it writes is out of date."""
+        """It is about to run: what was made of the buffers that it writes is out of date."""
         for buffer in (*self.exports, *self.written):
             buffer._version += 1
 
@@ -259,61 +290,134 @@ def is_tensor(operand: Any) -> bool:
 
 # ---- the batches of a thread ----
 
+class _Scope:
+    """Where a thread records: in the batch of a `with kiln.batch()`, or of what runs in a frame and is
+    recorded. It is over with that, also where an exception came before it could be left."""
+
+    __slots__ = ('_tape', '_frame')
+
+    def __init__(self, tape: Optional[Tape], frame: Optional[FrameType]) -> None:
+        self._tape = None if tape is None else weakref.ref(tape)
+        self._frame = frame
+
+    @property
+    def tape(self) -> Optional[Tape]:
+        return None if self._tape is None else self._tape()
+
+    @property
+    def traces(self) -> bool:
+        """Whether no value can be had in it."""
+        return self._frame is not None
+
+    def end(self) -> None:
+        """Let go of the frame, which refers to this."""
+        self._frame = self._tape = None
+
+    def is_over(self) -> bool:
+        if self._frame is None:
+            return self.tape is None
+        running: Optional[FrameType] = sys._getframe(1)
+        while running is not None and running is not self._frame:
+            running = running.f_back
+        return running is None
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.name: Optional[str] = None  # of what is made, see kiln.names()
-        self.tapes: list[Tape] = []  # of `with kiln.batch()` and of functions that are recorded
-        self.tracing = 0  # why no value can be had now
+        self.scopes: list[_Scope] = []  # the innermost is the last
 
 
 thread = _Thread()
 
 
-@contextlib.contextmanager
-def tracing(tape: Tape) -> Iterator[None]:
-    """What this thread makes inside is recorded in the tape, and no value can be had."""
-    thread.tapes.append(tape)
-    thread.tracing += 1
+def _scopes() -> list[_Scope]:
+    """This thread's."""
+    scopes = thread.scopes
+    while scopes and scopes[-1].is_over():
+        scopes.pop()
+    return scopes
+
+
+def begin_block(tape: Tape) -> None:
+    """Of a `with kiln.batch()`."""
+    _scopes().append(_Scope(tape, None))
+
+
+def end_block(tape: Tape) -> None:
+    scopes = thread.scopes
+    scopes[:] = [scope for scope in scopes if scope.tape is not tape]
+
+
+def trace(tape: Optional[Tape], function: Callable[[], Any]) -> Any:
+    """What `function` gives. What it makes is recorded in the tape, if there is one, and no value can
+    be had."""
+    scope = _Scope(tape, sys._getframe())
+    scopes = _scopes()
     try:
-        yield
+        scopes.append(scope)
+        return function()
     finally:
-        thread.tracing -= 1
-        thread.tapes.remove(tape)
+        if scope in scopes:
+            scopes.remove(scope)
+        scope.end()
 
 
-def usual_tape(context: Context) -> Tape:
-    """The batch of this thread for what is in no `with kiln.batch()`."""
-    tape = getattr(context._thread, 'tape', None)
-    if tape is None:
-        tape = context._thread.tape = Tape(context)
-    return tape
+def is_tracing() -> bool:
+    return any(scope.traces for scope in _scopes())
 
 
-def current_tape(context: Context) -> Tape:
-    tapes = thread.tapes
-    return tapes[-1] if tapes and tapes[-1].context is context else usual_tape(context)
+def is_recording() -> bool:
+    """Whether it traces, or is in a `with kiln.batch()`."""
+    return bool(_scopes())
+
+
+def enclosing_tape(context: Context) -> Optional[Tape]:
+    """The one of an enclosing `with kiln.batch()` or function, if there is one."""
+    for scope in reversed(_scopes()):
+        tape = scope.tape
+        if tape is not None:
+            return tape if tape.context is context else None
+    return None
 
 
 def explicit_tape(context: Context) -> Optional[Tape]:
-    """The one of an enclosing `with kiln.batch()` or function, if there is one."""
-    tapes = thread.tapes
-    return tapes[-1] if tapes and tapes[-1].context is context else None
+    """The same, ready for more."""
+    tape = enclosing_tape(context)
+    return tape and tape.opened()
+
+
+def _take_usual_tape(context: Context) -> Tape:
+    """The batch of this thread for what is in no `with kiln.batch()`, until it is put back: who
+    comes between (a signal handler, a finaliser) has another, and what an exception tears is
+    forgotten."""
+    return context._thread.__dict__.pop('tape', None) or Tape(context)
+
+
+def recorded(context: Context, record: Callable[[Tape], Any]) -> Any:
+    """What `record` makes in this thread's batch."""
+    tape = explicit_tape(context)
+    if tape is not None:
+        return record(tape)
+    tape = _take_usual_tape(context)
+    made = record(tape)
+    context._thread.tape = tape
+    return made
 
 
 def run_now(context: Context, request: Callable[[Tape], None]) -> None:
     """Run what `request` asks of this thread's usual batch, which is empty afterwards."""
-    tape = usual_tape(context)
-    try:
-        if any(buffer._version != version for buffer, version in tape.imports):
-            tape.renew()  # another batch has written it: what is made of it before says so
-        request(tape)
-        tape.run()
-    finally:
-        tape.forget_requests()
-        tape.renew()
+    tape = _take_usual_tape(context)
+    if any(buffer._version != version for buffer, version in tape.imports):
+        tape.renew()  # another batch has written it: what is made of it before says so
+    request(tape)
+    tape.run()
+    tape.forget_requests()
+    tape.renew()
+    context._thread.tape = tape
 
 
 def refuse_while_tracing(what: str) -> None:
-    if thread.tracing:
+    if is_tracing():
         raise Error('WRONG_STATE', f'{what} while a kiln.function, kiln.grad, an executor or a '
                                    'kiln.Parallel records: there is no value yet')

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context
-from ._library import MAX_RANK, Handle, check, lib
+from ._library import MAX_RANK, Handle, check, lib, name_text
 from ._operators import Operators
 from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
 
@@ -45,8 +45,9 @@ class Tensor(Operators):
     def named(self, name: Optional[str]) -> Tensor:
         """Have errors, explanations, traces and profiles call it by this name, and what its function
         records beside; None takes the name away. Returns the tensor: `q = (x @ w).named('q')`."""
+        name_text(name)  # or an error, here
         self._name = name
-        _tape.current_tape(self._context).call(self)
+        _tape.recorded(self._context, lambda tape: tape.call(self))
         return self
 
     def _tensor(self) -> Tensor:
@@ -122,7 +123,7 @@ class Tensor(Operators):
         return f'<kiln.Tensor {kind}\n{self.numpy()}>'
 
     def __str__(self) -> str:
-        return repr(self) if _tape.thread.tracing else str(self.numpy())
+        return repr(self) if _tape.is_tracing() else str(self.numpy())
 
     def __format__(self, form: str) -> str:
         return format(self.item() if self.size == 1 and form else str(self), form)
@@ -138,8 +139,7 @@ class Tensor(Operators):
 def make(context: Context, expression: Any, output: Optional[int] = None) -> Tensor:
     """A tensor of an expression: recorded at once, so that mistakes are told here."""
     tensor = Tensor(context, expression, output)
-    tape = _tape.current_tape(context)
-    learn_shape(tensor, tape.batch, tape.handle(tensor))
+    _tape.recorded(context, lambda tape: learn_shape(tensor, tape.batch, tape.handle(tensor)))
     return tensor
 
 

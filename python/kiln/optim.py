@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _tape
 from ._buffer import Buffer
-from ._library import Handle, Owned, check, initialised, lib
+from ._library import Handle, Owned, check, initialised, lib, pointers
 from ._record import find_context
 from ._tensor import as_tensor
 from ._tree import leaves_of
@@ -30,13 +30,12 @@ class Optimizer:
         for field, value in fields.items():
             setattr(options, field, value)
         self._context = find_context(self.parameters)
-        pointers = (ctypes.c_void_p * len(self.parameters))(*[p._pointer for p in self.parameters])
-        made = ctypes.c_void_p()
         assert self._context is not None
-        with self._context._held() as context:
-            check(lib.kiln_optimizer_create(context, ctypes.byref(options), len(self.parameters),
-                                            pointers, ctypes.byref(made)))
-        self._owned = Owned(made.value, lib.kiln_optimizer_release)
+        self._owned = Owned(lib.kiln_optimizer_release)
+        check(lib.kiln_optimizer_create(self._context._held(), ctypes.byref(options),
+                                        len(self.parameters),
+                                        pointers([p._owned for p in self.parameters]),
+                                        self._owned.out))
         self._rate = options.learning_rate
 
     def step(self, gradients: Any) -> None:
@@ -47,14 +46,13 @@ class Optimizer:
 
         def effect(tape: _tape.Tape) -> None:
             handles = [tape.handle(g) for g in given]
-            if lib.kiln_optimizer_step(tape.batch, self._owned.pointer,
+            if lib.kiln_optimizer_step(tape.batch, self._owned,
                                        (Handle * len(handles))(*handles)):
                 tape.fail()
             tape.borrowed.append(self)
 
         def request(tape: _tape.Tape) -> None:
-            tape.effects.append(effect)
-            tape.written.update(self.parameters)
+            tape.write_by(effect, self.parameters)
         tape = _tape.explicit_tape(self._context)
         if tape is not None:
             request(tape)
@@ -69,7 +67,7 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        check(lib.kiln_optimizer_set_learning_rate(self._owned.pointer, rate))
+        check(lib.kiln_optimizer_set_learning_rate(self._owned, rate))
         self._rate = rate
 
     @property
@@ -77,15 +75,13 @@ class Optimizer:
         """The optimiser's own buffers, to save training and go on later: write copies of them, and
         of the parameters, back."""
         count = ctypes.c_size_t()
-        array = lib.kiln_optimizer_state(self._owned.pointer, ctypes.byref(count))
-        pointers = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
-        buffers = []
-        for i in range(count.value):
-            lib.kiln_buffer_retain(pointers[i])
-            made = Buffer.__new__(Buffer)
-            made._adopt(self._context, pointers[i], lib.kiln_buffer_release)
-            buffers.append(made)
-        return buffers
+        owned, context = self._owned, self._context
+        assert context is not None
+        array = lib.kiln_optimizer_state(owned, ctypes.byref(count))
+        buffers = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
+        # Each holds the optimiser, which holds the buffer of C.
+        return [Buffer._of(context, Owned(lambda _, held=owned: None, buffers[i]))
+                for i in range(count.value)]
 
 
 class SGD(Optimizer):

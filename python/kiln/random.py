@@ -44,7 +44,7 @@ class Generator:
         if of_run is None:
             state = self._state
             of_run = make(self._context, Expression(
-                (), lambda batch, _: lib.kiln_random_next(batch, state._pointer)))
+                (), lambda batch, _: lib.kiln_random_next(batch, state._owned)))
         tape.keys[self] = of_run, count + 1
         return _o.random_split(of_run, count)
 

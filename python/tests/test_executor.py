@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -63,6 +64,53 @@ class Executors(unittest.TestCase):
             self.assertEqual(called, [future, future])
             np.testing.assert_array_equal(future.result(), np.full((3, 4), 2, np.float32))
 
+    def test_callback_that_raises(self):
+        """those behind a callback that raises are called"""
+        called, told = threading.Event(), []
+        with kiln.Executor(lambda x: x[0], [kiln.Row((4,))], max_batch=8, min_batch=8,
+                           max_wait=0.2) as executor, \
+                unittest.mock.patch('sys.unraisablehook', told.append):
+            future = executor.submit(np.ones((1, 4)))
+            future.add_done_callback(lambda _: 1 / 0)
+            future.add_done_callback(lambda _: called.set())
+            self.assertTrue(called.wait(60))
+        self.assertIs(told[0].exc_type, ZeroDivisionError)
+
+    def test_awaited_by_many(self):
+        """tasks of two loops await one request, one of them in vain, while a thread waits for it"""
+        with kiln.Executor(lambda x: x[0] * 2, [kiln.Row((4,))], max_batch=64, min_batch=64,
+                           max_wait=0.5) as executor:
+            future = executor.submit(np.ones((1, 4)))
+            results = []
+
+            async def one():
+                results.append((await future).tolist())
+
+            async def main():
+                tasks = [asyncio.create_task(one()) for _ in range(4)]
+                await asyncio.sleep(0.05)
+                tasks[1].cancel()
+                await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+
+            async def leave():
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(one(), 0.01)
+            asyncio.run(leave())  # whose loop is closed when the request completes
+            threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(2)]
+            threads.append(threading.Thread(target=lambda: results.append(future.result(60).tolist())))
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual(results, [[[2] * 4]] * 7)
+            late = executor.submit(np.ones((1, 4)))
+            late.cancel()
+
+            async def cancelled():
+                with self.assertRaisesRegex(kiln.Error, 'cancelled'):
+                    await late
+            asyncio.run(cancelled())
+
     def test_sequences(self):
         """rows of several lengths, and outputs that are as long"""
         def model(inputs):
@@ -80,17 +128,17 @@ class Executors(unittest.TestCase):
         executor = kiln.Executor(lambda x: x[0] + 1, [kiln.Row((3,))], max_batch=2)
         context = kiln.Context()
         for owner, word in ((executor, 'executor'), (context, 'context')):
-            with owner._held() as pointer:
-                closer = threading.Thread(target=owner.close)
-                closer.start()
-                closer.join()
-                # Closed, and not freed: the call has a reference of its own.
-                if word == 'context':
-                    kiln._library.check(kiln._library.lib.kiln_context_finish(pointer))
-                else:
-                    stats = kiln._library.struct('kiln_executor_stats')()
-                    kiln._library.check(kiln._library.lib.kiln_executor_get_stats(
-                        pointer, ctypes.byref(stats)))
+            held = owner._held()
+            closer = threading.Thread(target=owner.close)
+            closer.start()
+            closer.join()
+            # Closed, and not freed: the call holds it.
+            if word == 'context':
+                kiln._library.check(kiln._library.lib.kiln_context_finish(held))
+            else:
+                stats = kiln._library.struct('kiln_executor_stats')()
+                kiln._library.check(kiln._library.lib.kiln_executor_get_stats(
+                    held, ctypes.byref(stats)))
             with self.assertRaisesRegex(kiln.Error, f'the {word} is closed'):
                 owner.stats
             owner.close()

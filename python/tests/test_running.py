@@ -103,7 +103,66 @@ class Running(unittest.TestCase):
             b = b + 1
         other = kiln.tensor(A).sum()
         other.numpy()
-        self.assertEqual(kiln._tape.current_tape(b.context).handle(b).id != 0, True)
+        self.assertEqual(kiln._tape.recorded(b.context, lambda tape: tape.handle(b)).id != 0, True)
+
+    def test_in_place(self):
+        """the operators that write update a buffer, which stays the same object"""
+        w = same = kiln.Buffer(np.float32([1, 2, 3]))
+        before = w * 1
+        w -= 0.5 * w
+        self.assertIs(w, same)
+        np.testing.assert_array_equal(same.numpy(), np.float32([0.5, 1, 1.5]))
+        with self.assertRaisesRegex(kiln.Error, 'written since'):
+            before.numpy()
+        w += 1
+        w *= [1, 2, 4]
+        w /= 2
+        w **= 2
+        w //= 3
+        w %= 2
+        np.testing.assert_array_equal(same.numpy(), (np.float32([.75, 2, 5]) ** 2 // 3) % 2)
+        m = kiln.Buffer(np.eye(2, dtype=np.float32))
+        m @= np.float32([[1, 2], [3, 4]])
+        np.testing.assert_array_equal(m.numpy(), [[1, 2], [3, 4]])
+        n = kiln.Buffer(np.int32([5, 6]))
+        n <<= 2
+        n >>= 1
+        n |= 1
+        n &= 13
+        n ^= 2
+        np.testing.assert_array_equal(n.numpy(), ((np.int32([5, 6]) << 2 >> 1 | 1) & 13) ^ 2)
+        with self.assertRaisesRegex(TypeError, 'a buffer of i32 is updated by a tensor of f32'):
+            n /= 2
+        with self.assertRaises(kiln.Error):
+            m += np.zeros((3, 2, 2), np.float32)
+        with kiln.batch() as b:
+            m += 1
+            read = b.read(m * 2)
+        np.testing.assert_array_equal(read.numpy(), [[4, 6], [8, 10]])
+
+    def test_content_that_is_to_come(self):
+        """a buffer has no content to read while a batch is to write it"""
+        w = kiln.Buffer(A)
+        with kiln.batch() as b:
+            w[...] = w + 1
+            with self.assertRaisesRegex(kiln.Error, 'is read in a batch that writes it'):
+                w.numpy()
+            with self.assertRaisesRegex(kiln.Error, 'is mapped in a batch that writes it'):
+                w.mapped().__enter__()
+            b.run()
+            np.testing.assert_array_equal(w.numpy(), A + 1)
+
+    def test_asked_after_cost(self):
+        """what is asked of a batch after its cost is computed, too"""
+        w = kiln.Buffer(A)
+        with kiln.batch() as b:
+            x = b.read(kiln.tensor(A) * 2)
+            b.cost()
+            y = b.read(kiln.tensor(A) * 3)
+            b.explain()
+            w[...] = w + 1
+        for got, wanted in ((x, A * 2), (y, A * 3), (w, A + 1)):
+            np.testing.assert_array_equal(got.numpy(), wanted)
 
     def test_batch(self):
         """a batch runs once at its end, and again with new content"""

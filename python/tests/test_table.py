@@ -18,7 +18,7 @@ LEFT = {'kiln_' + name for name in """
     optimizer_options_init pool_options_init recurrent_init request_options_init resize_options_init
     training_init window_options_init
     error_set status_text type_name type_size device_find buffer_bytes buffer_set_source npy_read npy_write
-    slice slice_clipped future_wait
+    slice slice_clipped future_wait future_descriptor buffer_retain context_retain executor_retain
     now_add now_div now_dot now_gelu now_matmul now_mul now_relu now_scale now_sigmoid now_sub now_swish
     now_tanh
     batch_submit event_notify event_poll event_release event_wait

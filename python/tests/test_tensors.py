@@ -54,6 +54,59 @@ class Tensors(unittest.TestCase):
                         ('mask * f32', kiln.tensor(M) * kiln.tensor(A), M * A),
                         ('exp of integers', kiln.exp(j), np.exp(J))])
 
+    def test_floor_divide(self):
+        """// and % of floats and integers belong together, at infinity and 0 as numpy's do"""
+        special = np.float32([np.inf, -np.inf, np.nan, 0, -0.0, 1, -1, 5, .2, -84, 2.8, 87, .6, 3e38])
+        a, b = (m.ravel() for m in np.meshgrid(special, special))
+        near = np.float32(np.arange(1, 4001)) / np.float32(10)  # quotients that are nearly whole
+        with np.errstate(all='ignore'):
+            self.check_all([('special', kiln.tensor(a) // b, a // b),
+                            ('by a number', kiln.tensor(near) // 0.1, near // np.float32(0.1)),
+                            ('of a number', 7.5 // kiln.tensor(near), np.float32(7.5) // near),
+                            ('by 0', kiln.tensor(special) // 0, special // np.float32(0))], 0)
+        x, y = kiln.tensor(near), kiln.tensor(-near[::-1] / 7)
+        whole, rest = (z.numpy().astype(np.float64) for z in (x // y, x % y))
+        np.testing.assert_allclose(whole * y.numpy() + rest, near, rtol=1e-6, atol=4e-6)
+        a, b = (m.ravel().astype(np.int32) for m in np.meshgrid(
+            [-7, 7, 0, 5, -5, 2 ** 31 - 1, 1 - 2 ** 31], [2, -2, 3, -1, 1, 0]))
+        with np.errstate(all='ignore'):
+            self.check_all([('integers', kiln.tensor(a) // b, a // b), ('rest', kiln.tensor(a) % b, a % b)])
+
+    def test_nothing(self):
+        """all and any of nothing, and reductions over no axes, are what numpy says"""
+        for shape in ((0,), (0, 3), (2, 0, 3)):
+            empty = kiln.zeros(shape)
+            for axis in (None, *range(-1, len(shape))):
+                for keepdims in (False, True):
+                    for name in ('all', 'any'):
+                        wanted = getattr(np.zeros(shape), name)(axis=axis, keepdims=keepdims)
+                        got = getattr(empty, name)(axis, keepdims)
+                        self.assertEqual(got.dtype, kiln.bool_)
+                        np.testing.assert_array_equal(got.numpy(), wanted)
+        a = np.float32([[1, 2, 0], [4, -5, 6]])
+        for none in ((), []):
+            for name in ('sum', 'prod', 'mean', 'max', 'min', 'var', 'std', 'any', 'all'):
+                for keepdims in (False, True):
+                    wanted = getattr(a, name)(axis=(), keepdims=keepdims)
+                    np.testing.assert_array_equal(
+                        getattr(kiln.tensor(a), name)(axis=none, keepdims=keepdims).numpy(), wanted,
+                        name)
+            np.testing.assert_array_equal(kiln.softmax(a, none).numpy(), np.ones((2, 3)))
+            np.testing.assert_array_equal(kiln.norm(a, none).numpy(), np.abs(a))
+            np.testing.assert_array_equal(kiln.argmax(a, none).numpy(), np.zeros((2, 3)))
+
+    def test_truth_as_index(self):
+        """True and False as an index are masks of no dimensions"""
+        a = kiln.tensor(CUBE)
+        keys = [True, False, (True, 1), (False, 1), (slice(0, 2), True, 2), (..., True),
+                (..., False, 1), (None, True), np.True_, (0, True)]
+        self.check_all([(str(key), a[key], CUBE[key]) for key in keys])
+        for wrong in ((True, True), (True, [0, 1])):
+            with self.assertRaises(IndexError):
+                a[wrong]
+        with self.assertRaises(IndexError):
+            kiln.Buffer(CUBE)[True] = 1
+
     def test_reductions(self):
         """reductions over one axis, several, all"""
         a = kiln.tensor(CUBE)
