@@ -49,7 +49,7 @@ class Batch:
         """Ask for x: its value is there after the block. `out`, a row-major array of its type and
         shape, is where it goes, in each run."""
         tensor = as_tensor(x, self.context)
-        tape = self._tape.opened()
+        tape = self._tape
         if out is not None:
             good = out.shape == tensor.shape and out.dtype == tensor.dtype.raw
             if not (good and out.flags.c_contiguous and out.flags.writeable):
@@ -60,7 +60,7 @@ class Batch:
             tape.reads[tensor] = out
         elif tensor not in tape.reads:
             tape.reads[tensor] = new_array(tensor)
-        tape.handle(tensor)
+        tape.try_out(tensor)
         return tensor
 
     def run(self) -> None:

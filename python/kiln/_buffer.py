@@ -91,7 +91,7 @@ class Buffer(Operators):
     # ---- as a tensor ----
 
     def _tensor(self) -> Tensor:
-        tape = _tape.enclosing_tape(self._context)
+        tape = _tape.explicit_tape(self._context)
         if tape is not None and self in tape.exports:
             return tape.exports[self]
         if self._imported is None or self._imported._version != self._version:
@@ -110,7 +110,7 @@ class Buffer(Operators):
         return from_raw(self._read(), self.dtype)
 
     def _refuse_if_awaited(self, what: str) -> None:
-        tape = _tape.enclosing_tape(self._context)
+        tape = _tape.explicit_tape(self._context)
         if tape is not None and self in tape.awaited:
             raise Error('WRONG_STATE', f'a buffer is {what} in a batch that writes it and has not run')
 
@@ -158,7 +158,7 @@ class Buffer(Operators):
             content = _functions.replaced(self._tensor(), key, value)
         tape = _tape.explicit_tape(self._context)
         if tape is not None:
-            tape.handle(content)
+            tape.try_out(content)
             tape.write(self, content)
         elif isinstance(content._value, np.ndarray) and content.dtype == self.dtype:
             self._write(content._value)

@@ -57,8 +57,9 @@ class Tape:
 
     An exception may come between any two lines: of Ctrl-C, or another of a signal handler. So a tape
     says that it is `torn` before its batch is reset, or the requests are recorded, and whole
-    behind that; what is left torn is recorded anew before it is used. The usual tape of a thread
-    (see recorded()) is taken away while it is used, and put back when it is whole.
+    behind that; what is left torn is recorded anew before it runs, and until then nothing is recorded
+    in it. The usual tape of a thread (see recorded()) is taken away while it is used, and put
+    back when it is whole.
     """
 
     def __init__(self, context: Context, precision: int = 0, sum_alike: bool = False,
@@ -198,12 +199,6 @@ class Tape:
         self._set_options()
         self.torn = False
 
-    def opened(self) -> Tape:
-        """Ready for more: begun again if it is torn."""
-        if self.torn:
-            self.renew()
-        return self
-
     def forget_requests(self) -> None:
         self.reads.clear()
         self.exports.clear()
@@ -211,6 +206,11 @@ class Tape:
         self.written.clear()
         self.awaited.clear()
         self.keys.clear()
+
+    def try_out(self, tensor: Tensor) -> None:
+        """Have its mistakes told here, not when the batch runs."""
+        if not self.torn:
+            self.handle(tensor)
 
     def write(self, buffer: Buffer, tensor: Tensor) -> None:
         """Request that the buffer gets the tensor's value."""
@@ -372,19 +372,13 @@ def is_recording() -> bool:
     return bool(_scopes())
 
 
-def enclosing_tape(context: Context) -> Optional[Tape]:
+def explicit_tape(context: Context) -> Optional[Tape]:
     """The one of an enclosing `with kiln.batch()` or function, if there is one."""
     for scope in reversed(_scopes()):
         tape = scope.tape
         if tape is not None:
             return tape if tape.context is context else None
     return None
-
-
-def explicit_tape(context: Context) -> Optional[Tape]:
-    """The same, ready for more."""
-    tape = enclosing_tape(context)
-    return tape and tape.opened()
 
 
 def _take_usual_tape(context: Context) -> Tape:
@@ -397,7 +391,7 @@ def _take_usual_tape(context: Context) -> Tape:
 def recorded(context: Context, record: Callable[[Tape], Any]) -> Any:
     """What `record` makes in this thread's batch."""
     tape = explicit_tape(context)
-    if tape is not None:
+    if tape is not None and not tape.torn:
         return record(tape)
     tape = _take_usual_tape(context)
     made = record(tape)
