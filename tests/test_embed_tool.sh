@@ -64,10 +64,51 @@ run() {
     wc -l <"$folder/v.txt"
 }
 check "a line of text each" 0 '^ *4$'
-run() {
-    yes 'the sun' | head -n 9000 | "$kiln" embed -m "$encoder" --no-normalize -p mean - 2>/dev/null |
-        sort | uniq -c
+
+# More lines than are sorted together: line i is `the` (i mod 7) times, then `sun` or `out`, so that
+# hardly a line has its neighbours' vector, and each the bits that it has among few lines.
+write_lines() {
+    awk -v count="$1" 'BEGIN {
+        for (i = 0; i < count; i++) {
+            line = ""
+            for (k = 0; k < i % 7; k++) line = line "the "
+            print line (i % 11 < 5 ? "sun" : "out")
+        }
+    }'
 }
-check "more lines than are sorted together" 0 '^ *9000 3.5 1 0 -1$'
+write_lines 77 >"$folder/few"
+write_lines 30000 >"$folder/many"
+run() {
+    "$kiln" embed -m "$encoder" -p mean -o "$folder/few.txt" "$folder/few" &&
+        "$kiln" embed -m "$encoder" -p mean -o "$folder/many.txt" "$folder/many" &&
+        awk 'NR == FNR { few[NR - 1] = $0; next } $0 != few[(FNR - 1) % 77] { wrong++ }
+             END { print FNR " lines, " wrong + 0 " wrong" }' "$folder/few.txt" "$folder/many.txt"
+}
+check "three windows of lines, each in its place" 0 '^30000 lines, 0 wrong$'
+run() {
+    "$kiln" embed -m "$encoder" -p mean -o "$folder/file.npy" "$folder/many" &&
+        write_lines 30000 | "$kiln" embed -m "$encoder" -p mean --json -o "$folder/pipe.npy" - &&
+        cmp "$folder/file.npy" "$folder/pipe.npy"
+}
+check "the same from a pipe, as an array" 0 '"sentences": 30000, "tokens": 179995, "seconds"'
+mkfifo "$folder/fifo"
+run() {
+    exec 3<>"$folder/fifo" # which never ends
+    write_lines 20000 >&3 &
+    writer=$!
+    timeout 60 "$kiln" embed -m "$encoder" -p mean -o /dev/full - 3>&- <"$folder/fifo"
+    ended=$?
+    kill "$writer" 2>/dev/null
+    exec 3>&-
+    return "$ended"
+}
+if [ -c /dev/full ]; then
+    check "an output that is full, while more lines may come" 1 'No space left'
+fi
+run() {
+    "$kiln" embed "$@"
+}
+check "a model that is nowhere" 1 "nothing: No such file" -m "$folder/nothing"
+check "a folder instead of lines" 1 'empty: Is a directory' -m "$encoder" "$folder/empty"
 
 finish

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `kiln embed`: lines become vectors, through a sentence encoder in an ONNX file.
  *
- * Lines are read and cut into tokens a chunk at a time, sorted by length and asked of an executor,
- * which gathers those of like length into batches. While a chunk is computed the next one is
- * read. */
+ * Lines are read and cut into tokens a window at a time, sorted by length and asked of an executor,
+ * which gathers those of like length into batches (embed_windows.c). */
 #define _GNU_SOURCE
 #include <argp.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,14 +19,6 @@ enum { CPU_BATCH = 16, GPU_BATCH = 128 };
 
 #define STEADY 0.1 /* seconds behind the first result that tell how busy a device is */
 
-/* A chunk on its way. */
-struct job {
-    struct embed_lines lines;
-    float *vectors;
-    kiln_future **futures; /* in the order in which they were asked */
-    size_t submitted;
-};
-
 struct work {
     const struct embed_request *request;
     struct embed_files files;
@@ -37,7 +27,7 @@ struct work {
     struct embed_model model;
     struct embed_output output;
     struct embed_statistics statistics;
-    FILE *input;
+    struct embed_source source;
     size_t batch;
     double created, began, shown; /* when */
     double busy;                  /* seconds up to the first result */
@@ -54,12 +44,6 @@ static double now(void)
 static bool complain(void)
 {
     fprintf(stderr, "kiln embed: %s\n", kiln_last_error());
-    return false;
-}
-
-static bool complain_of_memory(void)
-{
-    fputs("kiln embed: out of memory\n", stderr);
     return false;
 }
 
@@ -95,6 +79,16 @@ static void show_progress(struct work *work)
             (double)stats.rows / (time - work->began));
 }
 
+static void go_on(void *user, size_t lines, size_t tokens)
+{
+    struct work *work = user;
+    if (lines)
+        note_first(work);
+    work->statistics.sentences += lines;
+    work->statistics.tokens += tokens;
+    show_progress(work);
+}
+
 static void sum_up(struct work *work)
 {
     struct embed_statistics *statistics = &work->statistics;
@@ -119,72 +113,7 @@ static void sum_up(struct work *work)
         fputs("\r\33[K", stderr);
 }
 
-/* ---- a chunk ---- */
-
-static bool submit_line(struct work *work, struct job *job, size_t line)
-{
-    const struct embed_lines *lines = &job->lines;
-    size_t length = lines->starts[line + 1] - lines->starts[line], width = work->model.width;
-    const kiln_input input = {lines->ids + lines->starts[line], length * sizeof(int32_t), KILN_I32};
-    const kiln_output output = {job->vectors + line * width, width * sizeof(float), KILN_F32};
-    kiln_request_options options = KILN_REQUEST_OPTIONS_INIT;
-    options.length = length;
-    if (kiln_executor_submit(work->model.executor, &input, &output, 1, &options,
-                             &job->futures[job->submitted]))
-        return complain();
-    job->submitted++;
-    work->statistics.tokens += length;
-    return true;
-}
-
-static bool submit(struct work *work, struct job *job)
-{
-    const struct embed_lines *lines = &job->lines;
-    job->vectors = calloc(lines->count * work->model.width + 1, sizeof *job->vectors);
-    job->futures = calloc(lines->count + 1, sizeof(kiln_future *));
-    if (!job->vectors || !job->futures)
-        return complain_of_memory();
-    for (size_t i = 0; i < lines->count; i++) {
-        if (!submit_line(work, job, lines->order[i]))
-            return false;
-        if (!work->has_first && kiln_future_poll(job->futures[0]) == KILN_OK)
-            note_first(work);
-        show_progress(work);
-    }
-    return true;
-}
-
-/* Wait for what was asked, whatever else has failed: the memory is lent until then. */
-static bool finish(struct work *work, struct job *job, bool fine)
-{
-    for (size_t i = 0; i < job->submitted; i++) {
-        if (kiln_future_wait(job->futures[i]) && fine)
-            fine = complain();
-        note_first(work);
-        show_progress(work);
-        kiln_future_release(job->futures[i]);
-    }
-    if (fine && job->submitted)
-        fine = embed_write(&work->output, job->vectors, job->lines.count);
-    work->statistics.sentences += job->submitted;
-    job->submitted = 0;
-    free(job->vectors);
-    free(job->futures);
-    job->vectors = NULL;
-    job->futures = NULL;
-    return fine;
-}
-
 /* ---- all lines ---- */
-
-static bool read_lines(struct work *work, struct job *job)
-{
-    if (embed_read_lines(work->input, work->wordpiece, work->files.max_length, &job->lines))
-        return true;
-    fprintf(stderr, "kiln embed: %s: %s\n",
-            work->request->input ? work->request->input : "standard input", strerror(errno));
-    return false;
-}
 
 static size_t at_least(size_t least, size_t most, size_t wanted)
 {
@@ -192,37 +121,33 @@ static size_t at_least(size_t least, size_t most, size_t wanted)
 }
 
 /* Batches are recorded for all sizes and lengths that may come: no more than these lines need, if
- * they are all. */
+ * they are all. That is part of loading, not of the lines' time. */
 static bool open_executor(struct work *work, const struct embed_lines *lines)
 {
     size_t longest = work->files.max_length, batch = work->batch;
-    if (feof(work->input)) {
-        uint32_t first = lines->count ? lines->order[0] : 0;
-        longest = lines->count ? lines->starts[first + 1] - lines->starts[first] : 1;
+    double start = now();
+    if (work->source.ended) {
+        longest = lines->count ? embed_line_length(lines, lines->order[0]) : 1;
         batch = at_least(2, batch, lines->count);
     }
-    work->created = now();
-    return embed_open_executor(&work->model, work->context, longest, batch) &&
-           embed_open_output(&work->output, work->request, work->model.width);
+    work->created = start;
+    bool fine = embed_open_executor(&work->model, work->context, longest, batch) &&
+                embed_open_output(&work->output, work->request, work->model.width);
+    work->statistics.load += now() - start;
+    work->began += now() - start;
+    return fine;
 }
 
 static bool embed_lines(struct work *work)
 {
-    struct job jobs[2] = {0}, *job = &jobs[0], *other = &jobs[1];
-    bool fine = read_lines(work, job) && open_executor(work, &job->lines);
+    const struct embed_windows_options options = {
+        &work->source, work->wordpiece, work->files.max_length, &work->model, &work->output, go_on,
+        work};
+    const struct embed_lines *first;
     work->began = now();
-    while (fine && job->lines.count) {
-        struct job *next = other;
-        fine = submit(work, job);
-        fine = finish(work, other, fine);
-        fine = fine && read_lines(work, next);
-        other = job;
-        job = next;
-    }
-    fine = finish(work, other, fine);
-    fine = finish(work, job, fine);
-    for (int i = 0; i < 2; i++)
-        embed_free_lines(&jobs[i].lines);
+    struct embed_windows *windows = embed_begin_windows(&options, &first);
+    bool fine = windows && open_executor(work, first) && embed_run_windows(windows);
+    embed_end_windows(windows);
     if (!fine)
         return false;
     sum_up(work);
@@ -266,30 +191,20 @@ static bool open_tokenizer(struct work *work)
     return false;
 }
 
-static bool open_input(struct work *work)
-{
-    const char *path = work->request->input;
-    work->input = path && strcmp(path, "-") != 0 ? fopen(path, "re") : stdin;
-    if (!work->input)
-        fprintf(stderr, "kiln embed: %s: %s\n", path, strerror(errno));
-    return work->input;
-}
-
 static int run(const struct embed_request *request)
 {
-    struct work work = {.request = request};
+    struct work work = {.request = request, .source = {.fd = -1}};
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     options.device = request->device;
     bool fine = embed_find_files(request, &work.files) && open_tokenizer(&work) &&
-                open_input(&work) &&
+                embed_open_source(&work.source, request->input) &&
                 (!kiln_context_create(&options, &work.context) || complain()) &&
                 open_model(&work) && embed_lines(&work);
     kiln_executor_release(work.model.executor);
     kiln_model_release(work.model.onnx);
     kiln_context_release(work.context);
     wordpiece_close(work.wordpiece);
-    if (work.input && work.input != stdin)
-        fclose(work.input);
+    embed_close_source(&work.source);
     embed_free_files(&work.files);
     return fine ? EXIT_SUCCESS : EXIT_FAILURE;
 }

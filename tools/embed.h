@@ -41,18 +41,48 @@ void embed_free_files(struct embed_files *files);
 
 /* ---- sentences (embed_lines.c) ---- */
 
-/* Some lines as tokens, in the order in which they came, and their vectors. */
+/* Lines that are sorted together. More would be padded less, and answered later. */
+enum { EMBED_WINDOW = 8192 };
+
+/* A file that is read; by one thread. */
+struct embed_source {
+    const char *path;
+    int fd, wake[2]; /* a pipe: what is in it stops the reader */
+    char *buffer;
+    size_t begin, end; /* what is in the buffer */
+    size_t lines;      /* that were read */
+    bool ended;
+};
+
+/* Some lines as tokens, in the order in which they came. */
 struct embed_lines {
+    size_t first; /* so many were before them in the file */
+    size_t count;
+    char *text;
+    size_t text_bytes, text_capacity;
+    size_t *ends; /* of each line in the text */
     int32_t *ids;
     size_t id_count, id_capacity;
     size_t *starts;  /* of each line in ids, and the end */
     uint32_t *order; /* lines, the longest first */
-    size_t count;
 };
 
-/* Read as many lines as make a chunk. False: no memory, or the file could not be read. */
-bool embed_read_lines(FILE *file, struct wordpiece *wordpiece, size_t max_length,
-                      struct embed_lines *lines);
+/* NULL and "-" are standard input. False: said why not; to be closed then, too. */
+bool embed_open_source(struct embed_source *source, const char *path);
+void embed_close_source(struct embed_source *source);
+
+/* Another thread's embed_read_lines() gives up, even one that waits for input. */
+void embed_stop_source(struct embed_source *source);
+
+/* Read the next lines, as many as are sorted together; none: the file has ended. False: `errno`
+ * says why not. */
+bool embed_read_lines(struct embed_source *source, struct embed_lines *lines);
+
+/* Cut them into tokens, and sort them. Threads: any, with a tokenizer and lines of its own.
+ * False: no memory. */
+bool embed_cut_lines(struct wordpiece *wordpiece, size_t max_length, struct embed_lines *lines);
+
+size_t embed_line_length(const struct embed_lines *lines, uint32_t line); /* in tokens */
 void embed_free_lines(struct embed_lines *lines);
 
 /* ---- a model behind an executor (embed_model.c) ---- */
@@ -80,9 +110,10 @@ struct embed_output {
 
 struct embed_statistics {
     size_t sentences, tokens;
-    double load, first, seconds; /* seconds: from the first submission to the last result */
-    double padding;              /* share of what was computed */
-    double busy;                 /* share of the time behind the first result; 0: too short */
+    double load;           /* seconds until the model is ready for all lengths */
+    double first, seconds; /* from when the first line is read, to the first and the last vector */
+    double padding;        /* share of what was computed */
+    double busy;           /* share of the time behind the first result; 0: too short */
     uint64_t weight_bytes, other_bytes; /* of device memory */
     char device[256];
 };
@@ -92,5 +123,30 @@ bool embed_open_output(struct embed_output *output, const struct embed_request *
                        size_t width);
 bool embed_write(struct embed_output *output, const float *vectors, size_t count);
 bool embed_close_output(struct embed_output *output, const struct embed_statistics *statistics);
+
+/* ---- from lines to vectors (embed_windows.c) ---- */
+
+struct embed_windows_options {
+    struct embed_source *source;
+    struct wordpiece *wordpiece;
+    size_t max_length;
+    const struct embed_model *model; /* and the output: complete before embed_run_windows() */
+    struct embed_output *output;
+    /* Called in the thread that runs windows as vectors of `lines` lines with `tokens` tokens come,
+     * and now and then with 0. */
+    void (*goes_on)(void *user, size_t lines, size_t tokens);
+    void *user;
+};
+
+/* Read the first lines, which decide what the model is made ready for. The options are borrowed.
+ * NULL: said why not. */
+struct embed_windows *embed_begin_windows(const struct embed_windows_options *options,
+                                          const struct embed_lines **first);
+
+/* Write the vectors of all lines, in their order. False: said why not. */
+bool embed_run_windows(struct embed_windows *windows);
+
+/* Waits for what is under way. NULL does nothing. */
+void embed_end_windows(struct embed_windows *windows);
 
 #endif

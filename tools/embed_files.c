@@ -2,6 +2,7 @@
 /* The files of a sentence encoder, as they lie in the folders that people publish: the model at the
  * top or in onnx/, the tokenizer beside it or above, and what the encoder was trained with. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,10 @@ static char *folder_of(const char *path)
 
 static bool find_model(const struct embed_request *request, struct embed_files *files)
 {
+    if (access(request->model, R_OK)) {
+        fprintf(stderr, "kiln embed: %s: %s\n", request->model, strerror(errno));
+        return false;
+    }
     static const char *const names[] = {"model.onnx", "onnx/model.onnx", NULL};
     files->model =
         is_folder(request->model) ? find_in(request->model, names) : strdup(request->model);

@@ -1,27 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lines of a file, so many at a time, as tokens. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "embed.h"
 
-/* Lines that are sorted together. More would be padded less, and answered later. */
-enum { CHUNK = 8192 };
+enum {
+    BUFFER = 1 << 16,
+    MOST_TEXT = 1 << 24 /* bytes of a window, unless its one line has more */
+};
 
-static bool make_room(struct embed_lines *lines, size_t max_length)
+/* ---- a file ---- */
+
+bool embed_open_source(struct embed_source *source, const char *path)
 {
-    if (!lines->starts) {
-        lines->starts = calloc(CHUNK + 1, sizeof *lines->starts);
-        lines->order = calloc(CHUNK, sizeof *lines->order);
-    }
-    if (lines->id_capacity - lines->id_count < max_length) {
-        size_t capacity = 2 * lines->id_capacity + max_length + CHUNK;
-        int32_t *ids = realloc(lines->ids, capacity * sizeof *ids);
-        if (!ids)
+    bool named = path && strcmp(path, "-") != 0;
+    *source = (struct embed_source){.path = named ? path : "standard input", .wake = {-1, -1}};
+    source->buffer = malloc(BUFFER);
+    source->fd = named ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    if (source->buffer && source->fd >= 0 && !pipe2(source->wake, O_CLOEXEC))
+        return true;
+    fprintf(stderr, "kiln embed: %s: %s\n", source->path, strerror(errno));
+    return false;
+}
+
+void embed_close_source(struct embed_source *source)
+{
+    if (source->fd > STDIN_FILENO)
+        close(source->fd);
+    for (int i = 0; source->buffer && i < 2; i++)
+        if (source->wake[i] >= 0)
+            close(source->wake[i]);
+    free(source->buffer);
+}
+
+void embed_stop_source(struct embed_source *source)
+{
+    ssize_t written = write(source->wake[1], "", 1);
+    (void)written;
+}
+
+/* Have something in the buffer, unless the file has ended. False: `errno` says why not; ECANCELED:
+ * it was stopped. */
+static bool refill(struct embed_source *source)
+{
+    struct pollfd either[] = {{source->fd, POLLIN, 0}, {source->wake[0], POLLIN, 0}};
+    ssize_t bytes = -1;
+    while (bytes < 0) {
+        if (poll(either, 2, -1) < 0 && errno != EINTR)
             return false;
-        lines->ids = ids;
-        lines->id_capacity = capacity;
+        if (either[1].revents) {
+            errno = ECANCELED;
+            return false;
+        }
+        bytes = read(source->fd, source->buffer, BUFFER);
+        if (bytes < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
     }
-    return lines->starts && lines->order;
+    source->begin = 0;
+    source->end = (size_t)bytes;
+    source->ended = bytes == 0;
+    return true;
+}
+
+/* ---- a window's lines ---- */
+
+static bool add_text(struct embed_lines *lines, const char *text, size_t bytes)
+{
+    if (lines->text_capacity - lines->text_bytes < bytes) {
+        size_t capacity = 2 * lines->text_capacity + bytes;
+        char *grown = realloc(lines->text, capacity);
+        if (!grown)
+            return false;
+        lines->text = grown;
+        lines->text_capacity = capacity;
+    }
+    memcpy(lines->text + lines->text_bytes, text, bytes);
+    lines->text_bytes += bytes;
+    return true;
+}
+
+/* The next line, with its end, if there is one. */
+static bool read_line(struct embed_source *source, struct embed_lines *lines)
+{
+    size_t before = lines->text_bytes;
+    bool whole = false;
+    while (!whole) {
+        if (source->begin == source->end && !source->ended && !refill(source))
+            return false;
+        if (source->ended)
+            break;
+        const char *from = source->buffer + source->begin;
+        const char *end = memchr(from, '\n', source->end - source->begin);
+        size_t bytes = end ? (size_t)(end + 1 - from) : source->end - source->begin;
+        if (!add_text(lines, from, bytes))
+            return false;
+        source->begin += bytes;
+        whole = end;
+    }
+    if (lines->text_bytes > before)
+        lines->ends[lines->count++] = lines->text_bytes;
+    return true;
+}
+
+static bool make_room(struct embed_lines *lines)
+{
+    if (lines->ends)
+        return true;
+    lines->ends = calloc(EMBED_WINDOW, sizeof *lines->ends);
+    lines->starts = calloc(EMBED_WINDOW + 1, sizeof *lines->starts);
+    lines->order = calloc(EMBED_WINDOW, sizeof *lines->order);
+    return lines->ends && lines->starts && lines->order;
+}
+
+bool embed_read_lines(struct embed_source *source, struct embed_lines *lines)
+{
+    lines->count = lines->text_bytes = 0;
+    lines->first = source->lines;
+    bool fine = make_room(lines);
+    while (fine && lines->count < EMBED_WINDOW && lines->text_bytes < MOST_TEXT && !source->ended)
+        fine = read_line(source, lines);
+    source->lines += lines->count;
+    return fine;
+}
+
+/* ---- tokens ---- */
+
+static bool make_room_for_ids(struct embed_lines *lines, size_t most)
+{
+    if (lines->id_capacity - lines->id_count >= most)
+        return true;
+    size_t capacity = 2 * lines->id_capacity + most + EMBED_WINDOW;
+    int32_t *ids = realloc(lines->ids, capacity * sizeof *ids);
+    if (!ids)
+        return false;
+    lines->ids = ids;
+    lines->id_capacity = capacity;
+    return true;
 }
 
 /* By length, and in the order of the text where that is the same. */
@@ -35,38 +155,37 @@ static int longest_first(const void *left, const void *right, void *user)
     return (a > b) - (a < b);
 }
 
-bool embed_read_lines(FILE *file, struct wordpiece *wordpiece, size_t max_length,
-                      struct embed_lines *lines)
+bool embed_cut_lines(struct wordpiece *wordpiece, size_t max_length, struct embed_lines *lines)
 {
-    char *line = NULL;
-    size_t capacity = 0;
     bool fine = true;
-    lines->count = lines->id_count = 0;
-    while (fine && lines->count < CHUNK) {
+    size_t begin = 0;
+    lines->id_count = lines->starts[0] = 0;
+    for (uint32_t i = 0; i < lines->count && fine; i++) {
         size_t count = 0;
-        ssize_t length = getline(&line, &capacity, file);
-        if (length < 0)
-            break;
-        fine = make_room(lines, max_length) &&
-               wordpiece_encode(wordpiece, line, (size_t)length, max_length,
+        fine = make_room_for_ids(lines, max_length) &&
+               wordpiece_encode(wordpiece, lines->text + begin, lines->ends[i] - begin, max_length,
                                 lines->ids + lines->id_count, &count);
         if (fine && !count) /* a tokenizer that puts nothing around a text */
             lines->ids[lines->id_count + count++] = wordpiece->unknown;
-        if (fine) {
-            lines->order[lines->count] = (uint32_t)lines->count;
-            lines->starts[lines->count++] = lines->id_count;
-            lines->id_count += count;
-            lines->starts[lines->count] = lines->id_count;
-        }
+        lines->id_count += count;
+        begin = lines->ends[i];
+        lines->order[i] = i;
+        lines->starts[i + 1] = lines->id_count;
     }
-    free(line);
     if (fine && lines->count)
         qsort_r(lines->order, lines->count, sizeof *lines->order, longest_first, lines->starts);
-    return fine && !ferror(file);
+    return fine;
+}
+
+size_t embed_line_length(const struct embed_lines *lines, uint32_t line)
+{
+    return lines->starts[line + 1] - lines->starts[line];
 }
 
 void embed_free_lines(struct embed_lines *lines)
 {
+    free(lines->text);
+    free(lines->ends);
     free(lines->ids);
     free(lines->starts);
     free(lines->order);

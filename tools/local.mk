@@ -41,7 +41,8 @@ embed_sources = \
 	tools/embed_files.c \
 	tools/embed_lines.c \
 	tools/embed_model.c \
-	tools/embed_output.c
+	tools/embed_output.c \
+	tools/embed_windows.c
 if ONNX
 kiln_SOURCES += $(run_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
