@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels/attention_*.cl have in common: masks, and the leading dimensions. */
+#if MASK > 1
+/* What is added to a score, in units of log(2): finite numbers stay finite, so that keys of the
+ * lowest ones count, alike, where a row has no others. */
+INLINE float in_bits(float bias)
+{
+    const float scaled = bias * 1.44269504f;
+    return fabs(scaled) > FLT_MAX && fabs(bias) <= FLT_MAX ? copysign(FLT_MAX, bias) : scaled;
+}
+#endif
 #if MASK == 1
 typedef uchar mask_type;
 #define BIAS(value) ((value) ? 0.0f : -INFINITY)
 #elif MASK == 2
 typedef float mask_type;
-#define BIAS(value) ((value) * 1.44269504f)
+#define BIAS(value) in_bits(value)
 #elif MASK == 3
 typedef ushort mask_type;
-#define BIAS(value) (from_f16(value) * 1.44269504f)
+#define BIAS(value) in_bits(from_f16(value))
 #elif MASK == 4
 typedef ushort mask_type;
-#define BIAS(value) (as_float((uint)(value) << 16) * 1.44269504f)
+#define BIAS(value) in_bits(as_float((uint)(value) << 16))
 #endif
 
 /* A text before the file may say how elements of what is stored otherwise are read (operands.h): A

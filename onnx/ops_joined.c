@@ -10,8 +10,10 @@
 /* Rows of more elements do not fit into every device's local memory. */
 enum { WIDEST = 512 };
 
-/* Below this a score that is added to takes its key away. */
-static const double faraway = -1e4;
+/* A score of this in the place of another, or less, gives its key no weight beside any score that
+ * is above it by 104 (exp(-104) is 0 in f32); where it is lowest, it is also what any score becomes
+ * to which it is added. */
+static const double faraway = -1e4, lowest = -1e30;
 
 /* ---- several nodes as one: without a result where that would not be the same ---- */
 
@@ -55,15 +57,35 @@ static bool is_over_keys(struct kiln__onnx_call *call, size_t rank)
     return axis == -1 || axis == (int64_t)rank - 1;
 }
 
-/* Scores as kiln_attention() has them: a factor, then a mask that is added, or one that hides. */
+/* Scores as kiln_attention() has them: a factor, then a mask that is added. */
 struct scores {
     double scale;
-    kiln_tensor added, seen; /* {0}: none */
+    kiln_tensor added; /* {0}: nothing */
+    bool may_hide;     /* it may be -infinity */
+    /* A row all of whose scores are that: */
+    enum { IS_NAN, IS_ZERO, SEES_ALL_ALIKE } blind;
 };
 
-static void add_mask(struct kiln__onnx_call *call, struct scores *scores, kiln_tensor mask)
+static kiln_tensor number_of(struct kiln__onnx_call *call, double number)
 {
-    scores->added = scores->added.id ? kiln_add(call->batch, scores->added, mask) : mask;
+    return kiln_constant(call->batch, KILN_F32, number);
+}
+
+/* Scores are replaced by a number where the mask says so. */
+static bool replace(struct kiln__onnx_call *call, enum kiln__onnx_step step, size_t operand,
+                    double number, struct scores *scores)
+{
+    bool hides = number > lowest;
+    if (!(number <= faraway) || (hides && (scores->added.id || !call->in[operand]->rank)))
+        return false;
+    kiln_tensor mask = kiln__onnx_tensor(call, operand);
+    kiln_tensor other = scores->added.id ? scores->added : number_of(call, 0);
+    kiln_tensor away = number_of(call, hides ? -INFINITY : number);
+    scores->added = step == KILN__ONNX_WHERE ? kiln_where(call->batch, mask, other, away)
+                                             : kiln_where(call->batch, mask, away, other);
+    scores->may_hide |= hides || number == -INFINITY;
+    scores->blind = hides ? SEES_ALL_ALIKE : scores->blind;
+    return true;
 }
 
 /* One step; false where kiln_attention() has nothing for it. */
@@ -72,33 +94,48 @@ static bool take_step(struct kiln__onnx_call *call, enum kiln__onnx_step step, s
 {
     double number;
     struct kiln__onnx_value *value = call->in[operand];
-    bool masked = scores->added.id || scores->seen.id;
+    if (scores->blind == SEES_ALL_ALIKE && step != KILN__ONNX_OR_ZERO)
+        return false;
     switch (step) {
     case KILN__ONNX_TIMES:
     case KILN__ONNX_DIVIDED:
-        if (masked || value->rank > rank || !kiln__onnx_scalar(call, operand, &number))
+        if (scores->added.id || value->rank > rank || !kiln__onnx_scalar(call, operand, &number))
             return false;
         scores->scale *= step == KILN__ONNX_TIMES ? number : 1 / number;
         return isfinite(scores->scale) && scores->scale != 0;
     case KILN__ONNX_PLUS:
-        if (!spreads(value, rank, dims) || scores->seen.id)
+        if (!spreads(value, rank, dims) || !value->rank)
             return false;
-        add_mask(call, scores, kiln__onnx_tensor(call, operand));
+        scores->may_hide = true;
+        scores->added = scores->added.id
+                            ? kiln_add(call->batch, scores->added, kiln__onnx_tensor(call, operand))
+                            : kiln__onnx_tensor(call, operand);
         return true;
-    case KILN__ONNX_OR_ZERO: return kiln__onnx_scalar(call, operand, &number) && number == 0;
+    case KILN__ONNX_OR_ZERO:
+        if (scores->blind == IS_NAN)
+            scores->blind = IS_ZERO;
+        return kiln__onnx_scalar(call, operand, &number) && number == 0;
     case KILN__ONNX_WHERE:
     case KILN__ONNX_WHERE_NOT: break;
     }
-    if (!spreads(value, rank, dims) || !kiln__onnx_scalar(call, operand + 1, &number) ||
-        call->in[operand + 1]->rank > rank || !(number <= faraway))
-        return false;
-    kiln_tensor mask = kiln__onnx_tensor(call, operand);
-    kiln_tensor zero = kiln_constant(call->batch, KILN_F32, 0);
-    kiln_tensor away = kiln_constant(call->batch, KILN_F32, number);
-    add_mask(call, scores,
-             step == KILN__ONNX_WHERE ? kiln_where(call->batch, mask, zero, away)
-                                      : kiln_where(call->batch, mask, away, zero));
-    return true;
+    return spreads(value, rank, dims) && kiln__onnx_scalar(call, operand + 1, &number) &&
+           call->in[operand + 1]->rank <= rank && replace(call, step, operand, number, scores);
+}
+
+/* Rows that see no key are 0 to kiln_attention(), and to the nodes only if these say so: a softmax
+ * of nothing but -infinity is NaN; one of a single number in each place is even, as that of a
+ * query of zeros without a mask. */
+static kiln_tensor mend_blind_rows(struct kiln__onnx_call *call, struct scores *scores,
+                                   kiln_tensor q)
+{
+    if (!scores->may_hide || scores->blind == IS_ZERO)
+        return q;
+    kiln_batch *batch = call->batch;
+    bool alike = scores->blind == SEES_ALL_ALIKE;
+    kiln_tensor most = kiln_max(batch, scores->added, 1, (int[]){-1}, 1);
+    kiln_tensor blind = kiln_equal(batch, most, number_of(call, -INFINITY));
+    scores->added = kiln_where(batch, blind, number_of(call, alike ? 0 : NAN), scores->added);
+    return alike ? kiln_where(batch, blind, number_of(call, 0), q) : q;
 }
 
 static void attention_of_nodes(struct kiln__onnx_call *call)
@@ -119,10 +156,11 @@ static void attention_of_nodes(struct kiln__onnx_call *call)
     }
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.scale = scores.scale;
+    kiln_tensor queries = mend_blind_rows(call, &scores, kiln__onnx_tensor(call, 0));
     kiln_tensor keys = kiln_transpose(call->batch, kiln__onnx_tensor(call, 1), NULL);
     kiln__onnx_give(call, 0,
-                    kiln_attention(call->batch, kiln__onnx_tensor(call, 0), keys,
-                                   kiln__onnx_tensor(call, 2), scores.added, &options),
+                    kiln_attention(call->batch, queries, keys, kiln__onnx_tensor(call, 2),
+                                   scores.added, &options),
                     call->in[0]->type);
 }
 

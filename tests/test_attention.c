@@ -2,6 +2,7 @@
 /* Attention: answers from PyTorch, then the device against the reference over sizes, masks and
  * layouts; no score matrix in memory. */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,27 @@ Test(attention, known_answers)
     kiln_tensor added = check_given(g.batch, KILN_F32, DIMS(2, 4), added24);
     expect_known(g, kiln_attention(g.batch, g.q, g.k, g.v, added, NULL),
                  KNOWN(-4.051885279, 6.98631943, 1.869028722, -0.7544096375));
+    check_close();
+}
+
+/* A row whose keys are all pushed away by a finite number sees them all, evenly where the number is
+ * so low that a score makes no difference to it. */
+Test(attention, finite_masks_hide_no_row)
+{
+    static const float numbers[] = {-1e9f, -2e38f, -3e38f, -FLT_MAX};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const float added[] = {numbers[i], numbers[i], numbers[i], numbers[i],
+                               numbers[i], -INFINITY,  0,          numbers[i]};
+        struct given g = begin_known();
+        kiln_tensor mask = check_given(g.batch, KILN_F32, DIMS(2, 4), added);
+        float found[4];
+        kiln_read(g.batch, kiln_attention(g.batch, g.q, g.k, g.v, mask, NULL), found, sizeof found);
+        run_batch(g.batch);
+        check_end(g.batch);
+        for (size_t k = 0; k < 4; k++) /* the mean; one key alone */
+            cr_expect_float_eq(found[k], ((const float[]){0.5f, 3, 5, 6})[k], 1e-5, "%g: %g",
+                               (double)numbers[i], (double)found[k]);
+    }
     check_close();
 }
 

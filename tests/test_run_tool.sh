@@ -58,6 +58,8 @@ check "a dimension by its place" 0 '^input  *x  *f32  *\[2, 3\]$' "$models/layer
 check "times as JSON" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 -b 3 --json
 check "a profile" 0 ' a run, on the device$' "$models/layer.onnx" -r -n batch=2 -p
 check "a profile names nodes" 0 ': xw, s, y$' "$models/layer.onnx" -r -n batch=2 -p
+check "attention in one call" 0 ' attention_[a-z]*: y$' "$models/attention.onnx" -r -n n=5 -p
+check "the same, node by node" 0 ': weights$' "$models/attention.onnx" -r -n n=5 -p --plain
 check "so many runs" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 --bench 3 --json
 check "a hundred where no number follows" 0 '"runs": 100,$' "$models/layer.onnx" -r -n batch=2 --json --bench
 check "a profile as JSON" 0 '"launches": \[$' "$models/layer.onnx" -r -n batch=2 -p --json

@@ -201,6 +201,7 @@ static int use_context(const struct run_request *request, kiln_context *context,
     double start = now();
     kiln_model_options_init(&options);
     options.weights = request->precision;
+    options.plain = request->plain;
     kiln_status status = kiln_model_load(context, request->model, &options, &result->model);
     result->times.load = now() - start;
     if (!status)
@@ -287,6 +288,7 @@ static const struct argp_option options[] = {
      "Time so many runs, 100 where no number follows; without it 10, a second at most", 0},
     {"profile", 'p', NULL, 0, "A table of the times of all kernels", 0},
     {"validate", 'v', NULL, 0, "Compare with the host in double precision", 0},
+    {"plain", 'l', NULL, 0, "Record each node by itself, without recognising layers", 0},
     {"precision", 't', "TYPE", 0, "Store weights as f32, bf16 or f16", 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
@@ -343,6 +345,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'p': request->profile = true; return 0;
     case 'v': request->validate = true; return 0;
+    case 'l': request->plain = true; return 0;
     case 't': take_precision(request, arg, state); return 0;
     case 'd': request->device = arg; return 0;
     case 'j': request->json = true; return 0;

@@ -31,6 +31,7 @@ struct run_request {
     kiln_type precision;
     unsigned bench; /* runs to time; 0: a few */
     bool random, profile, validate, json;
+    bool plain; /* each node by itself */
 };
 
 /* One kernel or transfer of a run. */

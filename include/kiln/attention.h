@@ -43,7 +43,8 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *
  *  `mask` is [..., m, n] and broadcasts with the others; the empty tensor means none. u8: a row
  *  sees the keys whose element is not 0. f32: added to the scores, and -infinity takes a key away.
- *  A row that sees no key is 0. What a row does not see does not count, even if its score is NaN;
+ *  Finite numbers, however low, do not: where a row has no others, its keys count by what that gives
+ *  (below -2.3e38 they count alike). A row that sees no key is 0. What a row does not see does not count, even if its score is NaN;
  *  v is expected to be finite there.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them

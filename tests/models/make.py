@@ -37,3 +37,10 @@ write("layers", [h.make_node("Gather", ["table", "input_ids"], ["first"]),
                  h.make_node("Relu", ["first"], ["second"])],
       [("input_ids", T.INT64, ["batch", "sequence"])],
       [(k, T.FLOAT, ["batch", "sequence", 4]) for k in ("first", "second")], [("table", table)])
+
+# Attention as exporters write it, of x to itself.
+write("attention", [h.make_node("Transpose", ["x"], ["keys"]),
+                    h.make_node("MatMul", ["x", "keys"], ["scores"]),
+                    h.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+                    h.make_node("MatMul", ["weights", "x"], ["y"])],
+      [("x", T.FLOAT, ["n", 4])], [("y", T.FLOAT, ["n", 4])])
