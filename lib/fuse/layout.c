@@ -68,32 +68,7 @@ bool kiln__layout_has_rows(const struct kiln__layout *layout, const struct kiln_
     return rows || (kiln__layout_is_dense(layout, shape) && layout->offset == 0);
 }
 
-bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
-                               uint32_t inner, int64_t *result)
-{
-    int64_t run = 0;
-    bool found = false;
-    *result = 0;
-    for (uint32_t d = shape->rank - inner; d-- > 0;) {
-        if (shape->dims[d] == 1)
-            continue;
-        if (!found)
-            *result = stride[d];
-        else if (stride[d] != run)
-            return false;
-        found = true;
-        run = stride[d] * (int64_t)shape->dims[d];
-    }
-    return true;
-}
-
 bool kiln__layout_suits_matmul(const struct kiln__layout *layout, const struct kiln__shape *shape)
 {
-    uint32_t rank = shape->rank;
-    size_t rows = shape->dims[rank - 2], columns = shape->dims[rank - 1];
-    int64_t row = layout->stride[rank - 2], column = layout->stride[rank - 1], batch;
-    bool normal = (column == 1 || columns == 1) && (row >= (int64_t)columns || rows == 1);
-    bool transposed = (row == 1 || rows == 1) && (column >= (int64_t)rows || columns == 1);
-    return layout->known && (normal || transposed) && row >= 0 && column >= 0 &&
-           kiln__layout_batch_stride(layout->stride, shape, 2, &batch) && batch >= 0;
+    return layout->known && kiln__shape_suits_matmul(shape, layout->stride);
 }

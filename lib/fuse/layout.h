@@ -29,8 +29,4 @@ bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln_
 #define KILN__ROWS_START 8
 bool kiln__layout_has_rows(const struct kiln__layout *layout, const struct kiln__shape *shape);
 
-/* The one stride of all leading dimensions but the last `inner`; false if no single one does. */
-bool kiln__layout_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
-                               uint32_t inner, int64_t *result);
-
 #endif

@@ -118,7 +118,7 @@ static bool leaf_suits(struct kiln__fuser *fuser, uint32_t from, uint32_t to, ui
     struct kiln__access access = kiln__fuse_access(fuser, leaf, kiln__fuse_straight, rank);
     struct kiln__layout layout = move(fuser, from, to, layout_of(&access));
     int64_t batch, rows = (int64_t)shape->dims[shape->rank - 2];
-    if (!layout.known || !kiln__layout_batch_stride(layout.stride, shape, 2, &batch))
+    if (!layout.known || !kiln__shape_batch_stride(layout.stride, shape, 2, &batch))
         return false;
     bool alone =
         kiln__shape_count(shape) == shape->dims[shape->rank - 2] * shape->dims[shape->rank - 1];
@@ -149,7 +149,7 @@ static bool may_fold(const struct kiln__fuser *fuser, const struct kiln__node *p
 {
     const struct kiln__layout *b = &fuser->layouts[product->input[1]];
     int64_t batch;
-    return kiln__layout_batch_stride(b->stride, &product->shape, 2, &batch) && batch == 0;
+    return kiln__shape_batch_stride(b->stride, &product->shape, 2, &batch) && batch == 0;
 }
 
 static bool repeats(const struct kiln__fuser *fuser, uint32_t index, uint32_t base)

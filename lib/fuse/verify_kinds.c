@@ -97,7 +97,7 @@ static const char *check_operand(const struct kiln__group_verifier *verifier, un
             group->steps.items[i].kind == KILN__STEP_NUMBER)
             return "read at positions that are computed";
     for (size_t i = operand.access; i < operand.end; i++)
-        if (!kiln__layout_batch_stride(group->accesses.items[i].stride, shape, 2, &batch))
+        if (!kiln__shape_batch_stride(group->accesses.items[i].stride, shape, 2, &batch))
             return "matrices at no single distance";
     return group->steps.items[operand.value].type == KILN_F32 ? NULL : "not of the product's type";
 }

@@ -172,3 +172,33 @@ bool kiln__shape_restride(const struct kiln__shape *from, const int64_t *strides
     }
     return left == 1 && run == 0;
 }
+
+bool kiln__shape_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
+                              uint32_t inner, int64_t *result)
+{
+    int64_t run = 0;
+    bool found = false;
+    *result = 0;
+    for (uint32_t d = shape->rank - inner; d-- > 0;) {
+        if (shape->dims[d] == 1)
+            continue;
+        if (!found)
+            *result = stride[d];
+        else if (stride[d] != run)
+            return false;
+        found = true;
+        run = stride[d] * (int64_t)shape->dims[d];
+    }
+    return true;
+}
+
+bool kiln__shape_suits_matmul(const struct kiln__shape *shape, const int64_t *stride)
+{
+    uint32_t rank = shape->rank;
+    size_t rows = shape->dims[rank - 2], columns = shape->dims[rank - 1];
+    int64_t row = stride[rank - 2], column = stride[rank - 1], batch;
+    bool normal = (column == 1 || columns == 1) && (row >= (int64_t)columns || rows == 1);
+    bool transposed = (row == 1 || rows == 1) && (column >= (int64_t)rows || columns == 1);
+    return (normal || transposed) && row >= 0 && column >= 0 &&
+           kiln__shape_batch_stride(stride, shape, 2, &batch) && batch >= 0;
+}

@@ -57,4 +57,12 @@ size_t kiln__shape_number(const struct kiln__shape *operand, const size_t *index
 bool kiln__shape_restride(const struct kiln__shape *from, const int64_t *strides,
                           const struct kiln__shape *to, int64_t *result);
 
+/* The one stride of all leading dimensions but the last `inner`; false if no single one does. */
+bool kiln__shape_batch_stride(const int64_t *stride, const struct kiln__shape *shape,
+                              uint32_t inner, int64_t *result);
+
+/* Whether a matrix product can read what lies so in place: one of the last two dimensions is
+ * contiguous and the leading ones are one run. */
+bool kiln__shape_suits_matmul(const struct kiln__shape *shape, const int64_t *stride);
+
 #endif

@@ -53,7 +53,7 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
     if (m <= 1)
         matrix.row = matrix.column == 1 ? n : 1;
     matrix.across = (matrix.column == 1) == (k == 1);
-    kiln__layout_batch_stride(from->stride, &group->shape, 2, &matrix.batch);
+    kiln__shape_batch_stride(from->stride, &group->shape, 2, &matrix.batch);
     return matrix;
 }
 

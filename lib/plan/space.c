@@ -144,7 +144,7 @@ void kiln__operand_strides(const struct kiln__group *group, size_t access,
     const int64_t *stride = group->accesses.items[access].stride;
     uint32_t row = group->shape.rank - 2, column = group->shape.rank - 1;
     bool second = access >= kiln__group_operand(group, 1).access;
-    kiln__layout_batch_stride(stride, &group->shape, 2, &strides[KILN__BY_BATCH]);
+    kiln__shape_batch_stride(stride, &group->shape, 2, &strides[KILN__BY_BATCH]);
     strides[KILN__BY_LINE] = stride[second ? column : row];
     strides[KILN__BY_DEPTH] = stride[second ? row : column];
 }

@@ -43,47 +43,66 @@ static void count_uses(const struct kiln__graph *graph, uint32_t *uses)
     }
 }
 
+/* Movements that are looked through for where elements are. */
+#define LONGEST_WAY 16
+
 /* Strides through the movements at `index` down to what they move, which lies row-major. False if
  * none say them. */
 static bool find_strides(const struct kiln__graph *graph, uint32_t index,
                          int64_t stride[KILN_MAX_RANK])
 {
-    const struct kiln__node *node = &graph->nodes.items[index];
-    int64_t below[KILN_MAX_RANK];
-    if (!kiln__node_is_movement(node)) {
-        kiln__shape_strides(&node->shape, stride);
-        return true;
+    const struct kiln__node *way[LONGEST_WAY], *node = &graph->nodes.items[index];
+    unsigned length = 0;
+    for (; kiln__node_is_movement(node); node = &graph->nodes.items[node->input[0]]) {
+        if (length == LONGEST_WAY)
+            return false;
+        way[length++] = node;
     }
-    const struct kiln__shape *shape = &graph->nodes.items[node->input[0]].shape;
-    if (!find_strides(graph, node->input[0], below))
-        return false;
-    if (node->kind == KILN__RESHAPE)
-        return kiln__shape_restride(shape, below, &node->shape, stride);
-    for (uint32_t k = 0; k < node->shape.rank; k++)
-        stride[k] = node->view.source[k] < 0 ? 0 : node->view.step[k] * below[node->view.source[k]];
+    kiln__shape_strides(&node->shape, stride);
+    while (length-- > 0) {
+        int64_t below[KILN_MAX_RANK];
+        const struct kiln__shape *shape = &graph->nodes.items[way[length]->input[0]].shape;
+        memcpy(below, stride, sizeof below);
+        if (way[length]->kind == KILN__RESHAPE &&
+            !kiln__shape_restride(shape, below, &way[length]->shape, stride))
+            return false;
+        for (uint32_t k = 0; way[length]->kind == KILN__VIEW && k < way[length]->shape.rank; k++) {
+            int d = way[length]->view.source[k];
+            stride[k] = d < 0 ? 0 : way[length]->view.step[k] * below[d];
+        }
+    }
     return true;
 }
 
-/* A cast to the type that a narrow value is computed with: whoever loads it from memory does that
- * anyway. What has to be copied first can be cast on the way. */
-static bool is_widening(const struct kiln__graph *graph, const struct kiln__node *node)
+/* Who of those that read the node reads what it is of, as that lies in memory: all do through a
+ * movement. To the type that a narrow value is computed with casts whoever loads it; but
+ * what is copied before it can be read is cast on the way. */
+static uint8_t reads_through(const struct kiln__graph *graph, const struct kiln__node *node,
+                             uint8_t readers)
 {
     int64_t stride[KILN_MAX_RANK];
-    if (node->kind != KILN__CAST)
-        return false;
+    if (kiln__node_is_movement(node))
+        return readers;
+    if (!readers || node->kind != KILN__CAST)
+        return 0;
     const struct kiln__node *input = &graph->nodes.items[node->input[0]];
-    return node->type == kiln__node_computed(input) && node->type != input->type &&
-           find_strides(graph, node->input[0], stride);
+    if (node->type != kiln__node_computed(input) || node->type == input->type ||
+        !find_strides(graph, node->input[0], stride))
+        return 0;
+    if (node->shape.rank < 2 || !kiln__shape_suits_matmul(&node->shape, stride))
+        readers &= (uint8_t)~KILN__READ_BY_PRODUCT;
+    return readers;
 }
 
-static void mark_operands(const struct kiln__graph *graph, bool *for_product)
+static void mark_operands(const struct kiln__graph *graph, uint8_t *readers)
 {
     for (size_t i = graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &graph->nodes.items[i];
-        bool passes = for_product[i] && (kiln__node_is_movement(node) || is_widening(graph, node));
-        bool reads = node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION || passes;
-        for (unsigned k = 0; reads && k < node->n_inputs; k++)
-            for_product[node->input[k]] = true;
+        uint8_t own = node->kind == KILN__MATMUL      ? KILN__READ_BY_PRODUCT
+                      : node->kind == KILN__ATTENTION ? KILN__READ_BY_ATTENTION
+                                                      : reads_through(graph, node, readers[i]);
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            readers[node->input[k]] |= own;
     }
 }
 
@@ -191,18 +210,18 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
     struct kiln__rewrite rewrite = {.from = graph, .to = &to, .rule = rule, .log = log};
     rewrite.map = malloc(count * sizeof *rewrite.map);
     rewrite.from_uses = calloc(count, sizeof *rewrite.from_uses);
-    rewrite.for_product = calloc(count, sizeof *rewrite.for_product);
-    bool done = rewrite.map && rewrite.from_uses && rewrite.for_product;
+    rewrite.readers = calloc(count, sizeof *rewrite.readers);
+    bool done = rewrite.map && rewrite.from_uses && rewrite.readers;
     if (done) {
         memset(rewrite.map, 0xff, count * sizeof *rewrite.map);
         count_uses(graph, rewrite.from_uses);
-        mark_operands(graph, rewrite.for_product);
+        mark_operands(graph, rewrite.readers);
     }
     done =
         done && copy_nodes(&rewrite) && copy_requests(&rewrite) && follow_recorded(&rewrite, graph);
     free(rewrite.map);
     free(rewrite.from_uses);
-    free(rewrite.for_product);
+    free(rewrite.readers);
     free(rewrite.table);
     kiln__rewrite_free_merge(&rewrite);
     kiln__vector_free(&rewrite.uses);

@@ -22,13 +22,15 @@ struct kiln__link {
     struct kiln__box box;
 };
 
+/* Who reads a node in place, through movements that its strides can say, and as narrow as it is. */
+enum kiln__reader { KILN__READ_BY_PRODUCT = 1, KILN__READ_BY_ATTENTION = 2 };
+
 struct kiln__rewrite {
     const struct kiln__graph *from;
     struct kiln__graph *to;
     uint32_t *map;               /* node of `from` to node of `to`; KILN__NO_NODE: not yet */
     uint32_t *from_uses;         /* users of each node of `from`, requests included */
-    bool *for_product;           /* per node of `from`: a product or an attention reads it, through
-                                    movements that its strides can say, and as narrow as it is */
+    uint8_t *readers;            /* per node of `from`: enum kiln__reader, a bit each */
     KILN__VECTOR(uint32_t) uses; /* the same for `to`, as far as copied */
     uint32_t *table;             /* scratch of the `cse` rule: open-addressed node numbers */
     size_t table_size;

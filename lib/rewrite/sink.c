@@ -60,7 +60,7 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
-    if (!kiln__node_is_pointwise(input) || rewrite->for_product[rewrite->current])
+    if (!kiln__node_is_pointwise(input) || rewrite->readers[rewrite->current])
         return false;
     if (only_constants(rewrite, input) || follows_product(rewrite, node->input[0]))
         return false;
