@@ -213,6 +213,56 @@ Test(passes, lift_what_follows_a_transposed_product)
 
 /* A convolution of each channel by itself reads around its image; one of all channels is a product,
  * which has the padding in memory. */
+/* Heads that are split off a product's rows, [rows, 3 heads of 4] to [2 sequences, heads, 5, 4]. */
+static kiln_tensor heads_of(kiln_batch *batch, kiln_tensor y)
+{
+    y = kiln_reshape(batch, y, 4, (size_t[]){2, 5, 3, 4});
+    return kiln_transpose(batch, y, (size_t[]){0, 2, 1, 3});
+}
+
+static kiln_tensor product_of_rows(kiln_batch *batch)
+{
+    return kiln_matmul(batch, imagine_matrix(batch, 10, 6), imagine_matrix(batch, 6, 12));
+}
+
+/* Below reshapes, too; but not what comes for each row of a sequence, which the product's kernel
+ * has no dimension for, nor beside others that read the product's rows. */
+Test(passes, lift_before_heads)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = heads_of(batch, product_of_rows(batch));
+    y = kiln_add(batch, y, imagine(batch, 3, (size_t[]){3, 1, 4}));
+    ask(batch, kiln_cast(batch, kiln_scale(batch, y, 0.5), KILN_F16));
+    check_passes("passes_lift_heads", batch);
+}
+
+Test(passes, do_not_lift_before_heads_what_goes_by_rows)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = heads_of(batch, product_of_rows(batch));
+    ask(batch, kiln_mul(batch, y, imagine_matrix(batch, 5, 4)));
+    y = heads_of(batch, product_of_rows(batch));
+    ask(batch, kiln_tanh(batch, y));
+    ask(batch, kiln_exp(batch, y));
+    check_passes("passes_lift_heads_not", batch);
+}
+
+/* ---- narrow operands ---- */
+
+/* Rounded before it is moved, so that the product before it stores it so; but what has to be copied
+ * for the product behind it is rounded on the way. */
+Test(passes, leave_narrow_operands_narrow)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor y = kiln_cast(batch, kiln_relu(batch, product_of_rows(batch)), KILN_BF16);
+    kiln_tensor heads = heads_of(batch, y);
+    ask(batch, kiln_attention(batch, heads, heads, heads, (kiln_tensor){0}, NULL));
+    y = kiln_cast(batch, kiln_tanh(batch, product_of_rows(batch)), KILN_BF16);
+    y = kiln_reshape(batch, heads_of(batch, y), 2, (size_t[]){10, 12});
+    ask(batch, kiln_matmul(batch, y, imagine_matrix(batch, 12, 3)));
+    check_passes("passes_narrow", batch);
+}
+
 Test(passes, read_windows_without_their_padding)
 {
     kiln_batch *batch = imagined_batch();

@@ -41,27 +41,37 @@ static bool is_same_order(const struct kiln__node *a, const struct kiln__node *b
     return same;
 }
 
-/* Whether what follows the node, or what it reshapes, can be computed where that is made. */
-static bool takes_more(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+/* Whether what follows the node can be computed where it is made. */
+static bool takes_more(const struct kiln__node *node)
 {
-    while (node->kind == KILN__RESHAPE)
-        node = node_at(rewrite, node->input[0]);
     return node->kind == KILN__MATMUL || node->kind == KILN__REDUCE || node->kind == KILN__PLACE ||
            kiln__node_is_pointwise(node);
 }
 
-/* The operand, a permutation of what takes more, whose order the others have or can get; or NULL.
- */
-static const struct kiln__node *find_order(const struct kiln__rewrite *rewrite,
-                                           const struct kiln__node *node)
+/* What the permutation `index` is of: below reshapes, where nobody else uses what is between. */
+static const struct kiln__node *permuted(const struct kiln__rewrite *rewrite, uint32_t index)
+{
+    const struct kiln__node *node = node_at(rewrite, node_at(rewrite, index)->input[0]);
+    bool once = rewrite->uses.items[index] <= 1;
+    while (node->kind == KILN__RESHAPE && once) {
+        index = node_at(rewrite, index)->input[0];
+        once = rewrite->uses.items[index] <= 1 && rewrite->uses.items[node->input[0]] <= 1;
+        node = once ? node_at(rewrite, node->input[0]) : node;
+    }
+    return node;
+}
+
+/* The operand, a permutation of what takes more, whose order the others have or can get; or
+ * KILN__NO_NODE. */
+static uint32_t find_order(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *operand = node_at(rewrite, node->input[i]);
         if (kiln__shape_equal(&operand->shape, &node->shape) && is_permutation(rewrite, operand) &&
-            takes_more(rewrite, node_at(rewrite, operand->input[0])))
-            return operand;
+            takes_more(permuted(rewrite, node->input[i])))
+            return node->input[i];
     }
-    return NULL;
+    return KILN__NO_NODE;
 }
 
 bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
@@ -90,20 +100,41 @@ static bool leaves_order(const struct kiln__node *order)
     return true;
 }
 
-static bool is_parameter(const struct kiln__rewrite *rewrite, const struct kiln__node *order,
+/* Whether the operand, turned the other way, can be walked in the dimensions of what is permuted,
+ * which reshapes may lie below. */
+static bool passes_reshapes(const struct kiln__rewrite *rewrite, uint32_t permutation,
+                            const struct kiln__node *operand)
+{
+    const struct kiln__node *order = node_at(rewrite, permutation);
+    const struct kiln__shape *before = &node_at(rewrite, order->input[0])->shape;
+    const struct kiln__shape *below = &permuted(rewrite, permutation)->shape;
+    const uint32_t shift = order->shape.rank - operand->shape.rank;
+    int64_t own[KILN_MAX_RANK], turned[KILN_MAX_RANK] = {0};
+    kiln__shape_strides(&operand->shape, own);
+    for (uint32_t k = shift; k < order->shape.rank; k++)
+        if (operand->shape.dims[k - shift] != 1)
+            turned[order->view.source[k]] = own[k - shift];
+    return kiln__shape_restride(before, turned, below, own);
+}
+
+static bool is_parameter(const struct kiln__rewrite *rewrite, uint32_t permutation,
                          const struct kiln__node *operand)
 {
+    const struct kiln__node *order = node_at(rewrite, permutation);
     return (leaves_order(order) || kiln__node_count(operand) <= kiln__node_count(order) / SMALL) &&
-           kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH);
+           kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH) &&
+           passes_reshapes(rewrite, permutation, operand);
 }
 
 static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
-                     const struct kiln__node *order)
+                     uint32_t permutation)
 {
+    const struct kiln__node *order = node_at(rewrite, permutation);
     for (unsigned i = 0; i < node->n_inputs; i++) {
         const struct kiln__node *operand = node_at(rewrite, node->input[i]);
         bool turned = is_permutation(rewrite, operand) && is_same_order(operand, order);
-        if (!turned && operand->kind != KILN__CONSTANT && !is_parameter(rewrite, order, operand))
+        if (!turned && operand->kind != KILN__CONSTANT &&
+            !is_parameter(rewrite, permutation, operand))
             return false;
     }
     return true;
@@ -188,7 +219,7 @@ static bool can_lift_place(const struct kiln__rewrite *rewrite, const struct kil
 {
     const struct kiln__node *part = node_at(rewrite, node->input[0]);
     if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank ||
-        !takes_more(rewrite, node_at(rewrite, part->input[0])))
+        !takes_more(node_at(rewrite, part->input[0])))
         return false;
     for (uint32_t k = 0; k < node->shape.rank; k++)
         if (node->view.source[k] != (int)k)
@@ -223,12 +254,22 @@ static uint32_t lift_place(struct kiln__rewrite *rewrite, const struct kiln__nod
     return add_lifted(rewrite, &lifted, &order, &node->shape);
 }
 
+/* A cast of what a product or an attention reads as narrow as it is: where it has to be put into
+ * another order first, that is done as narrow, too. */
+static bool is_read_narrow(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    return node->kind == KILN__CAST && rewrite->readers[rewrite->current] &&
+           node->type == kiln__node_computed(node_at(rewrite, node->input[0]));
+}
+
 uint32_t kiln__rewrite_lift(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     if (node->kind == KILN__PLACE && can_lift_place(rewrite, node))
         return lift_place(rewrite, node);
-    const struct kiln__node *order =
-        kiln__node_is_pointwise(node) ? find_order(rewrite, node) : NULL;
-    return order && can_lift(rewrite, node, order) ? lift_pointwise(rewrite, node, order)
-                                                   : kiln__rewrite_fold(rewrite, node);
+    uint32_t order = kiln__node_is_pointwise(node) && !is_read_narrow(rewrite, node)
+                         ? find_order(rewrite, node)
+                         : KILN__NO_NODE;
+    return order != KILN__NO_NODE && can_lift(rewrite, node, order)
+               ? lift_pointwise(rewrite, node, node_at(rewrite, order))
+               : kiln__rewrite_fold(rewrite, node);
 }
