@@ -249,8 +249,8 @@ Test(passes, do_not_lift_before_heads_what_goes_by_rows)
 
 /* ---- narrow operands ---- */
 
-/* Rounded before it is moved, so that the product before it stores it so; but what has to be copied
- * for the product behind it is rounded on the way. */
+/* Rounded before it is moved, so that the product before it stores it so, also where it is copied
+ * later: no strides say these rows. But heads that a product has to copy are rounded on the way. */
 Test(passes, leave_narrow_operands_narrow)
 {
     kiln_batch *batch = imagined_batch();
@@ -260,6 +260,8 @@ Test(passes, leave_narrow_operands_narrow)
     y = kiln_cast(batch, kiln_tanh(batch, product_of_rows(batch)), KILN_BF16);
     y = kiln_reshape(batch, heads_of(batch, y), 2, (size_t[]){10, 12});
     ask(batch, kiln_matmul(batch, y, imagine_matrix(batch, 12, 3)));
+    heads = heads_of(batch, kiln_cast(batch, kiln_exp(batch, product_of_rows(batch)), KILN_BF16));
+    ask(batch, kiln_matmul_transposed(batch, heads, 0, heads, 1));
     check_passes("passes_narrow", batch);
 }
 

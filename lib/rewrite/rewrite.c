@@ -74,9 +74,9 @@ static bool find_strides(const struct kiln__graph *graph, uint32_t index,
     return true;
 }
 
-/* Who of those that read the node reads what it is of, as that lies in memory: all do through a
- * movement. To the type that a narrow value is computed with casts whoever loads it; but
- * what is copied before it can be read is cast on the way. */
+/* Who of those that read the node reads what it is of: all do through a movement. To the type that
+ * a narrow value is computed with casts whoever loads it, from where it lies; but what is copied
+ * before it can be read is cast on the way. */
 static uint8_t reads_through(const struct kiln__graph *graph, const struct kiln__node *node,
                              uint8_t readers)
 {
@@ -89,8 +89,9 @@ static uint8_t reads_through(const struct kiln__graph *graph, const struct kiln_
     if (node->type != kiln__node_computed(input) || node->type == input->type ||
         !find_strides(graph, node->input[0], stride))
         return 0;
-    if (node->shape.rank < 2 || !kiln__shape_suits_matmul(&node->shape, stride))
-        readers &= (uint8_t)~KILN__READ_BY_PRODUCT;
+    if (readers & KILN__READ_BY_PRODUCT &&
+        (node->shape.rank < 2 || !kiln__shape_suits_matmul(&node->shape, stride)))
+        readers |= KILN__READ_ONCE_COPIED;
     return readers;
 }
 

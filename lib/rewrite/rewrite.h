@@ -22,8 +22,12 @@ struct kiln__link {
     struct kiln__box box;
 };
 
-/* Who reads a node in place, through movements that its strides can say, and as narrow as it is. */
-enum kiln__reader { KILN__READ_BY_PRODUCT = 1, KILN__READ_BY_ATTENTION = 2 };
+/* Who reads a node, through movements and as narrow as it is. */
+enum kiln__reader {
+    KILN__READ_BY_PRODUCT = 1,
+    KILN__READ_BY_ATTENTION = 2,
+    KILN__READ_ONCE_COPIED = 4 /* a product, that cannot read it from where it would lie */
+};
 
 struct kiln__rewrite {
     const struct kiln__graph *from;

@@ -60,9 +60,11 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
-    if (!kiln__node_is_pointwise(input) || rewrite->readers[rewrite->current])
+    const uint8_t readers = rewrite->readers[rewrite->current];
+    if (!kiln__node_is_pointwise(input) || only_constants(rewrite, input))
         return false;
-    if (only_constants(rewrite, input) || follows_product(rewrite, node->input[0]))
+    if (!(readers & KILN__READ_ONCE_COPIED) &&
+        (readers || follows_product(rewrite, node->input[0])))
         return false;
     bool once = rewrite->uses.items[node->input[0]] <= 1 &&
                 kiln__node_count(node) <= kiln__node_count(input);
