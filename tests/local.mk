@@ -293,6 +293,7 @@ campaigns = \
 	tests/campaigns/cache_io \
 	tests/campaigns/cache_kill \
 	tests/campaigns/cache_names \
+	tests/campaigns/ends \
 	tests/campaigns/executor_race \
 	tests/campaigns/executor_soak \
 	tests/campaigns/set_user_id
@@ -314,6 +315,10 @@ tests_campaigns_cache_endings_SOURCES = \
 	tests/campaigns/cache_endings.c \
 	tests/campaigns/cold_work.c \
 	tests/campaigns/cold_work.h
+tests_campaigns_ends_SOURCES = \
+	tests/campaigns/cold_work.c \
+	tests/campaigns/cold_work.h \
+	tests/campaigns/ends.c
 tests_campaigns_cache_dates_LDFLAGS = -Wl,--wrap=fsync
 tests_campaigns_cache_io_LDFLAGS = -Wl,--wrap=malloc
 tests_campaigns_cache_names_LDFLAGS = -Wl,--wrap=fsync

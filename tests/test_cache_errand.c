@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/errand.h"
@@ -17,6 +19,13 @@ static const struct kiln__errand errands[] = {
 };
 
 enum { ERRANDS = sizeof errands / sizeof *errands };
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
 
 static void write_all(struct kiln__text *text)
 {
@@ -73,15 +82,57 @@ Test(cache_errand, what_is_cut_off_ends_before_that)
 Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
 {
     struct kiln__text text = {0};
-    char answer;
+    char path[300];
+    pid_t child;
     write_all(&text);
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
-    int answers = kiln__errand_start(&text);
+    int answers = kiln__errand_start(&text, &child);
     cr_assert_geq(answers, 0);
-    cr_expect_eq(read(answers, &answer, 1), 0);
+    cr_expect(kiln__errand_let_go(child));
+    cr_expect_eq(kiln__errand_listen(answers, 5), 0);
     close(answers);
-    setenv("KILN_STORE_PROGRAM", "/nowhere", 1);
-    cr_expect_eq(kiln__errand_start(&text), -1);
+    snprintf(path, sizeof path, "%s/missing", fake_folder());
+    setenv("KILN_STORE_PROGRAM", path, 1);
+    cr_expect_eq(kiln__errand_start(&text, &child), -1);
+    fake_end();
+    kiln__text_free(&text);
+}
+
+/* Nor does what it has started live on. */
+Test(cache_errand, a_program_that_stalls_is_waited_for_a_second_and_killed)
+{
+    struct kiln__text text = {0};
+    pid_t child;
+    write_all(&text);
+    fake_store_program("sleep 30");
+    int answers = kiln__errand_start(&text, &child);
+    cr_assert_geq(answers, 0);
+    double start = seconds();
+    cr_expect_not(kiln__errand_let_go(child));
+    cr_expect_lt(seconds() - start, 10.0);
+    cr_expect_eq(kiln__errand_listen(answers, 10), 0);
+    cr_expect_lt(seconds() - start, 10.0, "somebody still holds its end of the socket");
+    cr_expect_lt(waitpid(child, NULL, WNOHANG), 0);
+    close(answers);
+    fake_end();
+    kiln__text_free(&text);
+}
+
+Test(cache_errand, one_that_is_silent_is_not_listened_to_for_ever)
+{
+    struct kiln__text text = {0};
+    pid_t child;
+    write_all(&text);
+    fake_store_program("(printf r; sleep 30) &");
+    int answers = kiln__errand_start(&text, &child);
+    cr_assert_geq(answers, 0);
+    cr_expect(kiln__errand_let_go(child));
+    cr_expect_eq(kiln__errand_listen(answers, 10), KILN__ERRAND_READY);
+    double start = seconds();
+    cr_expect_eq(kiln__errand_listen(answers, 1), 0);
+    cr_expect_lt(seconds() - start, 10.0);
+    close(answers);
+    fake_end();
     kiln__text_free(&text);
 }
 
@@ -95,14 +146,16 @@ Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
 {
     struct kiln__text text = {0};
     char said[64];
+    pid_t child;
     fake_store_program("echo $OCL_ICD_FILENAMES of $KILN_LATE");
     setenv("OCL_ICD_FILENAMES", "a.so:b.so", 1);
     kiln__environment_keep();
     cut_off("OCL_ICD_FILENAMES");
     setenv("KILN_LATE", "x:y", 1);
     write_all(&text);
-    int answers = kiln__errand_start(&text);
+    int answers = kiln__errand_start(&text, &child);
     cr_assert_geq(answers, 0);
+    cr_expect(kiln__errand_let_go(child));
     FILE *answer = fdopen(answers, "r");
     cr_assert(answer && fgets(said, sizeof said, answer));
     cr_expect_str_eq(said, "a.so:b.so of x:y\n");

@@ -21,11 +21,6 @@
 #include "cache/keep.h"
 #include "device/list.h"
 
-/* A turn, and then each errand, takes so long at most: then something hangs, and SIGALRM ends
- * the process. */
-#define LONGEST_TURN 120
-#define LONGEST_ERRAND 120
-
 static int answers; /* a descriptor of its own: the driver may print */
 
 struct worker {
@@ -131,7 +126,7 @@ static enum kiln__errand_answer store_new(struct worker *worker, const struct ki
 static void run(struct worker *worker, const struct kiln__errand *errand, struct kiln__span rest)
 {
     struct kiln__key key;
-    alarm(LONGEST_ERRAND);
+    alarm(KILN__ERRAND_SECONDS); /* then something hangs, and SIGALRM ends the process */
     if (!kiln__key_make(&worker->shared, errand->options, errand->source, &key)) {
         answer(KILN__ERRAND_FAILED);
         return;
@@ -152,7 +147,7 @@ static void stand_back(const struct kiln__errand_head *head)
     if (head->hurry)
         return;
     setpriority(PRIO_PROCESS, 0, 19);
-    alarm(LONGEST_TURN);
+    alarm(KILN__ERRAND_SECONDS);
     int folder = open(head->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
         flock(folder, LOCK_EX); /* until the end; without locks on folders there is no turn */

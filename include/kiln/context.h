@@ -184,7 +184,7 @@ KILN_API void kiln_context_retain(kiln_context *context);
 /** Give a reference back; batches, buffers and events hold their own. With the last one the queue
  *  is finished, kernels that are still to be stored are waited for, a second at most, and the trace
  *  is written. What is left then goes on in a process of its own where it can; KILN_LOG=info says
- *  so. NULL does nothing.
+ *  so. A process that ends without that waits no longer either. NULL does nothing.
  *  Threads: any. Errors: none. */
 KILN_API void kiln_context_release(kiln_context *context);
 
@@ -204,8 +204,10 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *
                                                             kiln_context_stats *stats);
 
 /** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens
- * in the background, after their first launch, and nothing waits for it). Threads: any. Errors:
- * INVALID_ARGUMENT, FORKED. */
+ *  in the background, after their first launch, and nothing waits for it). On drivers that compile
+ *  when a kernel is launched, as PoCL, the program kiln-store does it; where that cannot be started,
+ *  this call does, and kernels that no such call waits for are not stored.
+ *  Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
 /** Give idle memory of the buffer pool, and what is kept of buffers, back to the device. Threads:

@@ -2,9 +2,11 @@
 #include "cache/apart.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/errand.h"
@@ -119,6 +121,26 @@ static void assign(struct kiln__programs *programs, struct kiln__errands *errand
     kiln__errand_write(&errand, &party->errands);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
+}
+
+/* False: there is no use in starting another one. */
+static bool start_party(const struct party *party, struct kiln__apart_party *started)
+{
+    pid_t child;
+    int answers = kiln__errand_start(&party->errands, &child);
+    if (answers >= 0 && !kiln__errand_let_go(child)) {
+        close(answers);
+        answers = -1;
+    }
+    *started = (struct kiln__apart_party){.answers = answers, .heard_ms = now_ms()};
+    return answers >= 0;
+}
+
 void kiln__apart_start(struct kiln__programs *programs, struct kiln__errands *errands,
                        unsigned count, struct kiln__apart *apart)
 {
@@ -126,59 +148,88 @@ void kiln__apart_start(struct kiln__programs *programs, struct kiln__errands *er
     *apart = (struct kiln__apart){.programs = programs, .parties = count, .asked = errands->count};
     for (size_t i = 0; i < errands->count; i++)
         assign(programs, errands, i, parties, count);
+    bool possible = true;
     for (unsigned i = 0; i < count; i++) {
-        apart->answers[i] = parties[i].count ? kiln__errand_start(&parties[i].errands) : -1;
+        apart->party[i].answers = -1;
+        if (parties[i].count && possible)
+            possible = start_party(&parties[i], &apart->party[i]);
         kiln__text_free(&parties[i].errands);
     }
 }
 
 /* ---- what becomes of it ---- */
 
-/* Whether it has ended; what it did not come to nobody has compiled. */
-static bool listen_to(struct kiln__apart *apart, int *answers, int flags)
+/* What is left of the time within which it has to say something. */
+static int patience_ms(const struct kiln__apart_party *party)
+{
+    int64_t longest = (party->ready ? KILN__ERRAND_SILENCE : KILN__ERRAND_SOON) * INT64_C(1000);
+    int64_t left = party->heard_ms + longest - now_ms();
+    return left > 0 ? (int)left : 0;
+}
+
+static void take_answers(struct kiln__apart *apart, const char *heard, ssize_t count)
+{
+    for (ssize_t i = 0; i < count; i++) {
+        apart->stored += heard[i] == KILN__ERRAND_STORED;
+        apart->present += heard[i] == KILN__ERRAND_PRESENT;
+        if (heard[i] == KILN__ERRAND_STORED)
+            atomic_fetch_add(&apart->programs->stored_apart, 1);
+    }
+}
+
+/* False: it has ended, or stalled; what it did not come to nobody has compiled. */
+static bool listen_to(struct kiln__apart *apart, struct kiln__apart_party *party)
 {
     char heard[64];
     ssize_t got = 1;
-    while (*answers >= 0 && (got > 0 || errno == EINTR)) {
-        got = recv(*answers, heard, sizeof heard, flags);
-        for (ssize_t i = 0; i < got; i++) {
-            apart->stored += heard[i] == KILN__ERRAND_STORED;
-            apart->present += heard[i] == KILN__ERRAND_PRESENT;
-            if (heard[i] == KILN__ERRAND_STORED)
-                atomic_fetch_add(&apart->programs->stored_apart, 1);
-        }
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return false;
-        if (got == 0 || (got < 0 && errno != EINTR)) {
-            close(*answers);
-            *answers = -1;
-        }
+    while (got > 0 || (got < 0 && errno == EINTR)) {
+        got = recv(party->answers, heard, sizeof heard, MSG_DONTWAIT);
+        if (got <= 0)
+            continue;
+        take_answers(apart, heard, got);
+        party->ready = true;
+        party->heard_ms = now_ms();
     }
-    return true;
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && patience_ms(party);
 }
 
-static bool listen_to_all(struct kiln__apart *apart, int flags)
+/* Whether it is at work still; `waits`: until it is not. */
+static bool is_at_work(struct kiln__apart *apart, struct kiln__apart_party *party, bool waits)
 {
-    bool over = true;
+    bool works = party->answers >= 0;
+    if (!works)
+        return false;
+    while ((works = listen_to(apart, party)) && waits)
+        poll(&(struct pollfd){.fd = party->answers, .events = POLLIN}, 1, patience_ms(party));
+    if (!works) {
+        close(party->answers);
+        party->answers = -1;
+    }
+    return works;
+}
+
+static bool are_at_work(struct kiln__apart *apart, bool wait)
+{
+    bool works = false;
     for (unsigned i = 0; i < apart->parties; i++)
-        over = listen_to(apart, &apart->answers[i], flags) && over;
-    return over;
+        works = is_at_work(apart, &apart->party[i], wait) || works;
+    return works;
 }
 
 bool kiln__apart_is_over(struct kiln__apart *apart)
 {
-    return listen_to_all(apart, MSG_DONTWAIT);
+    return !are_at_work(apart, false);
 }
 
 void kiln__apart_await(struct kiln__apart *apart)
 {
-    listen_to_all(apart, 0);
+    are_at_work(apart, true);
 }
 
 void kiln__apart_leave(struct kiln__apart *apart)
 {
     for (unsigned i = 0; i < apart->parties; i++)
-        if (apart->answers[i] >= 0)
-            close(apart->answers[i]);
+        if (apart->party[i].answers >= 0)
+            close(apart->party[i].answers);
     *apart = (struct kiln__apart){.programs = NULL};
 }

@@ -21,10 +21,14 @@ struct kiln__errands {
 };
 
 /* Processes at work; used by one thread at a time. They need nobody: who stops listening only does
- * not hear how it ended. */
+ * not hear how it ended. Nor are they waited for once they have been silent for too long. */
 struct kiln__apart {
     struct kiln__programs *programs;
-    int answers[KILN__MOST_APART]; /* -1: it has ended, or could not be started */
+    struct kiln__apart_party {
+        int answers;      /* -1: it has ended, or could not be started */
+        bool ready;       /* it has begun */
+        int64_t heard_ms; /* when it was started, or has answered last */
+    } party[KILN__MOST_APART];
     unsigned parties;
     size_t asked, stored, present; /* programs */
 };

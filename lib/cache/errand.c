@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -14,10 +15,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util/environment.h"
 #include "util/log.h"
+
+/* A program needs some milliseconds to begin, and more on a machine that has no time. */
+#define LONGEST_START_MS 1000
 
 /* ---- as bytes ---- */
 
@@ -157,19 +162,9 @@ static int spawn(int file, int answers, char **environment, pid_t *child)
     return error;
 }
 
-/* What is started forks and ends at once, so that a program that waits for all its children does
- * not wait for this one. Such a program may have taken the end along: no error. */
-static void forget_child(pid_t child)
-{
-    int status;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-}
-
-int kiln__errand_start(const struct kiln__text *errands)
+int kiln__errand_start(const struct kiln__text *errands, pid_t *child)
 {
     int sockets[2], error = EPERM;
-    pid_t child;
     if (errands->failed || getauxval(AT_SECURE) ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return -1;
@@ -177,17 +172,59 @@ int kiln__errand_start(const struct kiln__text *errands)
     char **environment = kiln__environment_of_child();
     sockets[1] = above_standard(sockets[1]);
     if (file >= 0 && sockets[1] >= 0 && environment)
-        error = spawn(file, sockets[1], environment, &child);
+        error = spawn(file, sockets[1], environment, child);
     free(environment);
     if (file >= 0)
         close(file);
     if (sockets[1] >= 0)
         close(sockets[1]);
-    if (!error) {
-        forget_child(child);
+    if (!error)
         return sockets[0];
-    }
-    KILN__LOG(KILN__LOG_INFO, "%s cannot be started: %s", path_of_program(), strerror(error));
+    KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", path_of_program(), strerror(error));
     close(sockets[0]);
     return -1;
+}
+
+/* ---- letting go ---- */
+
+/* Whether it ends within LONGEST_START_MS. A program that waits for all its children may have taken
+ * the end along: that is no error. */
+static bool has_ended(pid_t child)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    pid_t found = 0;
+    for (int i = 0; i < LONGEST_START_MS && !found; i++) {
+        int status;
+        found = waitpid(child, &status, WNOHANG);
+        if (found < 0 && errno == EINTR)
+            found = 0;
+        if (!found)
+            nanosleep(&nap, NULL);
+    }
+    return found;
+}
+
+bool kiln__errand_let_go(pid_t child)
+{
+    if (has_ended(child))
+        return true;
+    KILN__LOG(KILN__LOG_WARN, "%s does not go on by itself and is killed", path_of_program());
+    kill(-child, SIGKILL); /* it leads a session */
+    has_ended(child);
+    return false;
+}
+
+/* ---- answers ---- */
+
+char kiln__errand_listen(int answers, int seconds)
+{
+    struct pollfd end = {.fd = answers, .events = POLLIN};
+    char answer = 0;
+    int heard;
+    do
+        heard = poll(&end, 1, seconds * 1000);
+    while (heard < 0 && errno == EINTR);
+    while (heard > 0 && read(answers, &answer, 1) < 0 && errno == EINTR)
+        continue;
+    return answer;
 }

@@ -13,8 +13,18 @@
 #ifndef KILN_CACHE_ERRAND_H
 #define KILN_CACHE_ERRAND_H
 
+#include <sys/types.h>
+
 #include "cache/entry.h"
 #include "util/text.h"
+
+/* A process that nobody waits for takes its turn, and each of its errands, for so many seconds at
+ * most; then it ends itself. One that is silent for longer has stalled. */
+#define KILN__ERRAND_SECONDS 120
+#define KILN__ERRAND_SILENCE (KILN__ERRAND_SECONDS + 10)
+
+/* One that somebody waits for is ready sooner. */
+#define KILN__ERRAND_SOON 10
 
 /* All that the errands of one process share. */
 struct kiln__errand_head {
@@ -46,7 +56,16 @@ bool kiln__errand_read_head(struct kiln__span *rest, struct kiln__errand_head *h
 bool kiln__errand_read(struct kiln__span *rest, struct kiln__errand *errand);
 
 /* Start a process with these errands. Answers a socket that its answers come from, or -1. The
- * process is nobody's child, holds no file of this one, and ends by itself. */
-int kiln__errand_start(const struct kiln__text *errands);
+ * process holds no file of this one and ends by itself. It does its work in a process of its own,
+ * and `child` ends at once: kiln__errand_let_go() has to follow, but at the end of this process. */
+int kiln__errand_start(const struct kiln__text *errands, pid_t *child);
+
+/* Wait for the end of `child`, so that a program that waits for all its children does not wait for
+ * this one: a second at most. False: it has stalled, and all its processes have been killed. */
+bool kiln__errand_let_go(pid_t child);
+
+/* The next answer. 0: there is none; the process has ended or is silent for so many seconds, or
+ * somebody has shut the socket down. */
+char kiln__errand_listen(int answers, int seconds);
 
 #endif

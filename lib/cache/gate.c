@@ -2,29 +2,17 @@
 #include "cache/gate.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "util/vector.h"
 
-#define PAUSE_NS (200 * INT64_C(1000000))
-
 /* Guards all that follows; not held during a call of OpenCL that can wait.
- * `opened`: the gate did. */
+ * `changed`: the gate was opened, or nobody is inside any more. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned inside;
 static bool closed;
-static int64_t last_left;
 static KILN__VECTOR(cl_command_queue) queues;
-
-static int64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
 
 bool kiln__gate_add_queue(cl_command_queue queue)
 {
@@ -53,7 +41,7 @@ void kiln__gate_enter(void)
 {
     pthread_mutex_lock(&mutex);
     while (closed)
-        pthread_cond_wait(&opened, &mutex);
+        pthread_cond_wait(&changed, &mutex);
     inside++;
     pthread_mutex_unlock(&mutex);
 }
@@ -61,8 +49,8 @@ void kiln__gate_enter(void)
 void kiln__gate_leave(void)
 {
     pthread_mutex_lock(&mutex);
-    last_left = now();
-    inside--;
+    if (!--inside)
+        pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -76,13 +64,13 @@ static cl_int next_queue(size_t *done, cl_command_queue *queue)
     return code;
 }
 
-bool kiln__gate_close(bool force)
+void kiln__gate_close(void)
 {
     pthread_mutex_lock(&mutex);
-    bool closes = !closed && !inside && (force || now() - last_left >= PAUSE_NS);
-    closed |= closes;
+    while (closed || inside)
+        pthread_cond_wait(&changed, &mutex);
+    closed = true;
     pthread_mutex_unlock(&mutex);
-    return closes;
 }
 
 /* A queue that is removed meanwhile has been finished by its context. */
@@ -104,6 +92,6 @@ void kiln__gate_open(void)
 {
     pthread_mutex_lock(&mutex);
     closed = false;
-    pthread_cond_broadcast(&opened);
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
 }

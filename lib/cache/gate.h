@@ -16,9 +16,8 @@ void kiln__gate_remove_queue(cl_command_queue queue);
 void kiln__gate_enter(void);
 void kiln__gate_leave(void);
 
-/* Keep new launches out, if there has been none for a moment; `force`: if nobody is just about it.
- * False: it is not the time, or somebody else has closed the gate. */
-bool kiln__gate_close(bool force);
+/* Keep new launches out, as soon as nobody is just about one and nobody else keeps them out. */
+void kiln__gate_close(void);
 
 /* With the gate closed: wait for all that was launched. Where a queue could not be finished its
  * error comes back, and kernels may be running. */

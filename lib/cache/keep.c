@@ -29,18 +29,24 @@ bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *in
     return kiln__store_put(store, &entry);
 }
 
+bool kiln__keep_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
+                      cl_program program, const char *kernel, void **bytes, size_t *length)
+{
+    cl_int code = kiln__build_fetch(program, device, bytes, length);
+    if (!code)
+        return true;
+    KILN__LOG(KILN__LOG_INFO, "the binary of %s cannot be had: %s", kernel, kiln__cl_name(code));
+    kiln__store_failed(store);
+    return false;
+}
+
 bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
                        cl_program program, const struct kiln__key *key, const char *kernel)
 {
     void *binary = NULL;
     size_t length = 0;
-    cl_int code = kiln__build_fetch(program, device, &binary, &length);
-    if (code) {
-        KILN__LOG(KILN__LOG_INFO, "the binary of %s cannot be had: %s", kernel,
-                  kiln__cl_name(code));
-        kiln__store_failed(store);
+    if (!kiln__keep_fetch(store, device, program, kernel, &binary, &length))
         return false;
-    }
     bool put =
         kiln__keep_bytes(store, &device->info, key, kernel, &(struct kiln__span){binary, length});
     free(binary);

@@ -7,8 +7,12 @@
 #include "cache/store.h"
 #include "device/device.h"
 
-/* Fetch the binary and put it under its key; `kernel` is how people know it. False, said in the log
- * and counted by the store: it could not be had or written. */
+/* Fetch the binary; `kernel` is how people know it. Owner of the bytes: the caller, free().
+ * False, said in the log and counted by the store: it could not be had. */
+bool kiln__keep_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
+                      cl_program program, const char *kernel, void **bytes, size_t *length);
+
+/* Fetch the binary and put it under its key. False: it could not be had or written. */
 bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
                        cl_program program, const struct kiln__key *key, const char *kernel);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cache/build.h"
+#include "cache/keep.h"
 #include "cache/program_state.h"
 #include "cache/storing.h"
 #include "util/log.h"
@@ -19,6 +20,7 @@
 void kiln__program_free(struct kiln__program *program)
 {
     kiln__key_free(&program->key);
+    free(program->binary);
     free(program->options);
     free(program->source);
     free(program->kernel);
@@ -71,9 +73,10 @@ void kiln__program_release(struct kiln__program *program, bool ours)
 void kiln__program_stored(struct kiln__program *program)
 {
     release_lock(program);
+    free(program->binary);
     free(program->options);
     free(program->source);
-    program->options = program->source = NULL;
+    program->binary = program->options = program->source = NULL;
     atomic_store(&program->storing, KILN__PROGRAM_STORED);
 }
 
@@ -166,6 +169,19 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/* It is fetched on the thread that compiled, and written on another one. */
+static void store_complete(struct kiln__program *program)
+{
+    struct kiln__programs *programs = program->owner;
+    if (!kiln__keep_fetch(programs->store, &programs->device, program->cl, program->kernel,
+                          &program->binary, &program->binary_length)) {
+        release_lock(program);
+        return;
+    }
+    atomic_store(&program->storing, KILN__PROGRAM_WAITS);
+    store_later(program);
+}
+
 /* Where the binary is complete only after a launch, the lock is not held until then, and what
  * another process compiles again is kept. */
 static void plan_storing(struct kiln__program *program, const char *options, const char *source)
@@ -177,8 +193,7 @@ static void plan_storing(struct kiln__program *program, const char *options, con
     if (!kiln__store_writes(programs->store))
         return;
     if (!late) {
-        atomic_store(&program->storing, KILN__PROGRAM_WAITS);
-        store_later(program);
+        store_complete(program);
         return;
     }
     program->options = strdup(options);

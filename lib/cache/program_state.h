@@ -45,6 +45,8 @@ struct kiln__program {
     atomic_int storing; /* enum kiln__program_storing */
     struct kiln__program *next_to_store;
     char *options, *source; /* until it is stored, where another process compiles them again */
+    void *binary;           /* until it is stored, where it was complete once it was built */
+    size_t binary_length;
     char variants[KILN__PROGRAM_VARIANTS]; /* see cache/errand.h */
     struct kiln__lock lock;
 };

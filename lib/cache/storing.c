@@ -20,7 +20,11 @@
 #define GATHER_NS (100 * MS) /* kernels of one batch go to one process */
 #define GATHER_MOST_NS (1000 * MS)
 #define LONGEST_END_NS (1000 * MS)
-#define POLL_NS (50 * MS)
+
+/* In the order in which they were added. */
+struct list {
+    struct kiln__program *first, *last;
+};
 
 struct kiln__storing {
     struct kiln__programs *programs;
@@ -28,18 +32,19 @@ struct kiln__storing {
     pid_t pid; /* of the process that has the thread */
     pthread_t thread;
     struct kiln__storing *next; /* of all */
-    /* Guards what follows; not held while a binary is fetched, a process is started or its answer
-     * is waited for. `changed`: a program was added or dealt with, or it is time to hurry or end.
-     */
+    /* Guards what follows; not held while a file is written, a process is started or its answer is
+     * waited for. `changed`: a program was added or dealt with, what was waiting is another
+     * process's, or it is time to hurry or end. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct kiln__program *first, **end;
+    struct list waiting; /* for the thread */
+    struct list kept;    /* by nobody but who waits: no process can be started */
     int64_t first_added, last_added;
-    uint64_t added, settled, left; /* in the order in which they were added */
+    uint64_t added, settled, left;
     unsigned hurries;
     int answers; /* of the other process; -1: none is waited for */
-    bool started, ending, giving_up, ended;
-    bool no_process; /* none can be started: the thread's own */
+    bool started, ending, giving_up, ended, joined;
+    bool no_process; /* none can be started */
 };
 
 /* All of them, for the end of the process. Nothing else is locked inside but their own mutex. */
@@ -64,6 +69,25 @@ static bool wait_until(struct kiln__storing *storing, int64_t until)
 static bool is_late(const struct kiln__storing *storing)
 {
     return storing->programs->device.traits->late_binary;
+}
+
+/* ---- lists ---- */
+
+static void append(struct list *list, struct kiln__program *first, struct kiln__program *last)
+{
+    if (list->first)
+        list->last->next_to_store = first;
+    else
+        list->first = first;
+    list->last = last;
+    last->next_to_store = NULL;
+}
+
+static struct kiln__program *take_all(struct list *list)
+{
+    struct kiln__program *first = list->first;
+    list->first = list->last = NULL;
+    return first;
 }
 
 /* ---- what becomes of a program ---- */
@@ -97,7 +121,7 @@ static void settle_all(struct kiln__storing *storing, struct kiln__program *list
 /* ---- in another process ---- */
 
 static int start_process(struct kiln__storing *storing, const struct kiln__program *list,
-                         bool hurry)
+                         bool hurry, pid_t *child)
 {
     const struct kiln__text *shared = &storing->programs->shared_key;
     const struct kiln__errand_head head = {
@@ -109,18 +133,9 @@ static int start_process(struct kiln__storing *storing, const struct kiln__progr
                                             list->variants};
         kiln__errand_write(&errand, &errands);
     }
-    int answers = kiln__errand_start(&errands);
+    int answers = kiln__errand_start(&errands, child);
     kiln__text_free(&errands);
     return answers;
-}
-
-/* 0: there will be none, since the process has ended or nobody waits for it any more. */
-static char next_answer(int answers)
-{
-    char answer = 0;
-    while (read(answers, &answer, 1) < 0 && errno == EINTR)
-        continue;
-    return answer;
 }
 
 /* Answers the programs that the process did not come to. */
@@ -128,7 +143,7 @@ static struct kiln__program *take_answers(struct kiln__storing *storing, int ans
                                           struct kiln__program *list)
 {
     char answer;
-    while (list && (answer = next_answer(answers))) {
+    while (list && (answer = kiln__errand_listen(answers, KILN__ERRAND_SILENCE))) {
         struct kiln__program *next = list->next_to_store;
         if (answer == KILN__ERRAND_STORED)
             atomic_fetch_add(&storing->programs->stored_apart, 1);
@@ -158,8 +173,8 @@ static bool hold_answers(struct kiln__storing *storing, int answers)
 {
     pthread_mutex_lock(&storing->mutex);
     bool waits = !storing->giving_up;
-    if (waits)
-        storing->answers = answers;
+    storing->answers = answers;
+    pthread_cond_broadcast(&storing->changed);
     pthread_mutex_unlock(&storing->mutex);
     return waits;
 }
@@ -172,17 +187,26 @@ static void drop_answers(struct kiln__storing *storing, int answers)
     close(answers);
 }
 
+/* Whether it begins with its errands. */
+static bool is_ready(struct kiln__storing *storing, int answers, pid_t child)
+{
+    bool waits = hold_answers(storing, answers);
+    return kiln__errand_let_go(child) && waits &&
+           kiln__errand_listen(answers, KILN__ERRAND_SILENCE) == KILN__ERRAND_READY;
+}
+
 /* Answers the programs that are still to be stored, if no process can do it. One that ends in the
  * middle takes the program that it was at along, and another one goes on with the rest. */
 static struct kiln__program *store_apart(struct kiln__storing *storing, struct kiln__program *list)
 {
     bool gives_up;
     while (list) {
+        pid_t child;
         bool hurry = is_hurried(storing, &gives_up);
-        int answers = start_process(storing, list, hurry);
+        int answers = start_process(storing, list, hurry, &child);
         if (answers < 0)
             return list;
-        bool ready = hold_answers(storing, answers) && next_answer(answers) == KILN__ERRAND_READY;
+        bool ready = is_ready(storing, answers, child);
         if (ready)
             list = take_answers(storing, answers, list);
         drop_answers(storing, answers);
@@ -193,7 +217,7 @@ static struct kiln__program *store_apart(struct kiln__storing *storing, struct k
             return NULL;
         }
         if (!ready) {
-            KILN__LOG(KILN__LOG_INFO, "the process that stores kernels could not begin");
+            KILN__LOG(KILN__LOG_WARN, "the process that stores kernels could not begin");
             return list;
         }
         if (list) {
@@ -207,47 +231,51 @@ static struct kiln__program *store_apart(struct kiln__storing *storing, struct k
     return NULL;
 }
 
-/* ---- on this thread ---- */
+/* ---- in this one ---- */
 
-/* False: nobody waits any more. */
-static bool close_gate(struct kiln__storing *storing)
+/* What was fetched when it was built. */
+static bool write_fetched(const struct kiln__program *program)
 {
-    bool closed = false;
-    pthread_mutex_lock(&storing->mutex);
-    while (!storing->giving_up && !closed) {
-        closed = kiln__gate_close(storing->hurries);
-        if (!closed)
-            wait_until(storing, now() + POLL_NS);
-    }
-    pthread_mutex_unlock(&storing->mutex);
-    return closed;
+    const struct kiln__programs *programs = program->owner;
+    const struct kiln__span binary = {program->binary, program->binary_length};
+    return kiln__keep_bytes(programs->store, &programs->device.info, &program->key, program->kernel,
+                            &binary);
 }
 
-static enum outcome store_one(struct kiln__storing *storing, struct kiln__program *program)
+/* While nothing of the process is launched. */
+static bool fetch_and_write(const struct kiln__program *program)
 {
-    struct kiln__programs *programs = program->owner;
-    bool late = is_late(storing), gives_up;
-    is_hurried(storing, &gives_up);
-    if (gives_up || (late && !close_gate(storing)))
-        return LEFT;
-    bool idle = !late || !kiln__gate_finish();
+    const struct kiln__programs *programs = program->owner;
+    kiln__gate_close();
+    bool idle = !kiln__gate_finish();
     bool kept = idle && kiln__keep_binary(programs->store, &programs->device, program->cl,
                                           &program->key, program->kernel);
-    if (late)
-        kiln__gate_open();
-    kiln__storing_guard_exit(KILN__GUARD_FETCHED);
+    kiln__gate_open();
     if (!idle)
         kiln__store_failed(programs->store);
-    return kept ? STORED : FAILED;
+    return kept;
 }
 
-static void store_here(struct kiln__storing *storing, struct kiln__program *list)
+static void store_each(struct kiln__storing *storing, struct kiln__program *list,
+                       bool (*store)(const struct kiln__program *program))
 {
     while (list) {
         struct kiln__program *next = list->next_to_store;
-        settle(storing, list, store_one(storing, list));
+        settle(storing, list, store(list) ? STORED : FAILED);
         list = next;
     }
+}
+
+/* Until somebody waits for it: see kiln__storing_sync(). */
+static void keep_for_later(struct kiln__storing *storing, struct kiln__program *list)
+{
+    pthread_mutex_lock(&storing->mutex);
+    for (struct kiln__program *next; list; list = next) {
+        next = list->next_to_store;
+        append(&storing->kept, list, list);
+    }
+    pthread_cond_broadcast(&storing->changed);
+    pthread_mutex_unlock(&storing->mutex);
 }
 
 /* ---- the thread ---- */
@@ -269,14 +297,11 @@ static void gather(struct kiln__storing *storing)
 /* All that has gathered, or NULL when it is time to end. The mutex is held. */
 static struct kiln__program *take(struct kiln__storing *storing)
 {
-    while (!storing->first && !storing->ending)
+    while (!storing->waiting.first && !storing->ending)
         pthread_cond_wait(&storing->changed, &storing->mutex);
-    if (storing->first && is_late(storing) && !storing->no_process)
+    if (storing->waiting.first && is_late(storing) && !storing->no_process)
         gather(storing);
-    struct kiln__program *list = storing->first;
-    storing->first = NULL;
-    storing->end = &storing->first;
-    return list;
+    return take_all(&storing->waiting);
 }
 
 static void *work(void *user)
@@ -286,11 +311,14 @@ static void *work(void *user)
     pthread_mutex_lock(&storing->mutex);
     while ((list = take(storing))) {
         pthread_mutex_unlock(&storing->mutex);
-        if (is_late(storing) && !storing->no_process) {
-            list = store_apart(storing, list);
-            storing->no_process = list;
+        if (!is_late(storing))
+            store_each(storing, list, write_fetched);
+        else {
+            if (!storing->no_process)
+                list = store_apart(storing, list);
+            storing->no_process |= list != NULL;
+            keep_for_later(storing, list);
         }
-        store_here(storing, list);
         pthread_mutex_lock(&storing->mutex);
     }
     storing->ended = true;
@@ -320,26 +348,49 @@ static bool waits_for_all(void)
     return kiln__environment("KILN_CACHE_WAIT");
 }
 
-/* Ends the thread; from then on nothing is added. What a process has been given it goes on with.
- * A fetch on this thread cannot be broken off: it is waited for. */
-static void end(struct kiln__storing *storing, int64_t longest)
+/* Whether nothing is lost if the process ends now. The mutex is held. */
+static bool is_done(const struct kiln__storing *storing, bool forever)
 {
-    bool forever = waits_for_all();
-    pthread_mutex_lock(&storing->mutex);
-    bool first = !storing->ending;
-    storing->ending = true;
-    storing->hurries += longest > 0 || forever;
-    pthread_cond_broadcast(&storing->changed);
-    int64_t until = now() + longest;
-    while (storing->started && !storing->ended && (forever || now() < until))
-        wait_until(storing, forever ? now() + LONGEST_END_NS : until);
-    storing->giving_up = true;
+    return !storing->started || storing->ended ||
+           (!forever && storing->answers >= 0 && !storing->waiting.first);
+}
+
+/* Has the thread end; from then on nothing is added. What a process has been given it goes on with.
+ * The mutex is held. */
+static void stop(struct kiln__storing *storing)
+{
+    storing->ending = storing->giving_up = true;
     if (storing->answers >= 0)
         shutdown(storing->answers, SHUT_RDWR);
     pthread_cond_broadcast(&storing->changed);
-    pthread_mutex_unlock(&storing->mutex);
-    if (first && storing->started)
+}
+
+static void join(struct kiln__storing *storing)
+{
+    bool joins = storing->started && !storing->joined;
+    storing->joined = true;
+    if (joins)
         pthread_join(storing->thread, NULL);
+}
+
+/* At the end of the process: whatever the thread may be waiting for then, it stays there. It calls
+ * nothing that is taken down. */
+static void end_late(struct kiln__storing *storing)
+{
+    bool forever = waits_for_all();
+    int64_t until = now() + LONGEST_END_NS;
+    pthread_mutex_lock(&storing->mutex);
+    storing->ending = true;
+    storing->hurries += forever;
+    storing->giving_up = is_late(storing) && !forever;
+    pthread_cond_broadcast(&storing->changed);
+    while (!is_done(storing, forever) && (forever || now() < until))
+        wait_until(storing, forever ? now() + LONGEST_END_NS : until);
+    stop(storing);
+    bool ended = storing->ended;
+    pthread_mutex_unlock(&storing->mutex);
+    if (ended)
+        join(storing);
 }
 
 static void end_all(void)
@@ -348,7 +399,7 @@ static void end_all(void)
         return;
     pthread_mutex_lock(&all_mutex);
     for (struct kiln__storing *storing = all; storing; storing = storing->next)
-        end(storing, is_late(storing) ? 0 : LONGEST_END_NS);
+        end_late(storing);
     pthread_mutex_unlock(&all_mutex);
 }
 
@@ -357,6 +408,25 @@ void kiln__storing_guard_exit(enum kiln__storing_guard after)
     static atomic_uint guarded;
     if (!(atomic_fetch_or(&guarded, after) & after))
         atexit(end_all);
+}
+
+/* With its context. */
+static void end(struct kiln__storing *storing)
+{
+    bool forever = waits_for_all();
+    int64_t until = now() + LONGEST_END_NS;
+    if (forever)
+        kiln__storing_sync(storing);
+    pthread_mutex_lock(&storing->mutex);
+    storing->ending = true;
+    storing->hurries++;
+    pthread_cond_broadcast(&storing->changed);
+    while (storing->started && !storing->ended && now() < until)
+        wait_until(storing, until);
+    stop(storing);
+    pthread_mutex_unlock(&storing->mutex);
+    join(storing);
+    settle_all(storing, take_all(&storing->kept), LEFT);
 }
 
 /* ---- from outside ---- */
@@ -388,7 +458,6 @@ struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, cons
     storing->folder = realpath(folder, path) ? strdup(path) : NULL;
     storing->no_process = !storing->folder;
     storing->pid = getpid();
-    storing->end = &storing->first;
     storing->answers = -1;
     pthread_mutex_lock(&all_mutex);
     process = storing->pid;
@@ -415,7 +484,7 @@ void kiln__storing_destroy(struct kiln__storing *storing)
         return;
     if (storing->pid == getpid()) {
         take_out(storing);
-        end(storing, LONGEST_END_NS);
+        end(storing);
         if (storing->left)
             KILN__LOG(KILN__LOG_INFO, "%llu kernels were not stored when the context ended",
                       (unsigned long long)storing->left);
@@ -433,12 +502,10 @@ bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *prog
     pthread_mutex_lock(&storing->mutex);
     bool runs = !storing->ending && (storing->started || start_thread(storing));
     if (runs) {
-        program->next_to_store = NULL;
         storing->last_added = now();
-        if (!storing->first)
+        if (!storing->waiting.first)
             storing->first_added = storing->last_added;
-        *storing->end = program;
-        storing->end = &program->next_to_store;
+        append(&storing->waiting, program, program);
         storing->added++;
         pthread_cond_broadcast(&storing->changed);
     }
@@ -455,7 +522,13 @@ void kiln__storing_sync(struct kiln__storing *storing)
     pthread_cond_broadcast(&storing->changed);
     uint64_t goal = storing->added;
     while (storing->settled < goal && !storing->ended)
-        pthread_cond_wait(&storing->changed, &storing->mutex);
+        if (storing->kept.first && !storing->ending) {
+            struct kiln__program *list = take_all(&storing->kept);
+            pthread_mutex_unlock(&storing->mutex);
+            store_each(storing, list, fetch_and_write);
+            pthread_mutex_lock(&storing->mutex);
+        } else
+            pthread_cond_wait(&storing->changed, &storing->mutex);
     storing->hurries--;
     pthread_mutex_unlock(&storing->mutex);
 }

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes with cold caches end, whatever becomes of the program that stores their kernels: it is
+ * missing, stalls, is killed, is of another version. None dies, and none is waited for longer than
+ * a second. A few of each kind; with the arguments "long" and N, N (1,000) of each. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cold_work.h"
+#include "support/cache.h"
+
+extern char **environ;
+
+/* Beyond the second: on a machine that has no time a process takes long to be taken down. */
+#define LONGEST_END 3.0
+
+static float x[COLD_ELEMENTS], y[COLD_ELEMENTS];
+
+/* ---- the process that ends ---- */
+
+/* From then on the time counts. */
+static void say_end(void)
+{
+    if (write(STDOUT_FILENO, "e", 1) != 1)
+        _exit(99);
+}
+
+static kiln_context *use(void)
+{
+    kiln_context *context;
+    if (kiln_context_create(NULL, &context))
+        exit(77);
+    kiln_batch *batch = cold_batch(context, 0, x, y);
+    if (kiln_batch_execute(batch))
+        exit(1);
+    kiln_batch_release(batch);
+    return context;
+}
+
+static int returns(void)
+{
+    use();
+    say_end();
+    return 0;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
+/* What stores is in full swing. */
+static int returns_later(void)
+{
+    use();
+    nap();
+    say_end();
+    return 0;
+}
+
+static void *exit_here(void *unused)
+{
+    say_end();
+    exit(0);
+    return unused;
+}
+
+static int exits_in_a_thread(void)
+{
+    pthread_t thread;
+    use();
+    if (!pthread_create(&thread, NULL, exit_here, NULL))
+        pthread_join(thread, NULL);
+    return 1;
+}
+
+static int exits_quickly(void)
+{
+    use();
+    say_end();
+    quick_exit(0);
+}
+
+static int leaves(void)
+{
+    use();
+    say_end();
+    _exit(0);
+}
+
+static int releases(void)
+{
+    kiln_context *context = use();
+    say_end();
+    kiln_context_release(context);
+    return 0;
+}
+
+static kiln_context *global;
+
+static void release_global(void)
+{
+    kiln_context_release(global);
+}
+
+static int releases_in_a_handler(void)
+{
+    atexit(release_global);
+    global = use();
+    say_end();
+    return 0;
+}
+
+static int has_a_child(void)
+{
+    int status = 1;
+    use();
+    pid_t child = fork();
+    if (!child)
+        exit(0);
+    if (waitpid(child, &status, 0) != child || status)
+        return 1;
+    say_end();
+    return 0;
+}
+
+static const struct way {
+    const char *name;
+    int (*act)(void);
+} ways[] = {
+    {"returns", returns},
+    {"releases", releases},
+    {"exits_in_a_thread", exits_in_a_thread},
+    {"returns_later", returns_later},
+    {"has_a_child", has_a_child},
+    {"releases_in_a_handler", releases_in_a_handler},
+    {"exits_quickly", exits_quickly},
+    {"leaves", leaves},
+};
+
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* ---- what stores ---- */
+
+/* A script that takes its place; $KILN_STORE is kiln-store itself. NULL: nothing does. */
+static const struct helper {
+    const char *name, *script;
+} helpers[] = {
+    {"kiln-store", "exec \"$KILN_STORE\""},
+    {"missing", NULL},
+    {"stalled before it begins", "exec sleep 10"},
+    {"stalled when it has begun", "{ printf r; exec sleep 10; } &"},
+    {"killed", "\"$KILN_STORE\"; { sleep 0.2; kill -9 -$$; } &"},
+    {"of another version", "{ sleep 0.05; exit 1; } &"},
+    {"slow", "sleep 0.3; exec \"$KILN_STORE\""},
+    {"talking nonsense", "printf 'nonsense' &"},
+};
+
+enum { HELPERS = sizeof helpers / sizeof *helpers };
+
+static void choose_helper(const struct helper *helper)
+{
+    char missing[300];
+    snprintf(missing, sizeof missing, "%s/missing", fake_folder());
+    if (helper->script)
+        fake_store_program(helper->script);
+    else
+        setenv("KILN_STORE_PROGRAM", missing, 1);
+}
+
+/* ---- the one that looks on ---- */
+
+static struct seen {
+    unsigned ends, died, late;
+    double longest;
+} seen[HELPERS];
+
+static pid_t spawn(const char *program, const char *way, int output)
+{
+    char *const arguments[] = {(char *)program, (char *)way, NULL};
+    posix_spawn_file_actions_t files;
+    pid_t child;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, output, 1);
+    errno = posix_spawn(&child, "/proc/self/exe", &files, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return errno ? -1 : child;
+}
+
+static void end_once(const char *program, const struct way *way, const struct helper *helper,
+                     struct seen *of)
+{
+    int ends[2], status = -1;
+    char word = 0;
+    if (pipe2(ends, O_CLOEXEC))
+        exit(99);
+    pid_t child = spawn(program, way->name, ends[1]);
+    close(ends[1]);
+    ssize_t got = read(ends[0], &word, 1);
+    double start = cold_seconds();
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        exit(99);
+    double took = cold_seconds() - start;
+    close(ends[0]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        exit(77);
+    of->ends++;
+    of->longest = took > of->longest ? took : of->longest;
+    if (status || got != 1) {
+        of->died++;
+        printf("%s, kiln-store %s: status %d\n", way->name, helper->name, status);
+    } else if (took > LONGEST_END) {
+        of->late++;
+        printf("%s, kiln-store %s: the end took %.2f s\n", way->name, helper->name, took);
+    }
+}
+
+static void remove_folders(void)
+{
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf '%s' '%s' 2>/dev/null", getenv("KILN_CACHE_DIR"),
+             getenv("POCL_CACHE_DIR"));
+    if (system(command))
+        return; /* what stores may still be writing there */
+}
+
+static bool tell(void)
+{
+    struct seen all = {0};
+    for (unsigned i = 0; i < HELPERS; i++) {
+        printf("kiln-store %-26s %4u ends, %u died, %u late, the longest %.2f s\n", helpers[i].name,
+               seen[i].ends, seen[i].died, seen[i].late, seen[i].longest);
+        all.ends += seen[i].ends;
+        all.died += seen[i].died;
+        all.late += seen[i].late;
+    }
+    printf("%u ends, %u died, %u late\n", all.ends, all.died, all.late);
+    return !all.died && !all.late;
+}
+
+/* Helpers and ways are paired anew in each round. */
+static bool watch(const char *program, unsigned rounds)
+{
+    const char *named = getenv("KILN_STORE_PROGRAM");
+    setenv("KILN_STORE", named ? named : "kiln-store", 1);
+    unsetenv("KILN_CACHE_WAIT");
+    for (unsigned i = 0; i < rounds; i++)
+        for (unsigned k = 0; k < HELPERS; k++) {
+            cold_folders();
+            choose_helper(&helpers[k]);
+            end_once(program, &ways[(i + k) % WAYS], &helpers[k], &seen[k]);
+            remove_folders();
+        }
+    fake_end();
+    return tell();
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    for (unsigned i = 0; i < WAYS; i++)
+        if (!strcmp(word, ways[i].name))
+            return ways[i].act();
+    unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 1000;
+    return !watch(argv[0], campaign_is_long(argc, argv) ? rounds : 2);
+}
