@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/gate.h"
+#include "support/cache.h"
 #include "support/fill.h"
 #include "util/text.h"
 
@@ -149,22 +151,57 @@ Test(cache_program, a_busy_process_stores_all_the_same)
     fill_stop(&here);
 }
 
-/* What is launched when no other process can be started is stored by this one. */
-Test(cache_program, without_a_process_of_its_own_storing_goes_on)
+/* A thread that compiled would die at an end of the process. */
+static void expect_stored_when_waited_for(void)
 {
     struct kiln__program *program;
     struct kiln__programs_stats stats;
-    setenv("KILN_STORE_PROGRAM", "/nowhere/kiln-store", 1);
     start_here();
     for (int number = 0; number < 2; number++) {
         cr_assert_eq(fill_get(&here, number, &program, NULL), KILN_OK);
         cr_expect(fill_launch(&here, program, number));
     }
+    if (here.device.traits->late_binary) {
+        nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+        kiln__programs_get_stats(here.programs, &stats);
+        cr_expect_eq(stats.stores, 0u);
+        cr_expect_eq(stats.pending, 2u);
+    }
     kiln__programs_sync(here.programs);
     kiln__programs_get_stats(here.programs, &stats);
     cr_expect_eq(stats.stores, 2u);
     cr_expect_eq(stats.failures, 0u);
+    cr_expect_eq(stats.pending, 0u);
     fill_stop(&here);
+}
+
+Test(cache_program, without_a_process_of_its_own_who_waits_stores)
+{
+    char missing[300];
+    snprintf(missing, sizeof missing, "%s/kiln-store", fill_folder());
+    setenv("KILN_STORE_PROGRAM", missing, 1);
+    expect_stored_when_waited_for();
+}
+
+Test(cache_program, a_process_that_cannot_begin_is_as_good_as_none)
+{
+    fake_store_program("exit 1");
+    expect_stored_when_waited_for();
+    fake_end();
+}
+
+Test(cache_program, a_process_that_stalls_holds_nobody_up)
+{
+    struct kiln__program *program;
+    unsetenv("KILN_CACHE_WAIT");
+    fake_store_program("exec sleep 60");
+    start_here();
+    cr_assert_eq(fill_get(&here, 1, &program, NULL), KILN_OK);
+    cr_expect(fill_launch(&here, program, 1));
+    double start = fill_seconds();
+    fill_stop(&here);
+    cr_expect_lt(fill_seconds() - start, 20.0);
+    fake_end();
 }
 
 Test(cache_program, what_was_never_launched_leaves_nothing)

@@ -205,9 +205,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *
 
 /** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens
  *  in the background, after their first launch, and nothing waits for it). On drivers that compile
- *  when a kernel is launched, as PoCL, the program kiln-store does it; where that cannot be started,
- *  this call does, and kernels that no such call waits for are not stored.
- *  Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
+ *  when a kernel is launched, as PoCL, the program kiln-store does it; where that cannot be
+ * started, this call does, and kernels that no such call waits for are not stored. Threads: any.
+ * Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_sync_cache(kiln_context *context);
 
 /** Give idle memory of the buffer pool, and what is kept of buffers, back to the device. Threads:
