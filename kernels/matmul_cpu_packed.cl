@@ -90,7 +90,11 @@ matmul_packed(__global const OPERAND_A_TYPE *restrict a, __global const float *r
               long c_row, long c_batch, long item_rows,
               long item_panels OPERAND_A_PARAMETERS EPILOGUE_PARAMETERS)
 {
-    __local float lines[LINES ? LINES * TILE_LINE : 1];
+#if LINES
+    __local float lines[LINES * TILE_LINE];
+#else
+    __local float *const lines = 0; /* an array that nobody uses makes PoCL 6 abort */
+#endif
     const long batch = get_group_id(2);
     const long row0 = (long)get_group_id(1) * item_rows;
     const int rows = min(item_rows, m - row0);

@@ -113,7 +113,11 @@ matmul_patches(__global const float *restrict a, __global const float *restrict 
                long packed_offset, long c_offset, long c_row, long item_rows,
                long item_panels EPILOGUE_PARAMETERS)
 {
-    __local float tile[LINES ? TILE_ROWS * TILE_LINE : 1];
+#if LINES
+    __local float tile[TILE_ROWS * TILE_LINE];
+#else
+    __local float *const tile = 0; /* an array that nobody uses makes PoCL 6 abort */
+#endif
     const struct patches patches = {rows_1, rows_2, taps, run, row_0, row_1, row_2, tap_0, tap_1};
     const long row0 = (long)get_group_id(1) * item_rows;
     const int rows = min(item_rows, m - row0);

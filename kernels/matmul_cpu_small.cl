@@ -67,7 +67,11 @@ matmul_small(__global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B
              long item_panels OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS EPILOGUE_PARAMETERS)
 {
     __local float block[PANELS * BLOCK_DEPTH * TILE_COLUMNS];
-    __local float lines[LINES ? LINES * TILE_LINE : 1];
+#if LINES
+    __local float lines[LINES * TILE_LINE];
+#else
+    __local float *const lines = 0; /* an array that nobody uses makes PoCL 6 abort */
+#endif
     const long batch = get_group_id(2);
     const long row0 = (long)get_group_id(1) * item_rows;
     const int rows = min(item_rows, m - row0);
