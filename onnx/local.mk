@@ -121,6 +121,7 @@ onnx_tests = \
 	tests/onnx/test_files \
 	tests/onnx/test_model \
 	tests/onnx/test_patterns \
+	tests/onnx/test_sample \
 	tests/onnx/test_twice
 ONNX_TEST_CPPFLAGS = -I$(top_builddir) -I$(top_srcdir) $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 ONNX_TEST_LIBS = libkiln-onnx-internal.la $(LDADD)
@@ -133,6 +134,9 @@ tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_patterns_SOURCES = tests/onnx/test_patterns.c $(onnx_test_models)
 tests_onnx_test_patterns_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_patterns_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_sample_SOURCES = tests/onnx/test_sample.c $(onnx_test_models)
+tests_onnx_test_sample_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_sample_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_twice_SOURCES = tests/onnx/test_twice.c $(onnx_test_models)
 tests_onnx_test_twice_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_twice_LDADD = $(ONNX_TEST_LIBS)

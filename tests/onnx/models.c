@@ -155,6 +155,16 @@ void set_float(Onnx__NodeProto *node, const char *name, float value)
     attribute->f = value;
 }
 
+void set_text(Onnx__NodeProto *node, const char *name, const char *value)
+{
+    Onnx__AttributeProto *attribute =
+        set(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    attribute->has_s = 1;
+    attribute->s.len = strlen(value);
+    attribute->s.data = keep(attribute->s.len + 1);
+    memcpy(attribute->s.data, value, attribute->s.len);
+}
+
 void set_ints(Onnx__NodeProto *node, const char *name, size_t n, const int64_t *values)
 {
     Onnx__AttributeProto *attribute = set(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);

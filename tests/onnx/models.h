@@ -31,6 +31,7 @@ Onnx__NodeProto *new_node(const char *op, const char *inputs, const char *output
 
 Onnx__AttributeProto *set_int(Onnx__NodeProto *node, const char *name, int64_t value);
 void set_float(Onnx__NodeProto *node, const char *name, float value);
+void set_text(Onnx__NodeProto *node, const char *name, const char *value);
 void set_ints(Onnx__NodeProto *node, const char *name, size_t n, const int64_t *values);
 void set_graph(Onnx__NodeProto *node, const char *name, Onnx__GraphProto *graph);
 
