@@ -161,6 +161,12 @@ picture:
 	$(BENCH_INTERPRETER) $(srcdir)/bench/table.py --plot $(srcdir)/doc/ratios.svg \
 	    --title 'times as fast as PyTorch' $(srcdir)/README.md
 
+# Whole jobs beside what one would use instead, by the Python of bench-peers;
+# BENCH_JOBS_ARGUMENTS such as "--set gpu --only embedding".
+bench-jobs: all
+	python=bench-peers/bin/python; test -x $$python || python=$(BENCH_INTERPRETER); \
+	    $$python $(srcdir)/bench/jobs/run.py $(BENCH_JOBS_ARGUMENTS)
+
 # Models that packages of PyPI carry, beside ONNX Runtime; BENCH_ONNX_ARGUMENTS such as "--only OCR".
 bench-onnx: all
 	$(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(CFLAGS) $(BENCH_CFLAGS)' $(bench_onnx_program)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentence embedding at a fixed shape: numbers of words in, unit vectors out; BERT's encoder with random
+weights, half of the words of every second sentence masked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Shape:
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    words: int = 30522
+
+
+MINILM, BERT = Shape(384, 6, 12, 1536), Shape(768, 12, 12, 3072)
+EPSILON = 1e-12
+
+
+def make_weights(shape, length, random):
+    def matrix(rows, columns):
+        return (random.standard_normal((rows, columns), np.float32) * 0.04)
+
+    def vector(columns, mean):
+        return (mean + 0.1 * random.standard_normal(columns)).astype(np.float32)
+
+    w, p = shape.width, {}
+    p["words"], p["places"] = matrix(shape.words, w), matrix(length, w)
+    p["scale"], p["shift"] = vector(w, 1), vector(w, 0)
+    for i in range(shape.layers):
+        for name, rows, columns in (("qkv", w, 3 * w), ("out", w, w), ("up", w, shape.inner),
+                                    ("down", shape.inner, w)):
+            p[f"{name}{i}"], p[f"{name}_b{i}"] = matrix(rows, columns), vector(columns, 0)
+        for norm in ("a", "b"):
+            p[f"scale_{norm}{i}"], p[f"shift_{norm}{i}"] = vector(w, 1), vector(w, 0)
+    return p
+
+
+class Encoder:
+    def __init__(self, shape, rows, length):
+        self.shape, self.rows, self.length = shape, rows, length
+
+    def data(self):
+        random = np.random.default_rng(0)
+        words = random.integers(1000, self.shape.words, (self.rows, self.length)).astype(np.int32)
+        lengths = np.full(self.rows, self.length, np.int32)
+        lengths[1::2] = self.length // 2
+        return make_weights(self.shape, self.length, random), words, lengths
+
+    def reference(self, data):
+        return None
+
+    def encode(self, n, p, words, lengths, narrow):
+        """The network over the functions of one library (`n`); `narrow` is what products read."""
+        s, rows, length = self.shape, self.rows, self.length
+        inside = n.before(length, lengths, rows)  # [rows, length], true where there is a word
+        x = n.norm((n.rows(p["words"], words) + p["places"]).reshape(rows * length, s.width),
+                   p["scale"], p["shift"])
+        for i in range(s.layers):
+            qkv = n.product(narrow(x), p[f"qkv{i}"]) + p[f"qkv_b{i}"]
+            qkv = n.transpose(narrow(qkv).reshape(rows, length, 3, s.heads, s.width // s.heads),
+                              (2, 0, 3, 1, 4))
+            a = n.attention(qkv[0], qkv[1], qkv[2], inside.reshape(rows, 1, 1, length))
+            a = n.transpose(narrow(a), (0, 2, 1, 3)).reshape(rows * length, s.width)
+            x = n.norm(n.product(a, p[f"out{i}"]) + p[f"out_b{i}"] + x,
+                       p[f"scale_a{i}"], p[f"shift_a{i}"])
+            h = n.gelu(n.product(narrow(x), p[f"up{i}"]) + p[f"up_b{i}"])
+            x = n.norm(n.product(narrow(h), p[f"down{i}"]) + p[f"down_b{i}"] + x,
+                       p[f"scale_b{i}"], p[f"shift_b{i}"])
+        weights = n.floats(inside).reshape(rows, length, 1)
+        mean = (x.reshape(rows, length, s.width) * weights).sum(1) / weights.sum(1)
+        return mean / n.sqrt((mean * mean).sum(1).reshape(rows, 1))
+
+    def kiln(self, data, device):
+        import kiln
+        weights, words, lengths = data
+        ways = {}
+        for way, kind in (("f32", None), ("bf16, by casts", "bf16")):
+            if kind and device == "cpu":
+                continue
+            p = {}
+            for name, value in weights.items():
+                if kind and value.ndim == 2 and name not in ("words", "places"):
+                    p[name] = kiln.Buffer.empty(value.shape, kind)
+                    p[name][...] = kiln.tensor(value).astype(kind)
+                else:
+                    p[name] = kiln.Buffer(value)
+            narrow = (lambda x, kind=kind: x.astype(kind)) if kind else (lambda x: x)
+            run = kiln.function(lambda words, lengths, p=p, narrow=narrow:
+                                self.encode(Kiln, p, words, lengths, narrow))
+            ways[way] = lambda run=run: [run(words, lengths).numpy()]
+        return ways
+
+    def pytorch(self, data, device):
+        import torch
+        import ways
+        weights, words, lengths = data
+        result = {}
+        for name, kind in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+            p = {k: torch.from_numpy(v).to(ways.place(device), kind) for k, v in weights.items()}
+            run = lambda words, lengths, p=p: self.encode(Torch, p, words, lengths, lambda x: x)
+            result |= {f"{name} {way}": step
+                       for way, step in ways.of(run, [words, lengths], device).items()}
+        return result
+
+
+class Kiln:
+    """What the encoder is made of, by kiln."""
+
+    @staticmethod
+    def before(length, lengths, rows):
+        import kiln
+        return kiln.iota((1, length), 1) < lengths.reshape(rows, 1)
+
+    @staticmethod
+    def rows(table, numbers):
+        import kiln
+        return kiln.gather(table, numbers, 0)
+
+    @staticmethod
+    def norm(x, scale, shift):
+        import kiln
+        return kiln.layer_norm(x, scale, shift, epsilon=EPSILON)
+
+    @staticmethod
+    def product(x, w):
+        return x @ w
+
+    @staticmethod
+    def transpose(x, axes):
+        import kiln
+        return kiln.transpose(x, axes)
+
+    @staticmethod
+    def attention(q, k, v, mask):
+        import kiln
+        return kiln.attention(q, k, v, mask)
+
+    @staticmethod
+    def gelu(x):
+        import kiln
+        return kiln.gelu(x)
+
+    @staticmethod
+    def floats(x):
+        return x.astype("f32")
+
+    @staticmethod
+    def sqrt(x):
+        import kiln
+        return kiln.sqrt(x)
+
+
+class Torch:
+    """The same by PyTorch."""
+
+    @staticmethod
+    def before(length, lengths, rows):
+        import torch
+        return torch.arange(length, device=lengths.device)[None] < lengths.reshape(rows, 1)
+
+    @staticmethod
+    def rows(table, numbers):
+        return table[numbers]
+
+    @staticmethod
+    def norm(x, scale, shift):
+        import torch
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, EPSILON)
+
+    @staticmethod
+    def product(x, w):
+        return x @ w
+
+    @staticmethod
+    def transpose(x, axes):
+        return x.permute(axes)
+
+    @staticmethod
+    def attention(q, k, v, mask):
+        import torch
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+    @staticmethod
+    def gelu(x):
+        import torch
+        return torch.nn.functional.gelu(x)
+
+    @staticmethod
+    def floats(x):
+        return x.float()
+
+    @staticmethod
+    def sqrt(x):
+        return x.sqrt()

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with Adam: a job is STEPS steps, each with a batch of the host's and its loss read back. A
+network is written once, over the functions that both libraries have (`n`)."""
+
+import numpy as np
+
+STEPS = 10
+RATE = 1e-3
+
+
+class Training:
+    """parameters(random) and batches(random) are the subclass's, and loss(n, p, x, y)."""
+
+    def data(self):
+        random = np.random.default_rng(0)
+        parameters = {k: v.astype(np.float32) for k, v in self.parameters(random).items()}
+        return parameters, [self.batch(random) for _ in range(STEPS)]
+
+    def reference(self, data):
+        return None
+
+    def kiln(self, data, device):
+        import kiln
+        parameters, batches = data
+        p = {k: kiln.Buffer(v) for k, v in parameters.items()}
+        optimizer = kiln.optim.Adam(p, learning_rate=RATE)
+
+        @kiln.function
+        def step(x, y):
+            value, gradients = kiln.value_and_grad(lambda p: self.loss(Kiln, p, x, y))(p)
+            optimizer.step(gradients)
+            return value
+
+        return {"function": lambda: [np.array([float(step(x, y)) for x, y in batches])]}
+
+    def pytorch(self, data, device):
+        import torch
+        import ways
+        batches = [ways.tensors(b, device) for b in data[1]]
+
+        def fresh():
+            p = {k: torch.from_numpy(v.copy()).to(ways.place(device)).requires_grad_()
+                 for k, v in data[0].items()}
+            return p, torch.optim.Adam(p.values(), lr=RATE, fused=True, capturable=device == "gpu")
+
+        def stepper(compiled):
+            p, optimizer = fresh()
+            loss = lambda x, y: self.loss(Torch, p, x, y)
+            loss = torch.compile(loss) if compiled else loss
+
+            def step(x, y):
+                optimizer.zero_grad()
+                value = loss(x, y)
+                value.backward()
+                optimizer.step()
+                return value.detach()
+
+            return step
+
+        def runs(step):
+            return lambda: [np.array([float(step(*ways.tensors(b, device))) for b in data[1]])]
+
+        result = {"eager": runs(stepper(False)), "compiled": runs(stepper(True))}
+        if device == "gpu":
+            # Capturing trains, too: its weights have other values, which costs the same.
+            held = [t.clone() for t in batches[0]]
+            replay = ways.graph(stepper(True), held)
+
+            def by_graph():
+                values = []
+                for given in data[1]:
+                    for h, g in zip(held, given, strict=True):
+                        h.copy_(torch.from_numpy(g), non_blocking=True)
+                    values.append(float(replay()))
+                return [np.array(values)]
+
+            result["graph"] = by_graph
+        return result
+
+
+class Kiln:
+    """What networks are made of, by kiln."""
+
+    def __getattr__(self, name):
+        import kiln
+        return getattr(kiln, name)
+
+    @staticmethod
+    def linear(x, w, b):
+        return x @ w + b
+
+    @staticmethod
+    def convolution(x, w):
+        import kiln
+        return kiln.conv(x, w, layout="channels_first", before=1, after=1)
+
+    @staticmethod
+    def pool(x):
+        import kiln
+        return kiln.max_pool(x, [2, 2], layout="channels_first")
+
+    @staticmethod
+    def rows(table, numbers):
+        import kiln
+        return kiln.gather(table, numbers, 0)
+
+    @staticmethod
+    def attention(q, k, v):
+        import kiln
+        return kiln.attention(q, k, v, causal=1)
+
+    @staticmethod
+    def norm(x, scale, shift):
+        import kiln
+        return kiln.layer_norm(x, scale, shift)
+
+    @staticmethod
+    def gru(x, w, r, bias):
+        import kiln
+        return kiln.gru(x, w[None], r[None], bias[None], gates="pytorch", linear_before_reset=1)[0][:, 0]
+
+
+class Torch:
+    """The same by PyTorch."""
+
+    def __getattr__(self, name):
+        import torch
+        return getattr(torch, name)
+
+    @staticmethod
+    def linear(x, w, b):
+        return x @ w + b
+
+    @staticmethod
+    def convolution(x, w):
+        import torch
+        return torch.nn.functional.conv2d(x, w, padding=1)
+
+    @staticmethod
+    def pool(x):
+        import torch
+        return torch.nn.functional.max_pool2d(x, 2)
+
+    @staticmethod
+    def rows(table, numbers):
+        return table[numbers]
+
+    @staticmethod
+    def attention(q, k, v):
+        import torch
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    @staticmethod
+    def norm(x, scale, shift):
+        import torch
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift)
+
+    @staticmethod
+    def gelu(x):
+        import torch
+        return torch.nn.functional.gelu(x)
+
+    @staticmethod
+    def cross_entropy(logits, labels):
+        import torch
+        return torch.nn.functional.cross_entropy(logits, labels.long())
+
+    @staticmethod
+    def transpose(x, axes):
+        return x.permute(axes)
+
+    @staticmethod
+    def gru(x, w, r, bias):
+        import torch
+        zero = torch.zeros(1, x.shape[1], r.shape[1], device=x.device)
+        half = bias.shape[0] // 2
+        return torch.gru(x, zero, [w, r, bias[:half], bias[half:]], True, 1, 0.0, True, False, False)[0]
+
+
+Kiln, Torch = Kiln(), Torch()
+
+
+def scaled(random, *shape):
+    return random.standard_normal(shape) / np.sqrt(shape[0])
+
+
+class Perceptron(Training):
+    def __init__(self, sizes, rows):
+        self.sizes, self.rows = sizes, rows
+
+    def parameters(self, random):
+        layers = list(zip(self.sizes, self.sizes[1:]))
+        return {**{f"w{i}": scaled(random, m, n) for i, (m, n) in enumerate(layers)},
+                **{f"b{i}": np.zeros(n) for i, (_, n) in enumerate(layers)}}
+
+    def batch(self, random):
+        return (random.random((self.rows, self.sizes[0]), np.float32),
+                random.integers(0, self.sizes[-1], self.rows).astype(np.int32))
+
+    def loss(self, n, p, x, y):
+        last = len(self.sizes) - 2
+        for i in range(last + 1):
+            x = n.linear(x, p[f"w{i}"], p[f"b{i}"])
+            x = n.relu(x) if i < last else x
+        return n.cross_entropy(x, y)
+
+
+class Convolutions(Training):
+    def __init__(self, rows, size):
+        self.rows, self.size = rows, size
+
+    def parameters(self, random):
+        left = (self.size // 4) ** 2
+        return {"c0": random.standard_normal((16, 1, 3, 3)) / 3,
+                "c1": random.standard_normal((32, 16, 3, 3)) / 12,
+                "w": scaled(random, 32 * left, 10), "b": np.zeros(10)}
+
+    def batch(self, random):
+        return (random.random((self.rows, 1, self.size, self.size), np.float32),
+                random.integers(0, 10, self.rows).astype(np.int32))
+
+    def loss(self, n, p, x, y):
+        x = n.pool(n.relu(n.convolution(x, p["c0"])))
+        x = n.pool(n.relu(n.convolution(x, p["c1"])))
+        return n.cross_entropy(n.linear(x.reshape(self.rows, -1), p["w"], p["b"]), y)
+
+
+class Transformer(Training):
+    """Predicts the next of a sequence of words."""
+
+    WORDS, WIDTH, HEADS, LAYERS = 1000, 256, 8, 4
+
+    def __init__(self, rows, length):
+        self.rows, self.length = rows, length
+
+    def parameters(self, random):
+        w, p = self.WIDTH, {}
+        for i in range(self.LAYERS):
+            p |= {f"qkv{i}": scaled(random, w, 3 * w), f"out{i}": scaled(random, w, w),
+                  f"up{i}": scaled(random, w, 4 * w), f"down{i}": scaled(random, 4 * w, w),
+                  f"s{i}": np.ones(w), f"t{i}": np.zeros(w), f"u{i}": np.ones(w), f"v{i}": np.zeros(w)}
+        return {**p, "words": 0.02 * random.standard_normal((self.WORDS, w)),
+                "places": 0.02 * random.standard_normal((self.length, w))}
+
+    def batch(self, random):
+        words = random.integers(0, self.WORDS, (self.rows, self.length + 1)).astype(np.int32)
+        return words[:, :-1].copy(), words[:, 1:].copy()
+
+    def loss(self, n, p, x, y):
+        rows, width, heads = self.rows * self.length, self.WIDTH, self.HEADS
+        x = (n.rows(p["words"], x) + p["places"]).reshape(rows, width)
+        for i in range(self.LAYERS):
+            qkv = n.norm(x, p[f"s{i}"], p[f"t{i}"]) @ p[f"qkv{i}"]
+            qkv = n.transpose(qkv.reshape(self.rows, self.length, 3, heads, width // heads),
+                              (2, 0, 3, 1, 4))
+            a = n.transpose(n.attention(qkv[0], qkv[1], qkv[2]), (0, 2, 1, 3))
+            x = x + a.reshape(rows, width) @ p[f"out{i}"]
+            h = n.gelu(n.norm(x, p[f"u{i}"], p[f"v{i}"]) @ p[f"up{i}"])
+            x = x + h @ p[f"down{i}"]
+        return n.cross_entropy(x @ n.transpose(p["words"], (1, 0)), y.reshape(rows))
+
+
+class Characters(Training):
+    """Predicts the next character with a gated recurrent unit."""
+
+    LETTERS = 64
+
+    def __init__(self, rows, length, width):
+        self.rows, self.length, self.width = rows, length, width
+
+    def parameters(self, random):
+        w = self.width
+        return {"letters": 0.1 * random.standard_normal((self.LETTERS, w)),
+                "w": random.standard_normal((3 * w, w)) / np.sqrt(w),
+                "r": random.standard_normal((3 * w, w)) / np.sqrt(w), "bias": np.zeros(6 * w),
+                "out": scaled(random, w, self.LETTERS), "b": np.zeros(self.LETTERS)}
+
+    def batch(self, random):
+        text = random.integers(0, self.LETTERS, (self.length + 1, self.rows)).astype(np.int32)
+        return text[:-1].copy(), text[1:].copy()
+
+    def loss(self, n, p, x, y):
+        h = n.gru(n.rows(p["letters"], x), p["w"], p["r"], p["bias"])
+        h = h.reshape(self.length * self.rows, self.width)
+        return n.cross_entropy(n.linear(h, p["out"], p["b"]), y.reshape(self.length * self.rows))
