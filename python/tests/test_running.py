@@ -189,6 +189,26 @@ class Running(unittest.TestCase):
                 1 / 0
         np.testing.assert_array_equal(w.numpy(), A[0] * 2 + 1)
 
+    def test_launches(self):
+        """neither a reshape nor a square makes a launch of its own"""
+        x, w, bias = np.ones((6, 4), np.float32), np.ones((4, 8), np.float32), np.ones(8, np.float32)
+        half = kiln.Buffer.zeros((2, 3, 4, 8), 'f16')
+
+        def grows():
+            z = 0 * kiln.tensor(bias)
+            for _ in range(20):
+                z = z * z + bias
+            return z
+
+        for record, wanted in (
+                (lambda: kiln.gelu(kiln.tensor(x) @ w + bias).reshape(2, 3, 8), 1),
+                (lambda: kiln.tanh((kiln.tensor(x) @ w).reshape(2, 3, 8) + bias), 1),
+                (lambda: kiln.attention(half, half, half).transpose(0, 2, 1, 3).reshape(8, 24), 1),
+                (grows, 2)):
+            with kiln.batch() as b:
+                b.read(record())
+            self.assertLessEqual(b.cost().launches, wanted)
+
     def test_buffers(self):
         """buffers are written whole and in parts, and what was made of them before says so"""
         w = kiln.Buffer(A)
