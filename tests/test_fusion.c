@@ -380,9 +380,24 @@ Test(fusion, goes_on_behind_a_reshape)
     check_fusion("fusion_reshaped", batch);
 }
 
-/* How many groups an encoder's layer has, of narrow values where `narrow`, on a device whose
- * kernels take such operands and store such results: a cast before what moves the heads, between
- * transpose and reshape, or last. */
+/* How many groups are launched on a device whose kernels take narrow operands and store such
+ * results. */
+static size_t launched(kiln_batch *batch)
+{
+    struct kiln__graph graph = rewritten(batch);
+    struct kiln__fusion fusion;
+    graph.narrow = true;
+    cr_assert(kiln__fuse(&graph, &fusion));
+    size_t count = 0;
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        count += fusion.groups.items[i].stores.count > 0;
+    kiln__fusion_free(&fusion);
+    kiln_batch_release(batch);
+    return count;
+}
+
+/* How many groups an encoder's layer has, of narrow values where `narrow`: a cast before what moves
+ * the heads, between transpose and reshape, or last. */
 static size_t groups_of_heads(bool narrow, int place)
 {
     kiln_batch *batch = imagined_batch();
@@ -404,16 +419,7 @@ static size_t groups_of_heads(bool narrow, int place)
     y = kiln_reshape(batch, y, 2, (size_t[]){40, 24});
     y = place == 2 ? kiln_cast(batch, y, type) : y;
     ask(batch, kiln_matmul(batch, y, imagine_matrix(batch, 24, 24)));
-    struct kiln__graph graph = rewritten(batch);
-    struct kiln__fusion fusion;
-    graph.narrow = true;
-    cr_assert(kiln__fuse(&graph, &fusion));
-    size_t count = 0;
-    for (size_t i = 0; i < fusion.groups.count; i++)
-        count += fusion.groups.items[i].stores.count > 0;
-    kiln__fusion_free(&fusion);
-    kiln_batch_release(batch);
-    return count;
+    return launched(batch);
 }
 
 Test(fusion, casts_and_moves_heads_in_the_kernels_beside)
@@ -422,6 +428,21 @@ Test(fusion, casts_and_moves_heads_in_the_kernels_beside)
         cr_expect_eq(groups_of_heads(false, place), 3u, "%zu", groups_of_heads(false, place));
         cr_expect_eq(groups_of_heads(true, place), 3u, "%d: %zu", place,
                      groups_of_heads(true, place));
+    }
+}
+
+/* Four heads of queries to one of keys, and then eight of queries. */
+Test(fusion, stores_attention_narrow_behind_a_reshape)
+{
+    for (int cast_first = 0; cast_first < 2; cast_first++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor q = kiln_upload(batch, KILN_F16, 4, (size_t[]){2, 4, 16, 8}, "");
+        kiln_tensor k = kiln_upload(batch, KILN_F16, 4, (size_t[]){2, 1, 16, 8}, "");
+        kiln_tensor y = kiln_attention(batch, q, k, k, (kiln_tensor){0}, NULL);
+        y = cast_first ? kiln_cast(batch, y, KILN_F16) : y;
+        y = kiln_reshape(batch, y, 4, (size_t[]){1, 8, 16, 8});
+        ask(batch, cast_first ? y : kiln_cast(batch, y, KILN_F16));
+        cr_expect_eq(launched(batch), 1u);
     }
 }
 
