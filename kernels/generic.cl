@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any group of steps, by the table of plan/generic.h. A cell holds a value of any type that is
- * computed in. Every function has one caller: compilers that put a function's text wherever it is
+ * computed in: of integers their bits with the sign before them. Every function has one caller: compilers that put a function's text wherever it is
  * called would compile it as often.
  *
  * The macros and functions G_... stand before this text (codegen/generic.c). */
@@ -13,8 +13,8 @@ static int g_place(global const int *strides, const int offset, const int *index
     return at;
 }
 
-static uint g_step(global const int *t, global uchar *const *memory, global const int *s,
-                   const int *index, const uint *v)
+static ulong g_step(global const int *t, global uchar *const *memory, global const int *s,
+                   const int *index, const ulong *v)
 {
     const int kind = s[G_KIND];
     if (kind == G_APPLY)
@@ -22,15 +22,15 @@ static uint g_step(global const int *t, global uchar *const *memory, global cons
     if (kind == G_CONVERT)
         return g_convert(s[G_KEY_], v[s[G_A]]);
     if (kind == G_SCALAR)
-        return (uint)s[G_VALUE];
+        return (ulong)(long)s[G_VALUE];
     global const int *access = t + t[G_ACCESSES_AT] + s[G_INDEX] * G_ACCESS_INTS;
     int at = g_place(access + G_STRIDES, access[G_OFFSET], index, t[G_RANK]);
     if (kind == G_NUMBER)
-        return (uint)at;
+        return (ulong)(long)at;
     if (kind == G_GATHER) {
         const int number = (int)v[s[G_A]];
         if (number < 0 || number >= access[G_EXTENT])
-            return (uint)s[G_VALUE];
+            return (ulong)(long)s[G_VALUE];
         at += number * access[G_JUMP];
     }
     return g_load(s[G_TYPE], memory[access[G_MEMORY]], at);
@@ -124,7 +124,7 @@ kernel void kiln_generic(
         memory12 + offset12, memory13 + offset13, memory14 + offset14, memory15 + offset15};
     global const int *dims = t + t[G_DIMS_AT], *steps = t + t[G_STEPS_AT];
     const int rank = t[G_RANK], kept = t[G_KEPT];
-    uint v[G_MOST_STEPS];
+    ulong v[G_MOST_STEPS];
     for (int item = (int)get_global_id(0); item < t[G_ITEMS]; item += (int)get_global_size(0)) {
         int first[G_MOST_RANK], second[G_MOST_RANK];
         int rest = item;
@@ -134,14 +134,14 @@ kernel void kiln_generic(
             second[d] = first[d];
         }
         if (t[G_ATTENDS])
-            v[(t + t[G_STORES_AT])[G_OF]] = as_uint(g_attend(t, memory, first));
+            v[(t + t[G_STORES_AT])[G_OF]] = (ulong)as_uint(g_attend(t, memory, first));
         for (int p = 0; p < t[G_PHASES]; p++) {
             global const int *phase = t + t[G_PHASES_AT] + p * G_PHASE_INTS;
             global const int *reduced = steps + phase[G_REDUCED] * G_STEP_INTS;
             const bool reduces = phase[G_REDUCED] >= 0;
             const bool product = reduces && reduced[G_KIND] == G_PRODUCT;
             const int row = first[rank - 1 - (rank > 1)], column = first[rank - 1];
-            uint best = reduces ? (uint)reduced[G_VALUE] : 0;
+            ulong best = reduces ? (ulong)(long)reduced[G_VALUE] : 0;
             float total = 0, sum = 0;
             int place = 0, visits = phase[G_VISITS];
             if (product && t[G_PLAIN]) {
@@ -165,12 +165,12 @@ kernel void kiln_generic(
                         v[i] = g_step(t, memory, s, s[G_SECOND] ? second : first, v);
                 }
                 if (product) {
-                    sum += as_float(v[reduced[G_A]]) * as_float(v[reduced[G_B]]);
+                    sum += as_float((uint)v[reduced[G_A]]) * as_float((uint)v[reduced[G_B]]);
                 } else if (reduces && reduced[G_KEY_] < 0) {
-                    sum += as_float(v[reduced[G_A]]);
+                    sum += as_float((uint)v[reduced[G_A]]);
                 } else if (reduces) {
-                    const uint value = v[reduced[G_A]];
-                    const uint combined = g_combine(reduced[G_KEY_], best, value);
+                    const ulong value = v[reduced[G_A]];
+                    const ulong combined = g_combine(reduced[G_KEY_], best, value);
                     if (reduced[G_B] == 0) {
                         best = combined;
                     } else if (combined) {
@@ -201,7 +201,7 @@ kernel void kiln_generic(
             } else {
                 if (reduced[G_KEY_] < 0)
                     best = as_uint(total);
-                v[phase[G_REDUCED]] = reduced[G_B] ? (uint)place : g_finish(reduced[G_C], best, phase[G_VISITS]);
+                v[phase[G_REDUCED]] = reduced[G_B] ? (ulong)place : g_finish(reduced[G_C], best, phase[G_VISITS]);
                 for (int d = kept; d < rank; d++)
                     first[d] = 0;
             }

@@ -44,7 +44,8 @@
 #define VALUE(i) values[i]
 #endif
 
-/* Unsigned integers in the order of the values; -0 is 0. */
+/* Unsigned integers in the order of the values; -0 is 0. An element is compared by that and then by
+ * its position. */
 static inline uint order_float(float x)
 {
     const uint bits = as_uint(x == 0.0f ? 0.0f : x);
@@ -61,8 +62,48 @@ static inline uint order_uchar(uchar x)
     return x;
 }
 
-/* What an element is compared by: its value, then its position. */
-static inline ulong key_of(TYPE x, uint position)
+static inline uint order_char(char x)
+{
+    return (uchar)(x ^ 0x80);
+}
+
+static inline ulong order_long(long x)
+{
+    return (ulong)x ^ 0x8000000000000000UL;
+}
+
+#ifdef WIDE /* elements of 64 bits */
+typedef ulong2 key;
+#define LAST_KEY ((key)(0xffffffffffffffffUL))
+#define POSITION(key) (int)(uint)(key).y
+
+static inline key key_of(TYPE x, uint position)
+{
+#ifdef DESCENDING
+    return (key)(~ORDER(x), position);
+#else
+    return (key)(ORDER(x), position);
+#endif
+}
+
+static inline bool is_behind(key a, key b)
+{
+    return a.x > b.x || (a.x == b.x && a.y > b.y);
+}
+
+static inline void put_in_order(local key *first, local key *second)
+{
+    const key a = *first, b = *second;
+    const bool turn = is_behind(a, b);
+    *first = turn ? b : a;
+    *second = turn ? a : b;
+}
+#else
+typedef ulong key;
+#define LAST_KEY 0xffffffffffffffffUL
+#define POSITION(key) (int)(uint)(key)
+
+static inline key key_of(TYPE x, uint position)
 {
 #ifdef DESCENDING
     return ((ulong)~ORDER(x) << 32) | position;
@@ -71,19 +112,25 @@ static inline ulong key_of(TYPE x, uint position)
 #endif
 }
 
-static inline void put_in_order(local ulong *first, local ulong *second)
+static inline bool is_behind(key a, key b)
 {
-    const ulong a = *first, b = *second;
+    return a > b;
+}
+
+static inline void put_in_order(local key *first, local key *second)
+{
+    const key a = *first, b = *second;
     *first = min(a, b);
     *second = max(a, b);
 }
+#endif
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sort_blocks(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                  global int *result, const long result_offset, const long lines, const long extent,
                  const long segment, const long merges)
 {
-    local ulong held[BLOCK];
+    local key held[BLOCK];
     const int item = get_local_id(0), size = (int)segment;
     const long pieces = (extent + segment - 1) / segment;
     const long first = get_group_id(0) * (BLOCK / segment);
@@ -92,12 +139,12 @@ void sort_blocks(global const OPERAND_A_TYPE *restrict values, const long values
     for (int e = item; e < BLOCK; e += WG) {
         const long piece = first + e / size, line = piece / pieces;
         const long place = piece % pieces * segment + e % size;
-        ulong key = 0xffffffffffffffffUL;
+        key own = LAST_KEY;
         if (line < lines && place < extent) {
             const uint at = merges ? (uint)result[line * extent + place] : (uint)place;
-            key = key_of(VALUE(line * extent + at), at);
+            own = key_of(VALUE(line * extent + at), at);
         }
-        held[e] = key;
+        held[e] = own;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const int longest = merges ? 2 * size : size;
@@ -119,7 +166,7 @@ void sort_blocks(global const OPERAND_A_TYPE *restrict values, const long values
         const long piece = first + e / size, line = piece / pieces;
         const long place = piece % pieces * segment + e % size;
         if (line < lines && place < extent)
-            result[line * extent + place] = (int)(uint)held[e];
+            result[line * extent + place] = POSITION(held[e]);
     }
 }
 
@@ -138,7 +185,7 @@ void sort_pass(global const OPERAND_A_TYPE *restrict values, const long values_o
         if (b >= extent)
             continue;
         const int x = result[a], y = result[b];
-        if (key_of(VALUE(x), (uint)x) > key_of(VALUE(y), (uint)y)) {
+        if (is_behind(key_of(VALUE(x), (uint)x), key_of(VALUE(y), (uint)y))) {
             result[a] = y;
             result[b] = x;
         }

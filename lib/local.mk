@@ -24,6 +24,7 @@ util_sources = \
 
 ops_sources = \
 	lib/ops/elementwise.def \
+	lib/ops/integers.def \
 	lib/ops/ops.c \
 	lib/ops/ops.h \
 	lib/ops/reduce.def \
@@ -427,6 +428,7 @@ kernels = \
 	kernels/attention_wgmma.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
+	kernels/lanes_integers.cl \
 	kernels/math.cl \
 	kernels/math_end.cl \
 	kernels/math_inverse.cl \

@@ -213,6 +213,43 @@ const int64_t *kiln__onnx_list(struct kiln__onnx_call *call, const char *name, s
 
 /* ---- results ---- */
 
+/* What the lower bits are as an integer of so many. */
+static kiln_tensor cut(kiln_batch *batch, kiln_tensor x, kiln_type type, int bits, bool is_signed)
+{
+    const int unused = 8 * (int)kiln_type_size(type) - bits;
+    kiln_tensor up = kiln_constant(batch, type, unused);
+    if (is_signed)
+        return kiln_shift_right(batch, kiln_shift_left(batch, x, up), up);
+    return kiln_bit_and(batch, x, kiln_constant(batch, type, (double)((INT64_C(1) << bits) - 1)));
+}
+
+kiln_tensor kiln__onnx_settle(struct kiln__onnx_call *call, kiln_tensor tensor, int type)
+{
+    const struct kiln__onnx_type *known = kiln__onnx_type(type);
+    kiln_type has;
+    if (!known || !tensor.id || kiln__onnx_type_floats(type) || known->type == KILN_BOOL ||
+        kiln_tensor_shape(call->batch, tensor, &has, NULL, NULL))
+        return tensor;
+    if (kiln__onnx_computed(has) == KILN_F32)
+        return tensor;
+    if (kiln__onnx_computed(has) != known->computed)
+        tensor = kiln_cast(call->batch, tensor, known->computed);
+    if (known->bytes < kiln_type_size(known->computed))
+        tensor = cut(call->batch, tensor, known->computed, 8 * (int)known->bytes,
+                     known->storage == KILN__ONNX_SIGNED);
+    return tensor;
+}
+
+kiln_tensor kiln__onnx_positions(struct kiln__onnx_call *call, kiln_tensor tensor)
+{
+    kiln_type type;
+    if (!tensor.id || kiln_tensor_shape(call->batch, tensor, &type, NULL, NULL))
+        return tensor;
+    if (type == KILN_I64)
+        tensor = kiln_clamp(call->batch, tensor, INT32_MIN, INT32_MAX);
+    return kiln_cast(call->batch, tensor, KILN_I32);
+}
+
 void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor, int type)
 {
     if (k >= call->n_outputs || !tensor.id)
@@ -223,6 +260,7 @@ void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor,
                           kiln__onnx_type_name(type));
         return;
     }
+    tensor = kiln__onnx_settle(call, tensor, type);
     *out = (struct kiln__onnx_value){.type = type, .tensor = tensor};
     if (kiln_tensor_shape(call->batch, tensor, NULL, &out->rank, out->dims))
         kiln__onnx_refuse(call, KILN_INVALID_HANDLE, "%s", kiln_last_error());

@@ -56,6 +56,13 @@ bool kiln__onnx_need(struct kiln__onnx_call *call, size_t i);
  * or the narrower one that it is stored in. */
 kiln_tensor kiln__onnx_tensor(struct kiln__onnx_call *call, size_t i);
 
+/* Integers as positions, in i32; beyond its range its ends, which are in no tensor. */
+kiln_tensor kiln__onnx_positions(struct kiln__onnx_call *call, kiln_tensor tensor);
+
+/* Integers in the type that ONNX's is computed in, wrapped around as ONNX's type does; what is
+ * floating as it is. */
+kiln_tensor kiln__onnx_settle(struct kiln__onnx_call *call, kiln_tensor tensor, int type);
+
 /* The tensor of any value. */
 kiln_tensor kiln__onnx_tensor_of(struct kiln__onnx_call *call, struct kiln__onnx_value *value);
 

@@ -126,7 +126,7 @@ bool kiln__onnx_host_uniform(const struct kiln__onnx_host *host, double *number)
         if (host->cells[i].i != host->cells[0].i)
             return false;
     *number = host->floats ? host->cells[0].f : (double)host->cells[0].i;
-    return true;
+    return host->floats || (fabs(*number) < 0x1p63 && (int64_t)*number == host->cells[0].i);
 }
 
 int64_t kiln__onnx_integer(double number)
@@ -145,15 +145,8 @@ kiln_status kiln__onnx_host_store(const struct kiln__onnx_host *host, kiln_type 
         case KILN_F32: ((float *)bytes)[i] = (float)f; break;
         case KILN_F16: ((uint16_t *)bytes)[i] = kiln__onnx_half(f); break;
         case KILN_BF16: ((uint16_t *)bytes)[i] = kiln__onnx_bfloat(f); break;
-        case KILN_I64:
-        case KILN_I32:
-            if (n < INT32_MIN || n > INT32_MAX)
-                return KILN_INVALID_ARGUMENT;
-            if (type == KILN_I32)
-                ((int32_t *)bytes)[i] = (int32_t)n;
-            else
-                ((int64_t *)bytes)[i] = n;
-            break;
+        case KILN_I64: ((int64_t *)bytes)[i] = n; break;
+        case KILN_I32: ((int32_t *)bytes)[i] = (int32_t)n; break;
         case KILN_I8: ((int8_t *)bytes)[i] = (int8_t)n; break;
         case KILN_U8: ((uint8_t *)bytes)[i] = (uint8_t)n; break;
         case KILN_BOOL: ((uint8_t *)bytes)[i] = n != 0; break;

@@ -166,7 +166,8 @@ static void hide_keys(struct kiln__onnx_call *call, struct attention *a, bool ca
     kiln_tensor offset = number(call, KILN_I32, (double)a->past);
     if (kiln__onnx_operand(call, 6)) {
         size_t each[4] = {a->batch, 1, 1, 1}, keys[4] = {1, 1, 1, a->keys};
-        kiln_tensor count = kiln_reshape(call->batch, kiln__onnx_tensor(call, 6), 4, each);
+        kiln_tensor count = kiln_reshape(
+            call->batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 6)), 4, each);
         hide_unless(call, a, kiln_less(call->batch, kiln_iota(call->batch, 4, keys, 3), count));
         if (!kiln__onnx_operand(call, 4))
             offset = kiln_sub(call->batch, count, number(call, KILN_I32, (double)a->rows));

@@ -174,7 +174,7 @@ static kiln_tensor rows_of(struct kiln__onnx_call *call, size_t table, size_t po
     const struct kiln__onnx_value *at = kiln__onnx_operand(call, positions);
     if (!at)
         return rows;
-    kiln_tensor numbers = kiln_cast(batch, kiln__onnx_tensor(call, positions), KILN_I32);
+    kiln_tensor numbers = kiln__onnx_positions(call, kiln__onnx_tensor(call, positions));
     if (at->rank < 2) {
         const size_t dims[] = {1, sequence}, one[] = {1, 1};
         numbers = kiln_reshape(batch, numbers, 2, one);

@@ -31,7 +31,7 @@ static bool need(struct kiln__onnx_call *call, size_t n)
 static kiln_tensor from_front(struct kiln__onnx_call *call, kiln_tensor extent)
 {
     kiln_batch *batch = call->batch;
-    kiln_tensor at = kiln_cast(batch, kiln__onnx_tensor(call, 1), KILN_I32);
+    kiln_tensor at = kiln__onnx_positions(call, kiln__onnx_tensor(call, 1));
     kiln_tensor negative = kiln_less(batch, at, kiln_constant(batch, KILN_I32, 0));
     return kiln_where(batch, negative, kiln_add(batch, at, extent), at);
 }

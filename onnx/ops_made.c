@@ -84,7 +84,7 @@ static void record_one_hot(struct kiln__onnx_call *call)
     size_t axis = kiln__onnx_axis(call, kiln__onnx_int(call, "axis", -1), x->rank + 1);
     if (kiln__onnx_failed(call))
         return;
-    kiln_tensor index = kiln_cast(call->batch, kiln__onnx_tensor(call, 0), KILN_I32);
+    kiln_tensor index = kiln__onnx_positions(call, kiln__onnx_tensor(call, 0));
     kiln_tensor behind = kiln_add(call->batch, index, number(call, KILN_I32, depth));
     index = kiln_where(call->batch, kiln_less(call->batch, index, number(call, KILN_I32, 0)),
                        behind, index);
@@ -185,7 +185,8 @@ static void record_reverse(struct kiln__onnx_call *call)
         inner *= x->dims[i];
     of_lengths[rows] = x->dims[rows];
     kiln_batch *batch = call->batch;
-    kiln_tensor lengths = kiln_reshape(batch, kiln__onnx_tensor(call, 1), 2, of_lengths);
+    kiln_tensor lengths =
+        kiln_reshape(batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 1)), 2, of_lengths);
     kiln_tensor t = kiln_iota(batch, 2, shape, (int)time),
                 b = kiln_iota(batch, 2, shape, (int)rows);
     kiln_tensor last = kiln_sub(batch, lengths, number(call, KILN_I32, 1));

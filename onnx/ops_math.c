@@ -68,30 +68,11 @@ static int64_t xor_integers(int64_t a, int64_t b)
     return a ^ b;
 }
 
-/* What is computed in i32 as what the type holds: of narrower ones the lower bits, with the sign
- * that they have there. Refuses types of which i32 does not hold all bits. */
-static void give_bits(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    const int number = kiln__onnx_operand(call, 0)->type;
-    const struct kiln__onnx_type *type = kiln__onnx_type(number);
-    const int bits = type ? (int)(8 * type->bytes) : 0;
-    if (type && type->storage == KILN__ONNX_UNSIGNED && bits > 16)
-        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "bits of %s, which is computed as i32",
-                          type->name);
-    else if (type && type->computed == KILN_I32 && bits < 32) {
-        const bool is_signed = type->storage == KILN__ONNX_SIGNED;
-        kiln_tensor mask = kiln_constant(call->batch, KILN_I32, (double)((1 << bits) - 1));
-        kiln_tensor up = kiln_constant(call->batch, KILN_I32, 32 - bits);
-        y = is_signed ? kiln_shift_right(call->batch, kiln_shift_left(call->batch, y, up), up)
-                      : kiln_bit_and(call->batch, y, mask);
-    }
-    kiln__onnx_give(call, 0, y, number);
-}
-
 static void bit_not(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0))
-        give_bits(call, kiln_bit_not(call->batch, kiln__onnx_tensor(call, 0)));
+        kiln__onnx_give(call, 0, kiln_bit_not(call->batch, kiln__onnx_tensor(call, 0)),
+                        kiln__onnx_operand(call, 0)->type);
 }
 
 static void bit_shift(struct kiln__onnx_call *call)
@@ -103,9 +84,13 @@ static void bit_shift(struct kiln__onnx_call *call)
     if (way != 'L' && way != 'R')
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
                           "a direction that is neither LEFT nor RIGHT");
+    else if (way == 'R' && kiln__onnx_operand(call, 0)->type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "bits of uint64, which is computed as i64");
     else
-        give_bits(call, way == 'L' ? kiln_shift_left(call->batch, x, by)
-                                   : kiln_shift_right(call->batch, x, by));
+        kiln__onnx_give(call, 0,
+                        way == 'L' ? kiln_shift_left(call->batch, x, by)
+                                   : kiln_shift_right(call->batch, x, by),
+                        kiln__onnx_operand(call, 0)->type);
 }
 
 /* ---- activations and tests with attributes ---- */

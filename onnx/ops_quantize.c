@@ -42,7 +42,7 @@ static void give_rounded(struct kiln__onnx_call *call, kiln_tensor scaled, kiln_
     if (zero.id)
         y = kiln_add(call->batch, y, kiln_cast(call->batch, zero, KILN_F32));
     y = kiln_clamp(call->batch, y, range[0], range[1]);
-    kiln__onnx_give(call, 0, kiln_cast(call->batch, y, KILN_I32), type);
+    kiln__onnx_give(call, 0, kiln_cast(call->batch, y, kiln__onnx_type(type)->computed), type);
 }
 
 /* ---- scales and zero points beside x ---- */
@@ -149,7 +149,7 @@ static void record_dynamic(struct kiln__onnx_call *call)
         batch, kiln_clamp(batch, kiln_div(batch, kiln_neg(batch, low), scale), 0, UINT8_MAX));
     give_rounded(call, kiln_div(batch, x, scale), zero, TYPE(UINT8));
     kiln__onnx_give(call, 1, scale, TYPE(FLOAT));
-    kiln__onnx_give(call, 2, kiln_cast(batch, zero, KILN_I32), TYPE(UINT8));
+    kiln__onnx_give(call, 2, kiln_cast(batch, zero, KILN_U8), TYPE(UINT8));
 }
 
 /* ---- products ---- */

@@ -100,16 +100,18 @@ static bool no_elements(const struct kiln__onnx_value *x)
 }
 
 /* What a choice among no elements gives: of integers the end of their range. */
-static double empty_number(const struct reduction *how, int type)
+static kiln_tensor empty_choice(struct kiln__onnx_call *call, const struct reduction *how, int number,
+                                size_t rank, const size_t *dims)
 {
-    kiln_type computed = kiln__onnx_type(type)->computed;
-    if (computed == KILN_F32)
-        return how->empty;
-    if (computed == KILN_U8)
-        return how->empty < 0 ? 0 : type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL ? 1 : UINT8_MAX;
-    if (type == ONNX__TENSOR_PROTO__DATA_TYPE__INT8)
-        return how->empty < 0 ? INT8_MIN : INT8_MAX;
-    return how->empty < 0 ? INT32_MIN : INT32_MAX;
+    const struct kiln__onnx_type *type = kiln__onnx_type(number);
+    const bool is_signed = type->storage == KILN__ONNX_SIGNED;
+    if (type->computed == KILN_F32)
+        return kiln_fill(call->batch, KILN_F32, rank, dims, how->empty);
+    if (type->type == KILN_BOOL)
+        return kiln_fill(call->batch, KILN_U8, rank, dims, how->empty > 0);
+    double lowest = is_signed ? -ldexp(1, 8 * (int)type->bytes - 1) : 0;
+    kiln_tensor low = kiln_fill(call->batch, type->computed, rank, dims, lowest);
+    return how->empty < 0 ? low : kiln_bit_not(call->batch, low);
 }
 
 static void reduce(struct kiln__onnx_call *call)
@@ -125,9 +127,7 @@ static void reduce(struct kiln__onnx_call *call)
     if (reduce_known(call, how, x, rank, dims))
         return;
     if (how->has_empty && no_elements(x)) {
-        kiln_type type = kiln__onnx_type(x->type)->computed;
-        double number = empty_number(how, x->type);
-        kiln__onnx_give(call, 0, kiln_fill(call->batch, type, rank, dims, number), x->type);
+        kiln__onnx_give(call, 0, empty_choice(call, how, x->type, rank, dims), x->type);
         return;
     }
     bool rounds = how->floats && !kiln__onnx_type_floats(x->type);

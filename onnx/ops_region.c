@@ -133,7 +133,8 @@ static void roi_align(struct kiln__onnx_call *call)
     bool largest = second(call, "mode", "avg", "avg", "max");
     kiln_tensor rois = kiln_cast(call->batch, kiln__onnx_tensor(call, 1), KILN_F32);
     kiln_tensor image =
-        kiln_reshape(call->batch, kiln__onnx_tensor(call, 2), 3, (const size_t[]){r.n, 1, 1});
+        kiln_reshape(call->batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 2)), 3,
+                     (const size_t[]){r.n, 1, 1});
     kiln_tensor elements = kiln_reshape(
         call->batch,
         kiln_transpose(call->batch, kiln__onnx_tensor(call, 0), (const size_t[]){0, 2, 3, 1}), 2,

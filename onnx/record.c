@@ -185,12 +185,19 @@ static kiln_status check_symbols(const kiln_onnx_model *model,
     return KILN_OK;
 }
 
+/* Of positions and counts programs have either. */
+static bool is_wide(kiln_type type)
+{
+    return type == KILN_I32 || type == KILN_I64;
+}
+
 /* Whether an input fits what the file says of it. */
 static kiln_status check_input(const kiln_model_value *input, kiln_type given, size_t rank,
                                const size_t *dims)
 {
     char words[KILN__ONNX_SHAPE];
-    if (kiln__onnx_computed(given) != kiln__onnx_computed(input->type))
+    if (kiln__onnx_computed(given) != kiln__onnx_computed(input->type) &&
+        !(is_wide(given) && is_wide(input->type)))
         return kiln__onnx_fail(KILN_TYPE_MISMATCH,
                                "kiln_model_record: input '%s' is %s, and the model wants %s",
                                input->name, kiln_type_name(given), kiln_type_name(input->type));
@@ -275,7 +282,10 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
         return status;
     value->rank = rank;
     memcpy(value->dims, dims, sizeof value->dims);
-    return check_input(input, type, rank, dims);
+    status = check_input(input, type, rank, dims);
+    if (!status && kiln__onnx_computed(type) != kiln__onnx_type(number)->computed)
+        value->tensor = kiln_cast(recorder->batch, tensor, kiln__onnx_type(number)->computed);
+    return status;
 }
 
 /* What the graph gives, in the type that the file says. */

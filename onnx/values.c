@@ -2,6 +2,7 @@
 #include "onnx/values.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "onnx/error.h"
@@ -344,7 +345,7 @@ static kiln_tensor positive(struct kiln__onnx_call *call, struct kiln__onnx_valu
         }
         return kiln__onnx_tensor_of(call, &right);
     }
-    tensor = kiln__onnx_tensor_of(call, indices);
+    tensor = kiln__onnx_positions(call, kiln__onnx_tensor_of(call, indices));
     kiln_tensor zero = kiln_constant(call->batch, KILN_I32, 0);
     kiln_tensor more = kiln_constant(call->batch, KILN_I32, (double)extent);
     return kiln_where(call->batch, kiln_less(call->batch, tensor, zero),
@@ -382,12 +383,27 @@ struct kiln__onnx_value kiln__onnx_gather(struct kiln__onnx_call *call,
 
 /* ---- types ---- */
 
+/* The ends of an integer type that has no more than 32 bits or no sign; what is floating saturates
+ * there. */
+static bool range_of(int type, double range[2])
+{
+    const struct kiln__onnx_type *known = kiln__onnx_type(type);
+    const bool is_signed = known->storage == KILN__ONNX_SIGNED;
+    const double count = ldexp(1, 8 * (int)known->bytes);
+    range[0] = is_signed ? -count / 2 : 0;
+    range[1] = is_signed ? count / 2 - 1 : count - 1;
+    return known->bytes < 8 || !is_signed;
+}
+
 static union kiln__onnx_cell cast_cell(union kiln__onnx_cell cell, bool from_floats, int type)
 {
     bool floats = kiln__onnx_type_floats(type);
-    if (from_floats && !floats)
-        cell.i =
-            kiln__onnx_type(type)->type == KILN_BOOL ? cell.f != 0 : kiln__onnx_integer(cell.f);
+    double range[2];
+    if (from_floats && !floats && kiln__onnx_type(type)->type == KILN_BOOL)
+        cell.i = cell.f != 0;
+    else if (from_floats && !floats)
+        cell.i = kiln__onnx_integer(range_of(type, range) ? fmin(fmax(cell.f, range[0]), range[1])
+                                                          : cell.f);
     else if (!from_floats && floats)
         cell.f = (double)cell.i;
     return kiln__onnx_host_round(type, cell);
@@ -403,6 +419,18 @@ static kiln_type cast_type(int type)
     return rounds ? stored : kiln__onnx_type(type)->computed;
 }
 
+/* What is floating saturates; types that kiln has not saturate here. */
+static kiln_tensor cast_tensor(struct kiln__onnx_call *call, kiln_tensor x, int from, int type)
+{
+    const struct kiln__onnx_type *to = kiln__onnx_type(type);
+    double range[2];
+    bool integer = to->type == to->computed && !kiln__onnx_type_floats(type);
+    if (kiln__onnx_type_floats(from) && integer && range_of(type, range) &&
+        (to->bytes != kiln_type_size(to->type) || range[0] == 0))
+        x = kiln_clamp(call->batch, x, range[0], range[1]);
+    return kiln__onnx_settle(call, kiln_cast(call->batch, x, cast_type(type)), type);
+}
+
 struct kiln__onnx_value kiln__onnx_cast(struct kiln__onnx_call *call,
                                         struct kiln__onnx_value *value, int type)
 {
@@ -413,8 +441,8 @@ struct kiln__onnx_value kiln__onnx_cast(struct kiln__onnx_call *call,
     if (type == value->type)
         return *value;
     if (!value->host || !kiln__onnx_fits_host(type, value->rank, value->dims))
-        return on_device(
-            call, type, kiln_cast(call->batch, kiln__onnx_tensor_of(call, value), cast_type(type)));
+        return on_device(call, type,
+                         cast_tensor(call, kiln__onnx_tensor_of(call, value), value->type, type));
     struct kiln__onnx_host *host;
     struct kiln__onnx_value result = on_host(call, type, value->rank, value->dims, &host);
     for (size_t i = 0; host && i < host->count; i++)

@@ -92,7 +92,7 @@ static kiln_type stored_type(const kiln_onnx_model *model,
     return narrow && type == KILN_F32 && elements->rank >= 2 ? model->options.weights : type;
 }
 
-/* Elements start to start + n as the device stores them. Beyond i32 they become its ends. */
+/* Elements start to start + n as the device stores them. */
 static void convert(const struct kiln__onnx_elements *elements, kiln_type type, size_t start,
                     size_t n, void *bytes, struct changes *changes)
 {
@@ -107,8 +107,6 @@ static void convert(const struct kiln__onnx_elements *elements, kiln_type type, 
         case KILN_F16: ((uint16_t *)bytes)[i] = kiln__onnx_half(cell.f); break;
         case KILN_BF16: ((uint16_t *)bytes)[i] = kiln__onnx_bfloat(cell.f); break;
         default:
-            cell.i = cell.i > INT32_MAX ? INT32_MAX : cell.i < INT32_MIN ? INT32_MIN : cell.i;
-            changed = cell.i != was.i;
             if (type == KILN_I64)
                 ((int64_t *)bytes)[i] = cell.i;
             else if (type == KILN_I32)
@@ -158,7 +156,7 @@ static kiln_status read_large(kiln_onnx_model *model, size_t which,
     struct kiln__onnx_weight *weight = &model->weights[which];
     kiln_type type = stored_type(model, elements);
     size_t size = kiln_type_size(type);
-    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size && type != KILN_I64 &&
+    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size &&
                     type == kiln__onnx_type(elements->type)->type &&
                     (!elements->unpacked || type == KILN_F32);
     kiln_status status =

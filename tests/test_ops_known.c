@@ -55,7 +55,7 @@ static bool is_right(const struct known *known, kiln_type type, double found)
     error += type == KILN_F32 && isfinite(known->answer) ? 1e-14 * fabs(known->answer) : 0;
     if (known->answer == 0 && found == 0)
         return type != KILN_F32 || signbit(found) == signbit(known->answer);
-    return kiln__bounds_allow(known->answer, error, found);
+    return kiln__bounds_allow(type == KILN_F32 ? type : KILN_I32, known->answer, error, found);
 }
 
 /* A row over tensors alone: numbers are operands like others. */

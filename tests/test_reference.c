@@ -201,19 +201,19 @@ Test(bounds, distance_of_floats)
 
 Test(bounds, what_is_within)
 {
-    cr_expect(kiln__bounds_allow(1, 0.5, 1.5));
-    cr_expect_not(kiln__bounds_allow(1, 0.5, 1.51));
-    cr_expect_not(kiln__bounds_allow(1, 0, NAN));
-    cr_expect_not(kiln__bounds_allow(NAN, 0, 1));
-    cr_expect(kiln__bounds_allow(NAN, 0, NAN));
-    cr_expect(kiln__bounds_allow(1, INFINITY, NAN));
-    cr_expect_not(kiln__bounds_allow(INFINITY, 0, -INFINITY));
-    cr_expect_not(kiln__bounds_allow(INFINITY, 0, FLT_MAX));
-    cr_expect_not(kiln__bounds_allow(FLT_MAX, 0, INFINITY));
-    cr_expect(kiln__bounds_allow(1e39, 0, INFINITY));
-    cr_expect_not(kiln__bounds_allow(1e39, 0, -INFINITY));
-    cr_expect_not(kiln__bounds_allow(1e39, 0x1p103, FLT_MAX));
-    cr_expect(kiln__bounds_allow((double)FLT_MAX + 0x1p102, 0x1p103, FLT_MAX));
+    cr_expect(kiln__bounds_allow(KILN_F32, 1, 0.5, 1.5));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, 1, 0.5, 1.51));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, 1, 0, NAN));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, NAN, 0, 1));
+    cr_expect(kiln__bounds_allow(KILN_F32, NAN, 0, NAN));
+    cr_expect(kiln__bounds_allow(KILN_F32, 1, INFINITY, NAN));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, INFINITY, 0, -INFINITY));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, INFINITY, 0, FLT_MAX));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, FLT_MAX, 0, INFINITY));
+    cr_expect(kiln__bounds_allow(KILN_F32, 1e39, 0, INFINITY));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, 1e39, 0, -INFINITY));
+    cr_expect_not(kiln__bounds_allow(KILN_F32, 1e39, 0x1p103, FLT_MAX));
+    cr_expect(kiln__bounds_allow(KILN_F32, (double)FLT_MAX + 0x1p102, 0x1p103, FLT_MAX));
 }
 
 /* The bound of the first element of what is asked for. */

@@ -243,8 +243,6 @@ template <class T> bool holds(kiln_type type, long)
 inline kiln_type computed(kiln_type type)
 {
     switch (type) {
-    case KILN_I8:
-    case KILN_I64: return KILN_I32;
     case KILN_BOOL: return KILN_U8;
     case KILN_F16:
     case KILN_BF16: return KILN_F32;

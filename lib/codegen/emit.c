@@ -55,6 +55,12 @@ static bool may_overflow(const char *expression)
     return strpbrk(expression, "+-*") && strspn(expression, "abc +-*") == strlen(expression);
 }
 
+const char *kiln__emit_zero(kiln_type type)
+{
+    return kiln_type_size(type) < sizeof(int32_t) ? "(uchar)get_global_offset(0) "
+                                                  : "(uint)get_global_offset(0) ";
+}
+
 /* What a signed integer does beyond its range is left open in C, and compilers make use of that:
  * -a < -b becomes a > b, also for INT_MIN. As unsigned ones they wrap around. */
 void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
@@ -73,9 +79,11 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
         snprintf(wrapping[k], sizeof wrapping[k], "as_u%s(%s)", name.text, given[k]);
         operands[k] = wrapping[k];
     }
-    kiln__text_add(emit->text, "as_%s(%s", name.text, *expression == '-' ? KILN__EMIT_ZERO : "");
+    const bool promoted = row->bytes < sizeof(int32_t) && width == 1;
+    kiln__text_add(emit->text, promoted ? "as_%s((%s)(" : "as_%s(", name.text, row->sums);
+    kiln__text_add(emit->text, "%s", *expression == '-' ? kiln__emit_zero(type) : "");
     emit_words(emit, expression, operands, type, width);
-    kiln__text_add(emit->text, ")");
+    kiln__text_add(emit->text, promoted ? "))" : ")");
 }
 
 /* ---- parameters ---- */
@@ -95,6 +103,7 @@ static void emit_parameter(const struct kiln__emit *emit, const struct kiln__arg
 {
     static const char *const values[] = {
         [KILN__ARGUMENT_I32] = "int",
+        [KILN__ARGUMENT_I64] = "long",
         [KILN__ARGUMENT_F32] = "float",
     };
     const char *index = emit->form->wide ? "long" : "int";
@@ -256,7 +265,7 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
         break;
     case KILN__STEP_CONVERT:
         kiln__emit_convert(emit->text, emit->group->steps.items[step->args[0]].type, step->type,
-                           width, operand[0].text);
+                           width, operand[0].text, step->op == KILN__CAST_SATURATED);
         break;
     case KILN__STEP_REDUCED: /* declared by the reduction itself */
     case KILN__STEP_SCANNED: break;

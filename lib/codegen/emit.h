@@ -74,8 +74,8 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
 
 /* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
  * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
- * loses the sign of b. kiln's launches have no offset. */
-#define KILN__EMIT_ZERO "(uint)get_global_offset(0) "
+ * loses the sign of b. kiln's launches have no offset. No wider than an element of `type`. */
+const char *kiln__emit_zero(kiln_type type);
 
 /* An expression of a table with its operands put in. */
 void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,

@@ -5,7 +5,7 @@
 
 #include "codegen/emit.h"
 
-static const kiln_type computed[] = {KILN_F32, KILN_I32, KILN_U8};
+static const kiln_type computed[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
 enum { COMPUTED = sizeof computed / sizeof *computed };
 
 /* ---- cells ---- */
@@ -14,14 +14,15 @@ enum { COMPUTED = sizeof computed / sizeof *computed };
 static struct kiln__phrase from_cell(kiln_type type, const char *cell)
 {
     kiln_type own = kiln__type_row(type)->computed;
-    return own == KILN_U8 ? kiln__phrase("(uchar)(%s)", cell)
-                          : kiln__phrase("as_%s(%s)", kiln__emit_type(own, 1).text, cell);
+    return own == KILN_F32 ? kiln__phrase("as_float((uint)(%s))", cell)
+                           : kiln__phrase("(%s)(%s)", kiln__emit_type(own, 1).text, cell);
 }
 
 static struct kiln__phrase to_cell(kiln_type type, const char *value)
 {
-    bool byte = kiln__type_row(type)->computed == KILN_U8;
-    return kiln__phrase(byte ? "(uint)(%s)" : "as_uint(%s)", value);
+    return kiln__phrase(kiln__type_row(type)->computed == KILN_F32 ? "(ulong)as_uint(%s)"
+                                                                   : "(ulong)(long)(%s)",
+                        value);
 }
 
 static void declare(const struct kiln__emit *emit, kiln_type type, char name, char cell)
@@ -47,8 +48,8 @@ static void emit_apply(const struct kiln__emit *emit, unsigned op, kiln_type typ
 
 static void emit_applies(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "static uint g_apply(const int key, const uint p, const uint q, "
-                               "const uint r)\n{\nswitch (key) {\n");
+    kiln__text_add(emit->text, "static ulong g_apply(const int key, const ulong p, const ulong q, "
+                               "const ulong r)\n{\nswitch (key) {\n");
     for (unsigned op = 0; op < KILN__OP_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (kiln__generic_has(op) &&
@@ -57,20 +58,26 @@ static void emit_applies(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "default: return 0;\n}\n}\n");
 }
 
+static void emit_conversion(const struct kiln__emit *emit, kiln_type from, kiln_type to,
+                            bool saturates)
+{
+    kiln__text_add(emit->text, "case %d: {\n", KILN__GENERIC_CONVERT(to, from, saturates));
+    declare(emit, from, 'a', 'p');
+    kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(to, 1).text);
+    kiln__emit_convert(emit->text, from, to, 1, "a", saturates);
+    kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(to, "y").text);
+}
+
 static void emit_converts(const struct kiln__emit *emit)
 {
     kiln__text_add(emit->text,
-                   "static uint g_convert(const int key, const uint p)\n{\nswitch (key) {\n");
+                   "static ulong g_convert(const int key, const ulong p)\n{\nswitch (key) {\n");
 #define EMIT(name, value, bytes, ctype)                                                            \
-    for (size_t i = 0; i < COMPUTED; i++) {                                                        \
-        kiln__text_add(emit->text, "case %d: {\n", KILN__GENERIC_KEY(KILN_##name, computed[i]));   \
-        declare(emit, computed[i], 'a', 'p');                                                      \
-        kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(KILN_##name, 1).text);         \
-        kiln__emit_convert(emit->text, computed[i], KILN_##name, 1, "a");                          \
-        kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(KILN_##name, "y").text);          \
-    }
+    for (size_t i = 0; i < COMPUTED; i++)                                                          \
+        emit_conversion(emit, computed[i], KILN_##name, false);
     KILN_TYPE_MAP(EMIT)
 #undef EMIT
+    emit_conversion(emit, KILN_I64, KILN_I32, true);
     kiln__text_add(emit->text, "default: return 0;\n}\n}\n");
 }
 
@@ -102,12 +109,12 @@ static void emit_memory(const struct kiln__emit *emit)
 {
 #define LOAD(name, value, bytes, ctype) emit_load(emit, KILN_##name);
 #define STORE(name, value, bytes, ctype) emit_store(emit, KILN_##name);
-    kiln__text_add(emit->text, "static uint g_load(const int type, global const uchar *x, "
+    kiln__text_add(emit->text, "static ulong g_load(const int type, global const uchar *x, "
                                "const int at)\n{\nswitch (type) {\n");
     KILN_TYPE_MAP(LOAD)
     kiln__text_add(emit->text, "default: return 0;\n}\n}\n"
                                "static void g_store(const int type, global uchar *x, "
-                               "const int at, const uint p)\n{\nswitch (type) {\n");
+                               "const int at, const ulong p)\n{\nswitch (type) {\n");
     KILN_TYPE_MAP(STORE)
     kiln__text_add(emit->text, "}\n}\n");
 #undef LOAD
@@ -128,7 +135,7 @@ static void emit_combine(const struct kiln__emit *emit, unsigned op, kiln_type t
                    "const %s y = ", row->indexed ? "bool" : kiln__emit_type(type, 1).text);
     kiln__emit_expression(emit, row->combine, "a", "b", NULL, type, 1);
     kiln__text_add(emit->text, ";\nreturn %s;\n}\n",
-                   row->indexed ? "(uint)y" : to_cell(type, "y").text);
+                   row->indexed ? "(ulong)y" : to_cell(type, "y").text);
 }
 
 static void emit_finish(const struct kiln__emit *emit, unsigned op, kiln_type type)
@@ -143,14 +150,14 @@ static void emit_finish(const struct kiln__emit *emit, unsigned op, kiln_type ty
 
 static void emit_reductions(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "static uint g_combine(const int key, const uint p, const uint q)"
+    kiln__text_add(emit->text, "static ulong g_combine(const int key, const ulong p, const ulong q)"
                                "\n{\nswitch (key) {\n");
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (kiln__types_accept(kiln__reduce_rows[op].types, computed[i]))
                 emit_combine(emit, op, computed[i]);
     kiln__text_add(emit->text, "default: return 0;\n}\n}\n"
-                               "static uint g_finish(const int key, const uint p, const int count)"
+                               "static ulong g_finish(const int key, const ulong p, const int count)"
                                "\n{\nswitch (key) {\n");
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
@@ -209,6 +216,12 @@ static void list_all(struct all *all)
     add_step(all, (struct kiln__step){.kind = KILN__STEP_LOAD, .type = KILN_##name});
     KILN_TYPE_MAP(LOAD)
 #undef LOAD
+    const uint16_t whole =
+        add_step(all, (struct kiln__step){.kind = KILN__STEP_LOAD, .type = KILN_I64});
+    add_step(all, (struct kiln__step){.kind = KILN__STEP_CONVERT,
+                                      .type = KILN_BF16,
+                                      .n_args = 1,
+                                      .args = {whole}});
     for (size_t i = 0; i < COMPUTED; i++) {
         value[i] = add_step(all, (struct kiln__step){.kind = KILN__STEP_LOAD, .type = computed[i]});
         for (unsigned op = 0; op < KILN__OP_COUNT; op++)

@@ -9,6 +9,15 @@
 
 /* ---- texts that differ by type, each a macro or a function with the type in its name ---- */
 
+/* Whether b is -1, behind `before`: a vector has no place for a wider one. */
+static struct kiln__phrase minus_one(kiln_type type, unsigned width, const char *before)
+{
+    bool narrow = kiln_type_size(type) < sizeof(int32_t);
+    struct kiln__phrase one =
+        narrow ? kiln__phrase("(%s)(-1)", kiln__emit_type(type, width).text) : kiln__phrase("-1");
+    return kiln__phrase(*before ? "%s(b == %s)" : "%sb == %s", before, one.text);
+}
+
 /* An integer quotient of 0 is 0, and INT_MIN / -1 wraps around: neither may trap. */
 static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
@@ -23,11 +32,13 @@ static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned 
                    "static inline %s DIVIDE_%s(%s a, %s b)\n{\n"
                    "    %s d = %s((b == (%s)(0))%s, (%s)(1), b);\n"
                    "    %s q = a / d;\n",
-                   t, t, t, t, t, pick, t, is_signed ? " | (b == -1)" : "", t, t);
-    if (is_signed)
-        kiln__text_add(emit->text,
-                       "    q = %s(b == -1, as_%s(" KILN__EMIT_ZERO "- as_u%s(a)), q);\n", pick, t,
-                       t);
+                   t, t, t, t, t, pick, t, is_signed ? minus_one(type, width, " | ").text : "", t,
+                   t);
+    if (is_signed) {
+        kiln__text_add(emit->text, "    q = %s(%s, ", pick, minus_one(type, width, "").text);
+        kiln__emit_expression(emit, "-a", "a", NULL, NULL, type, width);
+        kiln__text_add(emit->text, ", q);\n");
+    }
     kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
 }
 
@@ -42,7 +53,8 @@ static void emit_remainder(const struct kiln__emit *emit, kiln_type type, unsign
         kiln__text_add(emit->text,
                        "static inline %s REMAINDER_%s(%s a, %s b)\n{\n"
                        "    return a %% %s((b == (%s)(0))%s, (%s)(1), b);\n}\n",
-                       t, t, t, t, pick, t, kiln__type_row(type)->lowest < 0 ? " | (b == -1)" : "",
+                       t, t, t, t, pick, t,
+                       kiln__type_row(type)->lowest < 0 ? minus_one(type, width, " | ").text : "",
                        t);
 }
 
@@ -139,6 +151,31 @@ static void emit_smaller(const struct kiln__emit *emit, kiln_type type, unsigned
     emit_extreme(emit, &(struct extreme){"SMALLER", "<", "min.NaN.f32"}, type, width);
 }
 
+/* By squares; a negative one is what a quotient of 1 is towards zero. */
+static void emit_power(const struct kiln__emit *emit, kiln_type type, unsigned width)
+{
+    struct kiln__type_name name = kiln__emit_type(type, width);
+    const struct kiln__type_row *row = kiln__type_row(type);
+    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    kiln__text_add(emit->text,
+                   "static inline %s POWER_%s(%s a, %s b)\n{\n"
+                   "    %s y = (%s)(1), odd = b & (%s)(1), x = a, rest = b;\n"
+                   "    for (int bit = 0; bit < %d; bit++) {\n"
+                   "        y = %s((rest & (%s)(1)) != (%s)(0), ",
+                   t, t, t, t, t, t, t, 8 * row->bytes - (row->lowest < 0), pick, t, t);
+    kiln__emit_expression(emit, "a * b", "y", "x", NULL, type, width);
+    kiln__text_add(emit->text, ", y);\n        x = ");
+    kiln__emit_expression(emit, "a * b", "x", "x", NULL, type, width);
+    kiln__text_add(emit->text, ";\n        rest = rest >> (%s)(1);\n    }\n", t);
+    if (row->lowest < 0)
+        kiln__text_add(emit->text,
+                       "    x = %s(a == (%s)(1), (%s)(1), (%s)(0));\n"
+                       "    x = %s(a == (%s)(-1), %s(odd == (%s)(0), (%s)(1), (%s)(-1)), x);\n"
+                       "    y = %s(b < (%s)(0), x, y);\n",
+                       pick, t, t, t, pick, t, pick, t, t, t, pick, t);
+    kiln__text_add(emit->text, "    return y;\n}\n");
+}
+
 static const struct helper {
     const char *word; /* what the tables' expressions call it */
     void (*emit)(const struct kiln__emit *emit, kiln_type type, unsigned width);
@@ -148,7 +185,7 @@ static const struct helper {
     {"MODULO", emit_modulo, false},  {"WIDTH", emit_width, false},
     {"TRUTH", emit_truth, false},    {"ABSOLUTE", emit_absolute, false},
     {"CHOOSE", emit_choose, false},  {"LARGER", emit_larger, true},
-    {"SMALLER", emit_smaller, true},
+    {"SMALLER", emit_smaller, true}, {"POWER", emit_power, false},
 };
 #define HELPERS (sizeof helpers / sizeof *helpers)
 
@@ -201,6 +238,14 @@ static void emit_helpers(const struct kiln__emit *emit)
 
 /* ---- functions ---- */
 
+static void emit_file(const struct kiln__emit *emit, const char *name)
+{
+    if (emit->brief)
+        kiln__text_add(emit->text, "/* kernels/%s.cl */\n", name);
+    else
+        kiln__text_add(emit->text, "%s", kiln__kernel_text(name));
+}
+
 /* The functions that a row calls are defined, and how they are to be computed. */
 static bool emit_needs(const struct kiln__emit *emit, const char *device, bool first)
 {
@@ -225,10 +270,7 @@ static void emit_math_files(const struct kiln__emit *emit, unsigned lanes)
                                         "math_end"};
     kiln__text_add(emit->text, "#define KILN_LANES %u\n", lanes);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (emit->brief)
-            kiln__text_add(emit->text, "/* kernels/%s.cl */\n", files[i]);
-        else
-            kiln__text_add(emit->text, "%s", kiln__kernel_text(files[i]));
+        emit_file(emit, files[i]);
 }
 
 /* Only what the group needs: every function costs time when a kernel is first compiled. */
@@ -307,14 +349,72 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
                    by_instruction ? "#undef LEVEL_80\n" : "");
 }
 
+/* Integers of 64 bits as floats whose last digit is odd where not all digits are there: what rounds
+ * these to fewer digits rounds right. */
+static void emit_odd(const struct kiln__emit *emit, unsigned width)
+{
+    const struct kiln__type_name l = kiln__emit_type(KILN_I64, width);
+    const struct kiln__type_name f = kiln__emit_type(KILN_F32, width);
+    const struct kiln__type_name i = kiln__emit_type(KILN_I32, width);
+    const char *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    kiln__text_add(
+        emit->text,
+        "static inline %s kiln_odd_%s(%s x)\n{\n"
+        "    u%s size = %s(x < (%s)(0), as_u%s(-as_u%s(x)), as_u%s(x));\n"
+        "    u%s more = (u%s)(40) - min((u%s)(40), clz(size));\n"
+        "    u%s kept = size >> more;\n"
+        "    kept = %s(kept << more != size, kept | (u%s)(1), kept);\n"
+        "    %s y = convert_%s(convert_%s(kept)) * as_%s((convert_%s(more) + 127) << 23);\n"
+        "    return %s(convert_%s(x < (%s)(0)) != (%s)(0), -y, y);\n}\n",
+        f.text, l.text, l.text, l.text, pick, l.text, l.text, l.text, l.text, l.text, l.text, l.text,
+        l.text, pick, l.text, f.text, f.text, i.text, f.text, i.text, pick, i.text, l.text, i.text);
+}
+
+static bool rounds_long(const struct kiln__emit *emit)
+{
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        const struct kiln__type_row *to = kiln__type_row(step->type);
+        if (step->kind == KILN__STEP_CONVERT && to->floating && to->computed != step->type &&
+            emit->group->steps.items[step->args[0]].type == KILN_I64)
+            return true;
+    }
+    return false;
+}
+
 static void emit_types(const struct kiln__emit *emit)
 {
+    for (unsigned width = emit->form->vector; rounds_long(emit) && width;
+         width = width > 1 ? 1 : 0)
+        emit_odd(emit, width);
 #define EMIT(name, value, bytes, ctype)                                                            \
     if (emit->form->vector > 1)                                                                    \
         emit_loose_type(emit, KILN_##name);                                                        \
     emit_narrow_type(emit, KILN_##name);
     KILN_TYPE_MAP(EMIT)
 #undef EMIT
+}
+
+/* Whether a reduction or a running sum exchanges integers that are neither int nor uchar. */
+static bool totals_wide(const struct kiln__emit *emit, const struct kiln__step *step)
+{
+    const kiln_type value = emit->group->steps.items[step->args[0]].type;
+    const unsigned op = step->kind == KILN__STEP_SCANNED ? KILN__REDUCE_sum : step->op;
+    const kiln_type type = kiln__reduce_accumulator(&kiln__reduce_rows[op], value);
+    return type == KILN_I64 || type == KILN_I8;
+}
+
+static void emit_lanes(const struct kiln__emit *emit)
+{
+    bool further = false;
+    for (size_t i = 0; i < emit->group->steps.count; i++) {
+        const struct kiln__step *step = &emit->group->steps.items[i];
+        if (step->kind == KILN__STEP_REDUCED || step->kind == KILN__STEP_SCANNED)
+            further = further || totals_wide(emit, step);
+    }
+    emit_file(emit, "lanes");
+    if (further)
+        emit_file(emit, "lanes_integers");
 }
 
 void kiln__emit_prelude(const struct kiln__emit *emit)
@@ -326,7 +426,6 @@ void kiln__emit_prelude(const struct kiln__emit *emit)
     emit_types(emit);
     emit_helpers(emit);
     if (emit->form->shuffles)
-        kiln__text_add(emit->text, "%s",
-                       emit->brief ? "/* kernels/lanes.cl */\n" : kiln__kernel_text("lanes"));
+        emit_lanes(emit);
     emit_math(emit);
 }

@@ -27,25 +27,6 @@ struct call {
     char before[48], after[48];
 };
 
-static struct call convert(const char *to, unsigned width, const char *how)
-{
-    struct call call = {.after = ")"};
-    snprintf(call.before, sizeof call.before, "convert_%s%s(", wide_type(to, width).text, how);
-    return call;
-}
-
-/* The sign as arithmetic: where convert_int(char) is compared with 0, Mesa 22.3 compares 8 bits in
- * llvmpipe, and crashes. */
-static struct call extend(const struct kiln__type_row *row, unsigned width)
-{
-    struct call call;
-    const int sign = 1 << (8 * row->bytes - 1);
-    snprintf(call.before, sizeof call.before, "((convert_%s(as_u%s(",
-             wide_type(row->device, width).text, wide_type(row->stored, width).text);
-    snprintf(call.after, sizeof call.after, ")) ^ %d) - %d)", sign, sign);
-    return call;
-}
-
 /* Into the type's range, which is smaller than that of its OpenCL C type. */
 static struct call clamp(const struct kiln__type_row *row, unsigned width)
 {
@@ -70,59 +51,77 @@ static const struct call plain = {.before = ""};
 static struct call on_load(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    if (row == own)
-        return plain;
-    if (row->floating)
-        return narrow(row, "load", width);
-    if (row->bytes < own->bytes)
-        return row->lowest < 0 ? extend(row, width) : convert(row->device, width, "");
-    return row->bytes == own->bytes ? clamp(row, width) : convert(row->device, width, "_sat");
+    return row == own       ? plain
+           : row->floating ? narrow(row, "load", width)
+                           : clamp(row, width);
 }
 
 static struct call on_store(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    if (row->bytes == own->bytes)
-        return plain;
-    return row->floating ? narrow(row, "store", width) : convert(row->stored, width, "");
+    return row->bytes == own->bytes ? plain : narrow(row, "store", width);
 }
 
-/* Not every driver saturates NaN to 0, as the standard advises. Bytes become floats by way of int:
- * of eight that do so at once, as for running sums of columns, llvmpipe's compiler (LLVM 15)
- * crashes. */
+/* Bytes become floats by way of int: of eight that do so at once, as for running sums of columns,
+ * llvmpipe's compiler (LLVM 15) crashes. The sign as arithmetic: where convert_int(char) is compared
+ * with 0, it compares 8 bits, and crashes. */
+static void emit_byte(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
+                      const char *value)
+{
+    const struct kiln__type_name wide = kiln__emit_type(KILN_I32, width);
+    kiln__text_add(text, "convert_%s(", kiln__emit_type(to, width).text);
+    if (from == KILN_U8)
+        kiln__text_add(text, "convert_%s(%s))", wide.text, value);
+    else
+        kiln__text_add(text, "(convert_%s(as_%s(%s)) ^ 128) - 128)", wide.text,
+                       kiln__emit_type(KILN_U8, width).text, value);
+}
+
+/* Not every driver saturates NaN to 0, as the standard advises. Integers wrap around. */
 static void emit_computed(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
-                          const char *value)
+                          const char *value, bool saturates)
 {
     const struct kiln__type_name type = kiln__emit_type(to, width);
-    bool saturates = !kiln__type_row(to)->floating;
+    const bool floating = kiln__type_row(to)->floating;
     if (from == to)
         kiln__text_add(text, "%s", value);
-    else if (saturates && kiln__type_row(from)->floating)
+    else if (!floating && kiln__type_row(from)->floating)
         kiln__text_add(text, "convert_%s_sat(%s(%s != %s, (%s)(0), %s))", type.text,
                        width > 1 ? "PICK_VECTOR" : "PICK", value, value,
                        kiln__emit_type(from, width).text, value);
-    else if (from == KILN_U8 && !saturates)
-        kiln__text_add(text, "convert_%s(convert_%s(%s))", type.text,
-                       kiln__emit_type(KILN_I32, width).text, value);
+    else if (floating && kiln_type_size(from) == 1)
+        emit_byte(text, from, to, width, value);
     else
         kiln__text_add(text, "convert_%s%s(%s)", type.text, saturates ? "_sat" : "", value);
 }
 
+/* To a narrow floating type. Integers that floats do not hold all of round once. */
+static void emit_rounded(struct kiln__text *text, kiln_type from, const struct kiln__type_row *row,
+                         unsigned width, const char *value)
+{
+    const struct call call = narrow(row, from == KILN_I32 ? "whole" : "round", width);
+    kiln__text_add(text, "%s", call.before);
+    if (from == KILN_I32)
+        kiln__text_add(text, "%s", value);
+    else if (from == KILN_I64)
+        kiln__text_add(text, "kiln_odd_%s(%s)", kiln__emit_type(from, width).text, value);
+    else
+        emit_computed(text, from, row->computed, width, value, false);
+    kiln__text_add(text, "%s", call.after);
+}
+
 void kiln__emit_convert(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
-                        const char *value)
+                        const char *value, bool saturates)
 {
     const struct kiln__type_row *row = kiln__type_row(to), *own = kiln__type_row(row->computed);
-    kiln_type given = kiln__type_row(from)->computed;
-    struct call call = {.before = ""};
-    if (row != own && row->floating)
-        call = narrow(row, given == KILN_I32 ? "whole" : "round", width);
-    else if (row->lowest > own->lowest || row->highest < own->highest)
-        call = clamp(row, width);
+    const kiln_type given = kiln__type_row(from)->computed;
+    const struct call call = row == own || row->floating ? plain : clamp(row, width);
+    if (row != own && row->floating) {
+        emit_rounded(text, given, row, width, value);
+        return;
+    }
     kiln__text_add(text, "%s", call.before);
-    if (row != own && row->floating && given == KILN_I32)
-        kiln__text_add(text, "%s", value);
-    else
-        emit_computed(text, given, row->computed, width, value);
+    emit_computed(text, given, row->computed, width, value, saturates || row != own);
     kiln__text_add(text, "%s", call.after);
 }
 

@@ -16,9 +16,10 @@ struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width);
 /* What pointers to memory of the type point to. */
 const char *kiln__stored_type(kiln_type type);
 
-/* Write an expression: `value`, a step's of type `from`, as one of type `to`. */
+/* Write an expression: `value`, a step's of type `from`, as one of type `to`. Integers beyond its
+ * range wrap around, or are its ends where it `saturates`. */
 void kiln__emit_convert(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
-                        const char *value);
+                        const char *value, bool saturates);
 
 /* How the elements of a vector lie. */
 enum kiln__fit {

@@ -43,8 +43,10 @@ static const char *check_type(const struct verifier *verifier,
                               const struct kiln__argument *argument)
 {
     const char wide = verifier->launch->form.wide ? 'l' : 'i';
-    const char types[] = {
-        [KILN__ARGUMENT_INDEX] = wide, [KILN__ARGUMENT_I32] = 'i', [KILN__ARGUMENT_F32] = 'f'};
+    const char types[] = {[KILN__ARGUMENT_INDEX] = wide,
+                          [KILN__ARGUMENT_I32] = 'i',
+                          [KILN__ARGUMENT_I64] = 'l',
+                          [KILN__ARGUMENT_F32] = 'f'};
     bool memory = argument->kind == KILN__ARGUMENT_MEMORY || argument->kind == KILN__ARGUMENT_TABLE;
     if (memory != parameter->memory)
         return memory ? "memory for what is a value" : "a value for what is memory";
@@ -273,6 +275,8 @@ static const char *check_generated(const struct verifier *verifier, const char *
     case 'c':
         if (argument->kind == KILN__ARGUMENT_I32)
             return expect(argument, (int64_t)group->scalars.items[k]);
+        if (argument->kind == KILN__ARGUMENT_I64)
+            return expect(argument, kiln__value_whole(KILN_I64, group->scalars.items[k]));
         float value = (float)group->scalars.items[k];
         return memcmp(&value, &argument->real, sizeof value) ? "another value" : NULL;
     default: return NULL;

@@ -92,19 +92,6 @@ static size_t count_elements(const kiln_input *input)
     return input->bytes / kiln_type_size(input->type);
 }
 
-/* A batch would refuse all of its requests for one such value. */
-static kiln_status check_range(size_t number, const kiln_input *input)
-{
-    size_t place;
-    int64_t value;
-    if (!kiln__type_refuses(input->type, input->data, count_elements(input), &place, &value))
-        return KILN_OK;
-    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                      "%s: element %zu of input %zu is %lld, and kiln computes with %s", call,
-                      place, number, (long long)value,
-                      kiln_type_name(kiln__type_row(input->type)->computed));
-}
-
 static kiln_status check_bound(const kiln_row *row, size_t number, const kiln_input *input)
 {
     size_t count = row->below ? count_elements(input) : 0, item = kiln_type_size(row->type);
@@ -124,8 +111,6 @@ static kiln_status check_memory(const struct kiln__model *model, const kiln_inpu
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < model->input_count && !status; i++) {
         status = check_part(&model->parts[i], "input", i, rows, length, &inputs[i]);
-        if (!status)
-            status = check_range(i, &inputs[i]);
         if (!status)
             status = check_bound(&model->parts[i].row, i, &inputs[i]);
     }

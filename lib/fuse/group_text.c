@@ -10,7 +10,10 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_LOAD:
         kiln__text_add(text, "load %%%u", group->accesses.items[step->index].node);
         break;
-    case KILN__STEP_SCALAR: kiln__text_add(text, "%.9g", group->scalars.items[step->index]); break;
+    case KILN__STEP_SCALAR:
+        kiln__text_add(text, "%s",
+                       kiln__value_text(step->type, group->scalars.items[step->index]).text);
+        break;
     case KILN__STEP_APPLY: kiln__text_add(text, "%s", kiln__elementwise_rows[step->op].name); break;
     case KILN__STEP_CONVERT: kiln__text_add(text, "to %s", kiln_type_name(step->type)); break;
     case KILN__STEP_NUMBER: kiln__text_add(text, "number"); break;

@@ -17,7 +17,7 @@ struct kiln__bounded kiln__bounded_operand(const struct kiln__bounding *walk,
                                            const struct kiln__node *node, unsigned i)
 {
     uint32_t input = node->input[i];
-    return (struct kiln__bounded){&walk->graph->nodes.items[input], walk->reference->values[input],
+    return (struct kiln__bounded){&walk->graph->nodes.items[input], walk->numbers[input],
                                   walk->errors[input]};
 }
 
@@ -83,13 +83,45 @@ static void mark_overflow(const struct kiln__bounding *walk, uint32_t index)
             walk->errors[index][i] = INFINITY;
 }
 
+static void free_numbers(const struct kiln__graph *graph, const struct kiln__reference *reference,
+                         double **numbers)
+{
+    for (size_t i = 0; numbers && i < reference->count; i++)
+        if (graph->nodes.items[i].type == KILN_I64)
+            free(numbers[i]);
+    free(numbers);
+}
+
+/* Per node its values, or, where these are no numbers, a copy that are. */
+static double **make_numbers(const struct kiln__graph *graph,
+                             const struct kiln__reference *reference)
+{
+    double **numbers = calloc(graph->nodes.count + 1, sizeof *numbers);
+    bool failed = !numbers;
+    for (size_t i = 0; i < reference->count && !failed; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        numbers[i] = reference->values[i];
+        if (node->type != KILN_I64 || !numbers[i])
+            continue;
+        numbers[i] = malloc((kiln__node_count(node) + 1) * sizeof(double));
+        failed = !numbers[i];
+        for (size_t k = 0; k < kiln__node_count(node) && !failed; k++)
+            numbers[i][k] = kiln__value_number(node->type, reference->values[i][k]);
+    }
+    if (!failed)
+        return numbers;
+    free_numbers(graph, reference, numbers);
+    return NULL;
+}
+
 bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
                        double denormal, struct kiln__bounds *bounds)
 {
     *bounds =
         (struct kiln__bounds){calloc(reference->count + 1, sizeof(double *)), reference->count};
-    bool failed = !bounds->errors;
-    struct kiln__bounding walk = {graph, reference, bounds->errors, denormal, &failed};
+    double **numbers = make_numbers(graph, reference);
+    bool failed = !bounds->errors || !numbers;
+    struct kiln__bounding walk = {graph, reference, bounds->errors, numbers, denormal, &failed};
     for (uint32_t i = 0; i < reference->count && !failed; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
         if (!reference->values[i])
@@ -101,6 +133,7 @@ bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__refer
         rules[node->kind](&walk, node, bounds->errors[i]);
         mark_overflow(&walk, i);
     }
+    free_numbers(graph, reference, numbers);
     if (failed)
         kiln__bounds_free(bounds);
     return !failed;
@@ -123,13 +156,14 @@ bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     double **errors = calloc(graph->nodes.count + 1, sizeof *errors);
-    double *zeros = no_errors(graph, node);
-    bool failed = !errors || !zeros;
-    struct kiln__bounding walk = {graph, given, errors, denormal, &failed};
+    double *zeros = no_errors(graph, node), **numbers = make_numbers(graph, given);
+    bool failed = !errors || !zeros || !numbers;
+    struct kiln__bounding walk = {graph, given, errors, numbers, denormal, &failed};
     for (unsigned k = 0; k < node->n_inputs && !failed; k++)
         errors[node->input[k]] = unknown[node->input[k]] ? unknown[node->input[k]] : zeros;
     if (!failed)
         rules[node->kind](&walk, node, result);
+    free_numbers(graph, given, numbers);
     free(zeros);
     free(errors);
     return !failed;
@@ -143,10 +177,14 @@ void kiln__bounds_free(struct kiln__bounds *bounds)
     *bounds = (struct kiln__bounds){0};
 }
 
-bool kiln__bounds_allow(double wanted, double error, double found)
+bool kiln__bounds_allow(kiln_type type, double wanted, double error, double found)
 {
     if (isinf(error))
         return true;
+    if (!kiln__type_row(type)->floating && error == 0)
+        return kiln__value_whole(type, wanted) == kiln__value_whole(type, found);
+    wanted = kiln__value_number(type, wanted);
+    found = kiln__value_number(type, found);
     if (isnan(wanted) || isnan(found))
         return isnan(wanted) && isnan(found);
     if (isinf(wanted))

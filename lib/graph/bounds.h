@@ -26,7 +26,7 @@ bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
                        const struct kiln__reference *given, double *const *unknown, double denormal,
                        double *result);
 
-/* Whether a device's element may be `found`. */
-bool kiln__bounds_allow(double wanted, double error, double found);
+/* Whether a device's element of `type` may be `found`; both values as in ops.h. */
+bool kiln__bounds_allow(kiln_type type, double wanted, double error, double found);
 
 #endif

@@ -100,16 +100,18 @@ static double elementwise_error(const struct kiln__bounding *walk, const struct 
     const struct kiln__type_row *type = kiln__type_row(node->type);
     bool integer =
         !kiln__node_is_floating(kiln__bounded_operand(walk, node, node->n_inputs - 1u).node);
+    double error = 0;
     for (unsigned k = 0; k < row->arity; k++)
-        if (isinf(errors[k]))
-            return INFINITY;
+        error += errors[k];
+    if (isinf(error) || (integer && error == 0)) /* integers are exact */
+        return error;
     double centre = row->host(values[0], values[1], values[2], integer);
     double moved = spread(row, values, errors, integer, centre);
     if (isinf(moved) || is_wild(node, values, errors))
         return INFINITY;
     if (!type->floating) {
         bool wraps = centre + moved > type->highest || centre - moved < type->lowest;
-        return (wraps && moved > 0) || fabs(centre) > 0x1p53 ? INFINITY : moved;
+        return wraps || fabs(centre) > 0x1p53 ? INFINITY : moved;
     }
     moved += inner_error(node, values);
     if (isinf(moved) || isinf(centre) || isnan(centre) ||
@@ -144,6 +146,14 @@ static double rounded_apart(kiln_type type, double value, double moved)
     return a == b || isnan(a) ? 0 : fabs(a - b);
 }
 
+/* Whether an integer may become another one that does not hold it. */
+static bool wraps(kiln_type from, kiln_type to, double value, double error)
+{
+    const struct kiln__type_row *row = kiln__type_row(to);
+    return !kiln__type_row(from)->floating && !row->floating &&
+           (value + error > row->highest || value - error < row->lowest);
+}
+
 /* Rounding keeps the order of numbers: no value in between gets farther than the ends. */
 void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node *node,
                       double *result)
@@ -154,8 +164,10 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
         double value = x.values[i], error = x.errors[i];
         if (isinf(error))
             result[i] = INFINITY;
-        else if (type == KILN_F32)
-            result[i] = error + (fabs(value) > KILN__WHOLE ? 0.5 * kiln__type_ulp(type, value) : 0);
+        else if (type == KILN_F32) /* the value may be rounded already */
+            result[i] = error + (fabs(value) > KILN__WHOLE ? 0.5001 * kiln__type_ulp(type, value) : 0);
+        else if (error > 0 && wraps(x.node->type, type, value, error))
+            result[i] = INFINITY;
         else if (error > 0)
             result[i] = fmax(rounded_apart(type, value, value + error),
                              rounded_apart(type, value, value - error));

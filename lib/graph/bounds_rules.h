@@ -23,11 +23,12 @@ struct kiln__bounding {
     const struct kiln__graph *graph;
     const struct kiln__reference *reference;
     double **errors; /* per node */
+    double *const *numbers; /* per node: its values as numbers */
     double denormal; /* what flushing denormals adds to each rounding */
     bool *failed;    /* without memory */
 };
 
-/* An operand: its node, values and errors. */
+/* An operand: its node, values as numbers, and errors. */
 struct kiln__bounded {
     const struct kiln__node *node;
     const double *values, *errors;

@@ -41,7 +41,7 @@ static void begin_total(struct total *total, double value, double error)
 static double multiplied_error(const struct kiln__node *node, const struct total *total)
 {
     if (!kiln__node_is_floating(node))
-        return total->error > 0 || total->most > 0x1p53 ? INFINITY : 0;
+        return total->error > 0 ? INFINITY : 0;
     if (total->most > KILN__LARGEST || isnan(total->most) ||
         (total->product > 0 && total->least < KILN__SMALLEST))
         return INFINITY;
@@ -64,6 +64,13 @@ static double summed_error(const struct kiln__bounding *walk, const struct total
     return total->error + kiln__bound_gamma(total->n) * largest + total->n * walk->denormal;
 }
 
+/* Of a sum of integers that are not all sure. */
+static double moved_error(const struct kiln__node *node, const struct total *total)
+{
+    bool wraps = total->magnitude + total->error > kiln__type_row(node->type)->highest;
+    return total->error > 0 && wraps ? INFINITY : total->error;
+}
+
 static double reduced_error(const struct kiln__bounding *walk, const struct kiln__node *node,
                             const struct total *total)
 {
@@ -77,7 +84,7 @@ static double reduced_error(const struct kiln__bounding *walk, const struct kiln
     if (row->identity != KILN__IDENTITY_0)
         return total->largest_error;
     if (!kiln__node_is_floating(node))
-        return total->error;
+        return moved_error(node, total);
     double error = summed_error(walk, total);
     if (node->op != KILN__REDUCE_mean || total->endless || total->n == 0)
         return error;
@@ -129,7 +136,8 @@ void kiln__bound_scan(const struct kiln__bounding *walk, const struct kiln__node
             size_t place = node->op == KILN__SCAN_BACKWARD ? n - 1 - k : k;
             size_t i = (line / stride * n + place) * stride + line % stride;
             add_up(&total, x.values[i], x.errors[i]);
-            result[i] = kiln__node_is_floating(node) ? summed_error(walk, &total) : total.error;
+            result[i] = kiln__node_is_floating(node) ? summed_error(walk, &total)
+                                                     : moved_error(node, &total);
         }
     }
 }
@@ -145,7 +153,9 @@ static double scattered_error(const struct kiln__bounding *walk, const struct ki
         return multiplied_error(node, total) + (total->n > 1 ? total->n * walk->denormal : 0);
     if (node->op != KILN_SCATTER_ADD)
         return total->largest_error;
-    return kiln__node_is_floating(node) && total->n > 1 ? summed_error(walk, total) : total->error;
+    if (!kiln__node_is_floating(node))
+        return moved_error(node, total);
+    return total->n > 1 ? summed_error(walk, total) : total->error;
 }
 
 /* Of the base's element and of all values that come to it; of set ones the last alone counts. */

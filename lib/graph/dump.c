@@ -24,7 +24,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
                             struct kiln__text *text)
 {
     if (node->kind == KILN__CONSTANT)
-        kiln__text_add(text, " %.9g", node->value);
+        kiln__text_add(text, " %s", kiln__value_text(node->type, node->value).text);
     if (kiln__node_is_input(node))
         kiln__text_add(text, " #%llu", (unsigned long long)node->binding);
     if (node->kind == KILN__REDUCE || node->kind == KILN__SCAN) {

@@ -37,8 +37,9 @@ enum kiln__kind {
     KILN__SLOPES /* what the gradient of attention is made of: graph/slopes.h */
 };
 
-/* A cast to the type that its input has can mark where gradients end. */
-enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH };
+/* A cast to the type that its input has can mark where gradients end. Integers that become shorter
+ * ones wrap around; what is an index stays beyond a range instead. */
+enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH, KILN__CAST_SATURATED };
 
 /* How a product adds up: in f32; on tensor cores, with operands rounded to tf32, or as sums of
  * three such products (both may be more exact); or, of whole numbers from -128 to 127, exactly,
@@ -119,7 +120,7 @@ struct kiln__node {
     uint32_t input[KILN__MOST_INPUTS];
     struct kiln__shape shape;
     union {
-        double value;     /* CONSTANT */
+        double value;     /* CONSTANT: as ops.h says of values */
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
         uint64_t axis;    /* GATHER, SCATTER */

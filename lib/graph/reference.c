@@ -28,7 +28,7 @@ static void evaluate_input(const struct evaluator *e, const struct kiln__node *n
     const char *data = e->inputs[node->binding];
     size_t bytes = kiln_type_size(node->type);
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = kiln__type_load(node->type, data + i * bytes);
+        result[i] = kiln__value_load(node->type, data + i * bytes);
 }
 
 static void evaluate_constant(const struct evaluator *e, const struct kiln__node *node,
@@ -39,22 +39,10 @@ static void evaluate_constant(const struct evaluator *e, const struct kiln__node
         result[i] = node->value;
 }
 
-/* An integer as its type holds it: it wraps around. Exact up to 2^53. */
-static double wrap(const struct kiln__node *node, double value)
-{
-    const struct kiln__type_row *row = kiln__type_row(node->type);
-    if (row->floating || (value >= row->lowest && value <= row->highest))
-        return value;
-    double count = row->highest - row->lowest + 1;
-    return value - floor((value - row->lowest) / count) * count;
-}
-
 static void evaluate_elementwise(const struct evaluator *e, const struct kiln__node *node,
                                  double *result)
 {
-    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
     const struct kiln__node *last = input_of(e, node, node->n_inputs - 1u);
-    bool integer = !kiln__node_is_floating(last);
     size_t index[KILN_MAX_RANK];
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         double operand[3] = {0};
@@ -62,16 +50,18 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
         for (unsigned k = 0; k < node->n_inputs; k++)
             operand[k] = e->values[node->input[k]][kiln__shape_number(&input_of(e, node, k)->shape,
                                                                       index, node->shape.rank)];
-        result[i] = wrap(node, row->host(operand[0], operand[1], operand[2], integer));
+        result[i] =
+            kiln__elementwise_value((enum kiln__elementwise)node->op, last->type, operand);
     }
 }
 
 static void evaluate_cast(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const double *values = e->values[node->input[0]];
-    kiln_type type = node->type;
+    const kiln_type from = input_of(e, node, 0)->type;
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = type == KILN_F32 ? values[i] : kiln__type_round(type, values[i]);
+        result[i] =
+            kiln__value_cast(from, node->type, values[i], node->op == KILN__CAST_SATURATED);
 }
 
 size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,
@@ -95,16 +85,18 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     size_t results = kiln__node_count(node), index[KILN_MAX_RANK], place;
     double *best = calloc(results + 1, sizeof *best);
     *e->failed = *e->failed || !best;
+    const enum kiln__reduction op = (enum kiln__reduction)node->op;
+    const kiln_type sums = kiln__reduce_accumulator(row, input->type);
     for (size_t i = 0; best && i < results; i++) {
-        best[i] = kiln__identity_value((enum kiln__identity)row->identity, input->type);
+        best[i] = kiln__identity_value((enum kiln__identity)row->identity, sums);
         result[i] = row->indexed ? 0 : best[i];
     }
     for (size_t i = 0; best && i < kiln__node_count(input); i++) {
         kiln__shape_indices(&input->shape, i, index);
         size_t kept = kiln__reduced_number(node, &input->shape, index, &place);
         if (!row->indexed) {
-            result[kept] = row->host_combine(result[kept], values[i]);
-        } else if (row->host_combine(best[kept], values[i]) != 0) {
+            result[kept] = kiln__reduce_combine(op, input->type, result[kept], values[i]);
+        } else if (kiln__reduce_combine(op, input->type, best[kept], values[i]) != 0) {
             best[kept] = values[i];
             result[kept] = (double)place;
         }
@@ -112,13 +104,14 @@ static void evaluate_reduce(const struct evaluator *e, const struct kiln__node *
     size_t reduced = results ? kiln__node_count(input) / results : 0;
     double n = (double)reduced;
     for (size_t i = 0; i < results && !row->indexed; i++)
-        result[i] = wrap(node, row->host_finish(result[i], n));
+        result[i] = kiln__reduce_finish(op, input->type, result[i], n);
     free(best);
 }
 
 static void evaluate_scan(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
     const double *values = e->values[node->input[0]];
+    const kiln_type type = input_of(e, node, 0)->type;
     size_t stride = kiln__scan_stride(node), count = kiln__node_count(node);
     size_t n = node->shape.dims[kiln__scan_axis(node)];
     for (size_t k = 0; k < count; k++) {
@@ -126,7 +119,7 @@ static void evaluate_scan(const struct evaluator *e, const struct kiln__node *no
         size_t i = backward ? count - 1 - k : k, place = i / stride % n;
         bool first = place == (backward ? n - 1 : 0);
         double before = first ? 0 : result[backward ? i + stride : i - stride];
-        result[i] = wrap(node, before + values[i]);
+        result[i] = kiln__reduce_combine(KILN__REDUCE_sum, type, before, values[i]);
     }
 }
 
@@ -197,7 +190,7 @@ static double scattered(const struct kiln__node *node, double held, double value
                                                   [KILN_SCATTER_MAX] = KILN__OP_maximum};
     return node->op == KILN_SCATTER_SET
                ? value
-               : kiln__elementwise_rows[rows[node->op]].host(held, value, 0, false);
+               : kiln__elementwise_value(rows[node->op], node->type, (double[]){held, value, 0});
 }
 
 static void evaluate_scatter(const struct evaluator *e, const struct kiln__node *node,
@@ -212,13 +205,14 @@ static void evaluate_scatter(const struct evaluator *e, const struct kiln__node 
         size_t number = kiln__gathered_number(node, &node->shape, &indices->shape,
                                               e->values[node->input[KILN__SCATTER_INDICES]], i);
         if (number != SIZE_MAX)
-            result[number] = wrap(node, scattered(node, result[number],
-                                                  e->values[node->input[KILN__SCATTER_VALUES]][i]));
+            result[number] =
+                scattered(node, result[number], e->values[node->input[KILN__SCATTER_VALUES]][i]);
     }
 }
 
 struct place {
-    double value;
+    double number; /* of a floating value; of an integer 0 */
+    int64_t whole;
     size_t position;
 };
 
@@ -226,16 +220,26 @@ struct place {
 static int by_value(const void *left, const void *right)
 {
     const struct place *a = left, *b = right;
-    int order = isnan(a->value) || isnan(b->value) ? isnan(a->value) - isnan(b->value)
-                                                   : (a->value > b->value) - (a->value < b->value);
+    int order = isnan(a->number) || isnan(b->number)
+                    ? isnan(a->number) - isnan(b->number)
+                    : (a->number > b->number) - (a->number < b->number);
+    order = order ? order : (a->whole > b->whole) - (a->whole < b->whole);
     return order ? order : a->position < b->position ? -1 : 1;
 }
 
 static int by_value_descending(const void *left, const void *right)
 {
     const struct place *a = left, *b = right;
-    const struct place x = {a->value, b->position}, y = {b->value, a->position};
+    const struct place x = {a->number, a->whole, b->position};
+    const struct place y = {b->number, b->whole, a->position};
     return -by_value(&x, &y);
+}
+
+static struct place place_of(kiln_type type, double value, size_t position)
+{
+    return kiln__type_row(type)->floating
+               ? (struct place){value, 0, position}
+               : (struct place){0, kiln__value_whole(type, value), position};
 }
 
 static void evaluate_sort(const struct evaluator *e, const struct kiln__node *node, double *result)
@@ -246,7 +250,7 @@ static void evaluate_sort(const struct evaluator *e, const struct kiln__node *no
     *e->failed = *e->failed || !line;
     for (size_t i = 0; line && n && i < count; i += n) {
         for (size_t k = 0; k < n; k++)
-            line[k] = (struct place){e->values[node->input[0]][i + k], k};
+            line[k] = place_of(input_of(e, node, 0)->type, e->values[node->input[0]][i + k], k);
         qsort(line, n, sizeof *line,
               node->op == KILN__SORT_DESCENDING ? by_value_descending : by_value);
         for (size_t k = 0; k < n; k++)

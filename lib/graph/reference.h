@@ -7,13 +7,12 @@
 #include "graph/graph.h"
 
 struct kiln__reference {
-    double **values; /* per node: its elements, or NULL if they were not needed */
+    double **values; /* per node: its elements, values as in ops.h; or NULL: not needed */
     size_t count;
 };
 
 /* Evaluate every node that a request needs. `inputs[binding]` is the content of an upload or
- * import. Values of integer type are exact, and wrap around, as long as they stay below 2^53 before
- * that. False without memory. */
+ * import. Values of integer type are exact, and wrap around. False without memory. */
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,
                          struct kiln__reference *reference);
 

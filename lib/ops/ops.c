@@ -79,6 +79,11 @@ static double kiln__host_high_bits(double word)
     return (uint32_t)(int32_t)word >> 8;
 }
 
+static double kiln__host_pow_whole(double a, double b)
+{
+    return trunc(b < 0 && a == 0 ? 0 : pow(a, b));
+}
+
 #define KILN_OP(name, arity, text, types, cost, ulp, device, expression, ...)                      \
     static double host_##name(double a, double b, double c, bool integer)                          \
     {                                                                                              \
@@ -89,6 +94,72 @@ static double kiln__host_high_bits(double word)
 #include "ops/elementwise.def"
 #undef KILN_OP_INTERNAL
 #undef KILN_OP
+
+/* ---- of integers ---- */
+
+#define PLUS(a, b) (int64_t)((uint64_t)(a) + (uint64_t)(b))
+#define MINUS(a, b) (int64_t)((uint64_t)(a) - (uint64_t)(b))
+#define TIMES(a, b) (int64_t)((uint64_t)(a) * (uint64_t)(b))
+#define BITS (8 * (int64_t)kiln_type_size(type))
+
+static int64_t modulo(int64_t a, int64_t b)
+{
+    int64_t rest = b == 0 || b == -1 ? 0 : a % b;
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/* By squares; bits beyond 64 do not come back. */
+static int64_t power(int64_t a, int64_t b)
+{
+    int64_t result = 1;
+    if (b < 0)
+        return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? -1 : 0;
+    for (; b; b /= 2, a = TIMES(a, a))
+        result = b % 2 ? TIMES(result, a) : result;
+    return result;
+}
+
+/* Integers that hold an i32, whose bits are the words. */
+static int64_t random_word(int64_t counter, int64_t first, int64_t second, unsigned word)
+{
+    const uint32_t key[2] = {(uint32_t)first, (uint32_t)second};
+    uint32_t words[4];
+    kiln__philox((const uint32_t[4]){(uint32_t)counter}, key, words);
+    return (int32_t)words[word];
+}
+
+#define KILN_WHOLE(name, expression)                                                               \
+    static int64_t whole_##name(int64_t a, int64_t b, int64_t c, kiln_type type)                   \
+    {                                                                                              \
+        (void)b, (void)c, (void)type;                                                              \
+        return expression;                                                                         \
+    }
+#define KILN_WHOLE_REDUCE(name, expression)                                                        \
+    static int64_t whole_combine_##name(int64_t a, int64_t b)                                      \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+#include "ops/integers.def"
+#undef KILN_WHOLE
+#undef KILN_WHOLE_REDUCE
+
+static int64_t (*const wholes[KILN__OP_COUNT])(int64_t, int64_t, int64_t, kiln_type) = {
+#define KILN_WHOLE(name, expression) [KILN__OP_##name] = whole_##name,
+#define KILN_WHOLE_REDUCE(name, expression)
+#include "ops/integers.def"
+#undef KILN_WHOLE
+#undef KILN_WHOLE_REDUCE
+};
+
+static int64_t (*const whole_combines[KILN__REDUCE_COUNT])(int64_t, int64_t) = {
+#define KILN_WHOLE(name, expression)
+#define KILN_WHOLE_REDUCE(name, expression) [KILN__REDUCE_##name] = whole_combine_##name,
+#include "ops/integers.def"
+#undef KILN_WHOLE
+#undef KILN_WHOLE_REDUCE
+};
+
+/* ---- their rows ---- */
 
 /* Operands, and tensors among them, by a row's arity. */
 #define ARITY_1 1, 1
@@ -105,6 +176,23 @@ const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT] = {
 #undef KILN_OP_INTERNAL
 #undef KILN_OP
 };
+
+double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const double operands[3])
+{
+    const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
+    int64_t whole[3] = {0};
+    if (kiln__type_row(type)->floating)
+        return row->host(operands[0], operands[1], operands[2], false);
+    for (unsigned k = 0; k < row->arity; k++)
+        whole[k] = kiln__value_whole(kiln__types_operand(row->types, k, type), operands[k]);
+    return kiln__value_of_whole(kiln__types_result(row->types, type),
+                                wholes[op](whole[0], whole[1], whole[2], type));
+}
+
+bool kiln__elementwise_is_exact(enum kiln__elementwise op)
+{
+    return wholes[op];
+}
 
 /* ---- reductions ---- */
 
@@ -156,11 +244,23 @@ kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type
 double kiln__identity_value(enum kiln__identity identity, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
-    switch (identity) {
-    case KILN__IDENTITY_0: return 0;
-    case KILN__IDENTITY_1: return 1;
-    case KILN__IDENTITY_LOWEST: return row->floating ? -INFINITY : row->lowest;
-    case KILN__IDENTITY_HIGHEST: return row->floating ? INFINITY : row->highest;
-    }
-    return 0;
+    const double ends[] = {0, 1, -INFINITY, INFINITY};
+    const int64_t whole_ends[] = {0, 1, row->least_whole, row->most_whole};
+    return row->floating ? ends[identity] : kiln__value_of_whole(type, whole_ends[identity]);
+}
+
+double kiln__reduce_combine(enum kiln__reduction op, kiln_type type, double a, double b)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
+    if (kiln__type_row(type)->floating)
+        return row->host_combine(a, b);
+    kiln_type sums = kiln__reduce_accumulator(row, type);
+    int64_t whole = whole_combines[op](kiln__value_whole(row->indexed ? type : sums, a),
+                                       kiln__value_whole(type, b));
+    return row->indexed ? (double)whole : kiln__value_of_whole(sums, whole);
+}
+
+double kiln__reduce_finish(enum kiln__reduction op, kiln_type type, double a, double n)
+{
+    return kiln__type_row(type)->floating ? kiln__reduce_rows[op].host_finish(a, n) : a;
 }

@@ -17,6 +17,7 @@ struct kiln__type_row {
     bool floating;
     int digits, least;      /* of a floating one: bits of the mantissa, 2^least is normal */
     double lowest, highest; /* finite range */
+    int64_t least_whole, most_whole; /* of an integer the same, exactly */
     const char *stored;     /* OpenCL C scalar type in memory, "float" */
     kiln_type computed;     /* itself, or the wider type that operations take it for */
     kiln_type accumulator;  /* of sums and products */
@@ -36,7 +37,7 @@ enum kiln__types {
     KILN__TEST,          /* any type; the result is a mask */
     KILN__FLOATING_TEST, /* f32; the result is a mask */
     KILN__SELECTION,     /* a mask first, then any type, which the result has too */
-    KILN__INTEGER,       /* i32 or u8; the result has it too */
+    KILN__INTEGER,       /* any integer; the result has it too */
     KILN__WORDS          /* i32; the result has it too */
 };
 
@@ -47,25 +48,45 @@ bool kiln__types_accept(enum kiln__types types, kiln_type type);
 kiln_type kiln__types_operand(enum kiln__types types, unsigned k, kiln_type type);
 kiln_type kiln__types_result(enum kiln__types types, kiln_type type);
 
-/* Store `value` as an element of `type` at `place`, rounded or saturated as kiln_cast() says, and
- * the reverse. */
-void kiln__type_store(kiln_type type, double value, void *place);
+/* Store a number as an element of `type` at `place`, rounded or saturated as kiln_cast() says, and
+ * the reverse, to the nearest double. */
+void kiln__type_store(kiln_type type, double number, void *place);
 double kiln__type_load(kiln_type type, const void *place);
 
-/* Whether elements in memory may be beyond the type's range, since they are stored in more bits
- * than are computed with; and the first one that is. */
-bool kiln__type_is_checked(kiln_type type);
-bool kiln__type_refuses(kiln_type type, const void *data, size_t count, size_t *place,
-                        int64_t *value);
-
-/* What storing and loading again makes of `value`. */
-double kiln__type_round(kiln_type type, double value);
+/* What storing and loading again makes of a number. */
+double kiln__type_round(kiln_type type, double number);
 
 /* Of a floating type: the distance of its numbers at `value`, its smallest normal number, and from
  * where on a number rounds to infinity. */
 double kiln__type_ulp(kiln_type type, double value);
 double kiln__type_smallest(kiln_type type);
 double kiln__type_overflow(kiln_type type);
+
+/* ---- values on the host ---- */
+
+/* A value of any type takes a double's place, exactly: a number, but of i64, of which a double does
+ * not hold all, its bits. Values are moved as they are; who computes takes the number of a floating
+ * one, and of an integer the whole number. */
+double kiln__value_load(kiln_type type, const void *place);
+void kiln__value_store(kiln_type type, double value, void *place);
+
+/* Of an integer type. What `whole` has beyond the type's bits is dropped. */
+int64_t kiln__value_whole(kiln_type type, double value);
+double kiln__value_of_whole(kiln_type type, int64_t whole);
+
+/* The nearest double, and the value that kiln_cast() makes of a number. */
+double kiln__value_number(kiln_type type, double value);
+double kiln__value_of_number(kiln_type type, double number);
+
+/* As text: an i64 in full, others to 9 digits. */
+struct kiln__value_text {
+    char text[32];
+};
+struct kiln__value_text kiln__value_text(kiln_type type, double value);
+
+/* What kiln_cast() makes of a value; where it `saturates`, integers beyond the range do, too. To f32
+ * it does not round. */
+double kiln__value_cast(kiln_type from, kiln_type to, double value, bool saturates);
 
 /* ---- elementwise operations ---- */
 
@@ -90,6 +111,12 @@ struct kiln__elementwise_row {
 };
 
 extern const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT];
+
+/* What a row makes of values, the last one of `type`: as doubles, or of integers exactly. */
+double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const double operands[3]);
+
+/* Whether integers.def has the row. */
+bool kiln__elementwise_is_exact(enum kiln__elementwise op);
 
 /* ---- reductions ---- */
 
@@ -125,7 +152,14 @@ extern const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT];
 kiln_type kiln__reduce_result(const struct kiln__reduce_row *row, kiln_type type);
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type);
 
-/* The accumulator's start as a number: 0, -inf, the type's lowest, ... */
+/* The accumulator's start as a value: 0, -inf, the type's lowest, ... */
 double kiln__identity_value(enum kiln__identity identity, kiln_type type);
+
+/* What a value `b` of `type` makes of the accumulator `a`, a value of the accumulator's type; of an
+ * indexed reduction, whether b is better than a, both values of `type`: 0 or 1. */
+double kiln__reduce_combine(enum kiln__reduction op, kiln_type type, double a, double b);
+
+/* The result, of the accumulator and `n` elements of `type`. */
+double kiln__reduce_finish(enum kiln__reduction op, kiln_type type, double a, double n);
 
 #endif

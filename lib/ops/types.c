@@ -1,21 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
 
-/* What kernels compute in: the type, the one that sums and products have (they outgrow u8), its
- * name, the one that wraps around, a vector's masks, the least and greatest value. */
+/* What kernels compute in: the type, the one that sums and products have (they outgrow integers of
+ * 32 bits), its name, the one that wraps around, a vector's masks, the least and greatest value. */
 #define COMPUTED_F32 KILN_F32, KILN_F32, "float", "float", "int", "-INFINITY", "INFINITY"
-#define COMPUTED_I32 KILN_I32, KILN_I32, "int", "uint", "int", "INT_MIN", "INT_MAX"
-#define COMPUTED_U8 KILN_U8, KILN_I32, "uchar", "uchar", "char", "0", "UCHAR_MAX"
+#define COMPUTED_I64 KILN_I64, KILN_I64, "long", "ulong", "long", "LONG_MIN", "LONG_MAX"
+#define COMPUTED_I32 KILN_I32, KILN_I64, "int", "uint", "int", "INT_MIN", "INT_MAX"
+#define COMPUTED_I8 KILN_I8, KILN_I64, "char", "uchar", "char", "CHAR_MIN", "CHAR_MAX"
+#define COMPUTED_U8 KILN_U8, KILN_I64, "uchar", "uchar", "char", "0", "UCHAR_MAX"
 
 static const struct kiln__type_row rows[] = {
 #define KILN_TYPE(NAME, value, bytes, ctype, name, stored, computed, digits, least, lowest,        \
                   highest)                                                                         \
-    [KILN_##NAME] = {#name,   bytes,   (digits) > 0,       digits, least, lowest,                  \
-                     highest, #stored, COMPUTED_##computed},
+    [KILN_##NAME] = {#name,                                                                        \
+                     bytes,                                                                        \
+                     (digits) > 0,                                                                 \
+                     digits,                                                                       \
+                     least,                                                                        \
+                     (double)(lowest),                                                             \
+                     (double)(highest),                                                            \
+                     (int64_t)((digits) > 0 ? 0 : (lowest)),                                        \
+                     (int64_t)((digits) > 0 ? 0 : (highest)),                                       \
+                     #stored,                                                                      \
+                     COMPUTED_##computed},
 #include "ops/types.def"
 #undef KILN_TYPE
 };
@@ -100,16 +113,92 @@ static double to_floating(kiln_type type, double value)
 }
 
 /* Towards zero, saturated, NaN as 0: what convert_int_sat() and its like do. */
-static double to_integer(kiln_type type, double value)
+static int64_t to_integer(kiln_type type, double value)
 {
-    return isnan(value) ? 0 : fmin(fmax(trunc(value), rows[type].lowest), rows[type].highest);
+    return isnan(value)                  ? 0
+           : value <= rows[type].lowest  ? rows[type].least_whole
+           : value >= rows[type].highest ? rows[type].most_whole
+                                         : (int64_t)value;
 }
 
 double kiln__type_round(kiln_type type, double value)
 {
     return type == KILN_F32      ? (double)(float)value
            : rows[type].floating ? to_floating(type, value)
-                                 : to_integer(type, value);
+                                 : (double)to_integer(type, value);
+}
+
+int64_t kiln__value_whole(kiln_type type, double value)
+{
+    int64_t whole;
+    _Static_assert(sizeof whole == sizeof value, "the bits of one are those of the other");
+    if (type != KILN_I64)
+        return to_integer(type, value);
+    memcpy(&whole, &value, sizeof whole);
+    return whole;
+}
+
+/* Of integers with fewer bits than `whole` the lower ones, as signed or unsigned ones; a truth is
+ * none of them. */
+double kiln__value_of_whole(kiln_type type, int64_t whole)
+{
+    const struct kiln__type_row *row = &rows[type];
+    double value;
+    if (type == KILN_BOOL)
+        return whole != 0;
+    if (row->bytes < sizeof whole) {
+        const int64_t above = INT64_C(1) << (8 * row->bytes);
+        whole &= above - 1;
+        return (double)(whole > row->most_whole ? whole - above : whole);
+    }
+    memcpy(&value, &whole, sizeof value);
+    return value;
+}
+
+struct kiln__value_text kiln__value_text(kiln_type type, double value)
+{
+    struct kiln__value_text text;
+    if (type == KILN_I64)
+        snprintf(text.text, sizeof text.text, "%" PRId64, kiln__value_whole(type, value));
+    else
+        snprintf(text.text, sizeof text.text, "%.9g", value);
+    return text;
+}
+
+double kiln__value_number(kiln_type type, double value)
+{
+    return type == KILN_I64 ? (double)kiln__value_whole(type, value) : value;
+}
+
+double kiln__value_of_number(kiln_type type, double number)
+{
+    double rounded = kiln__type_round(type, number);
+    return rows[type].floating ? rounded
+                               : kiln__value_of_whole(type, to_integer(type, number));
+}
+
+/* The same, but odd in its last place where a double does not hold all: rounded once more, to fewer
+ * digits, it is rounded right. */
+static double odd_number(kiln_type type, double value)
+{
+    const int64_t below = 1023;
+    int64_t whole = type == KILN_I64 ? kiln__value_whole(type, value) : 0;
+    if (whole > -(INT64_C(1) << 53) && whole < INT64_C(1) << 53)
+        return kiln__value_number(type, value);
+    return (double)(whole & below ? (whole & ~below) | (below + 1) : whole);
+}
+
+double kiln__value_cast(kiln_type from, kiln_type to, double value, bool saturates)
+{
+    if (rows[to].floating || rows[from].floating)
+        return to == KILN_F32 ? kiln__value_number(from, value)
+                              : kiln__value_of_number(to, odd_number(from, value));
+    int64_t whole = kiln__value_whole(from, value);
+    if (saturates)
+        whole = whole < rows[to].least_whole  ? rows[to].least_whole
+                : whole > rows[to].most_whole ? rows[to].most_whole
+                                              : whole;
+    return kiln__value_of_whole(to, whole);
 }
 
 /* ---- bits ---- */
@@ -166,23 +255,6 @@ static int64_t encode(const struct kiln__type_row *row, double value)
     return signbit(value) ? bits | sign : bits;
 }
 
-bool kiln__type_is_checked(kiln_type type)
-{
-    return rows[type].bytes > rows[rows[type].computed].bytes;
-}
-
-bool kiln__type_refuses(kiln_type type, const void *data, size_t count, size_t *place,
-                        int64_t *value)
-{
-    const struct kiln__type_row *row = &rows[type];
-    for (*place = 0; kiln__type_is_checked(type) && *place < count; ++*place) {
-        *value = read_bits(row, (const char *)data + *place * row->bytes);
-        if ((double)*value < row->lowest || (double)*value > row->highest)
-            return true;
-    }
-    return false;
-}
-
 void kiln__type_store(kiln_type type, double value, void *place)
 {
     const struct kiln__type_row *row = &rows[type];
@@ -191,7 +263,7 @@ void kiln__type_store(kiln_type type, double value, void *place)
     else
         write_bits(row,
                    row->floating ? encode(row, to_floating(type, value))
-                                 : (int64_t)to_integer(type, value),
+                                 : to_integer(type, value),
                    place);
 }
 
@@ -201,5 +273,20 @@ double kiln__type_load(kiln_type type, const void *place)
     if (type == KILN_F32)
         return *(const float *)memcpy(&(float){0}, place, sizeof(float));
     int64_t bits = read_bits(row, place);
-    return row->floating ? decode(row, bits) : to_integer(type, (double)bits);
+    return row->floating ? decode(row, bits) : (double)to_integer(type, (double)bits);
+}
+
+/* What lies in a byte of bool besides 0 and 1 is 1. */
+double kiln__value_load(kiln_type type, const void *place)
+{
+    return rows[type].floating ? kiln__type_load(type, place)
+                               : kiln__value_of_whole(type, read_bits(&rows[type], place));
+}
+
+void kiln__value_store(kiln_type type, double value, void *place)
+{
+    if (rows[type].floating)
+        kiln__type_store(type, value, place);
+    else
+        write_bits(&rows[type], kiln__value_whole(type, value), place);
 }

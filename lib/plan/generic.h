@@ -59,7 +59,11 @@ enum {
 enum { KILN__GENERIC_MEMORIES = 16, KILN__GENERIC_MOST_STEPS = 96 };
 
 /* What a key is made of an operation, or a reduction, and the type that it is computed in. */
-#define KILN__GENERIC_KEY(op, type) ((op)*4 + (int)(type))
+#define KILN__GENERIC_KEY(op, type) ((op)*16 + (int)(type))
+
+/* Of a conversion, from the type that it is computed in. */
+#define KILN__GENERIC_CONVERT(to, from, saturates)                                                 \
+    KILN__GENERIC_KEY((int)(to) + 16 * ((saturates) != 0), from)
 
 /* Whether the kernel has this elementwise operation. */
 bool kiln__generic_has(unsigned op);

@@ -10,6 +10,7 @@ enum kiln__argument_kind {
     KILN__ARGUMENT_OFFSET, /* an index: element `integer` of `slot`, counted from its cl_mem */
     KILN__ARGUMENT_INDEX,  /* `integer`, as wide as the launch's indices */
     KILN__ARGUMENT_I32,    /* `integer` */
+    KILN__ARGUMENT_I64,    /* `integer` */
     KILN__ARGUMENT_F32,    /* `real` */
     KILN__ARGUMENT_TABLE   /* memory with the launch's table */
 };

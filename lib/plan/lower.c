@@ -178,11 +178,13 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
             continue;
         double value = group->scalars.items[step->index];
         bool floating = kiln__type_row(step->type)->floating;
-        struct kiln__argument scalar = {.kind = floating ? KILN__ARGUMENT_F32 : KILN__ARGUMENT_I32};
+        struct kiln__argument scalar = {.kind = floating                   ? KILN__ARGUMENT_F32
+                                                : step->type == KILN_I64 ? KILN__ARGUMENT_I64
+                                                                         : KILN__ARGUMENT_I32};
         if (floating)
             scalar.real = (float)value;
         else
-            scalar.integer = (int64_t)value;
+            scalar.integer = kiln__value_whole(step->type, value);
         kiln__launch_add(launch, scalar, "c%u", step->index);
     }
 }

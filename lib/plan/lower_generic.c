@@ -23,7 +23,7 @@ bool kiln__generic_has(unsigned op)
     static const char *const rare[] = {"FN(pow)",           "FN(acos)",  "FN(asin)",  "FN(atan)",
                                        "FN(atan2)",         "FN(tan)",   "FN(sinh)",  "FN(cosh)",
                                        "FN(asinh)",         "FN(acosh)", "FN(atanh)", "FN(philox)",
-                                       "FN(philox_second)", "REMAINDER"};
+                                       "FN(philox_second)", "REMAINDER", "POWER"};
     for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
         if (strstr(row->device, rare[i]))
             return false;
@@ -35,13 +35,30 @@ static bool is_computed(kiln_type type)
     return kiln__type_row(type)->computed == type;
 }
 
+static double start_of(unsigned op, kiln_type type)
+{
+    const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
+    return kiln__identity_value((enum kiln__identity)row->identity,
+                                kiln__reduce_accumulator(row, type));
+}
+
+/* Whether the table has room for it: an int. */
+static bool fits_cell(kiln_type type, double value)
+{
+    return type != KILN_I64 || kiln__value_whole(type, value) == (int32_t)kiln__value_whole(type, value);
+}
+
 static bool can_compute(const struct kiln__group *group, const struct kiln__step *step)
 {
     const struct kiln__step *steps = group->steps.items;
     kiln_type last = step->n_args ? steps[step->args[step->n_args - 1]].type : KILN_F32;
     switch (step->kind) {
     case KILN__STEP_APPLY: return kiln__generic_has(step->op) && is_computed(last);
-    case KILN__STEP_REDUCED: return is_computed(last);
+    case KILN__STEP_SCALAR:
+        return fits_cell(step->type, group->scalars.items[step->index]);
+    case KILN__STEP_REDUCED:
+        return is_computed(last) && fits_cell(last, start_of(step->op, last));
+    case KILN__STEP_CONVERT: return step->op != KILN__CAST_SATURATED || step->type == KILN_I32;
     case KILN__STEP_PRODUCT:
         return step->op != KILN__PRODUCT_WHOLE && /* it would round */
                step->type == KILN_F32 && steps[step->args[0]].type == KILN_F32 &&
@@ -197,9 +214,10 @@ static void put(struct table *table, size_t entry, int field, int64_t value)
 static int32_t bits_of(kiln_type type, double value)
 {
     float real = (float)value;
-    int32_t bits = (int32_t)(kiln__type_row(type)->floating ? 0 : value);
-    if (kiln__type_row(type)->floating)
-        memcpy(&bits, &real, sizeof bits);
+    int32_t bits;
+    if (!kiln__type_row(type)->floating)
+        return (int32_t)kiln__value_whole(type, value);
+    memcpy(&bits, &real, sizeof bits);
     return bits;
 }
 
@@ -251,7 +269,7 @@ static void add_reduced(struct table *table, size_t entry, const struct kiln__st
     put(table, entry, KILN__GENERIC_KEY_,
         adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
     put(table, entry, KILN__GENERIC_VALUE,
-        bits_of(sums, kiln__identity_value((enum kiln__identity)row->identity, sums)));
+        bits_of(sums, start_of(step->op, type)));
     put(table, entry, KILN__GENERIC_B, row->indexed);
     put(table, entry, KILN__GENERIC_C, (int64_t)KILN__GENERIC_KEY(step->op, step->type));
 }
@@ -274,8 +292,9 @@ static void add_step(struct table *table, size_t number)
             (int64_t)KILN__GENERIC_KEY(step->op, steps[step->args[step->n_args - 1]].type));
     else if (step->kind == KILN__STEP_CONVERT)
         put(table, entry, KILN__GENERIC_KEY_,
-            (int64_t)KILN__GENERIC_KEY(step->type,
-                                       kiln__type_row(steps[step->args[0]].type)->computed));
+            (int64_t)KILN__GENERIC_CONVERT(step->type,
+                                           kiln__type_row(steps[step->args[0]].type)->computed,
+                                           step->op == KILN__CAST_SATURATED));
     else if (step->kind == KILN__STEP_SCALAR)
         put(table, entry, KILN__GENERIC_VALUE,
             bits_of(step->type, group->scalars.items[step->index]));

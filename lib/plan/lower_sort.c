@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Elements that a work-group holds: 8 KiB of local memory. */
+/* Elements that a work-group holds: 8 KiB of local memory, or 16 of integers of 64 bits. */
 #define BLOCK 1024
 
 struct sort {
@@ -36,9 +36,9 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     for (int d = 1; d < 3; d++)
         launch.global[d] = launch.local[d] = 1;
     snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DORDER=order_%s -DWG=%zu -DBLOCK=%d -DSPAN=%d%s", type, type,
+             "-DTYPE=%s -DORDER=order_%s -DWG=%zu -DBLOCK=%d -DSPAN=%d%s%s", type, type,
              launch.local[0], BLOCK, traits->chunked ? BLOCK : 1,
-             descending ? " -DDESCENDING" : "");
+             node->type == KILN_I64 ? " -DWIDE" : "", descending ? " -DDESCENDING" : "");
     kiln__launch_memory(&launch, slots[0]);
     kiln__launch_offset(&launch, slots[0], values->offset, kiln_type_size(node->type));
     kiln__launch_memory(&launch, slots[1]);

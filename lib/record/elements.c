@@ -49,6 +49,12 @@ static void add_positions(struct call *call, kiln_tensor positions, size_t strid
     call->numbers = call->numbers.id ? kiln_add(call->batch, call->numbers, by) : by;
 }
 
+/* Positions as i32, to compute with. */
+static kiln_tensor whole(const struct call *call, kiln_tensor indices)
+{
+    return kiln_cast(call->batch, kiln__record_indices(call->batch, indices, call->name), KILN_I32);
+}
+
 /* The same of positions that may be anywhere. */
 static void add_indices(struct call *call, kiln_tensor indices, size_t extent, size_t stride)
 {
@@ -114,7 +120,7 @@ static bool number_elements(struct call *call, kiln_tensor x, kiln_tensor indice
     for (uint32_t d = 0; d < call->x.rank; d++) {
         size_t stride = stride_of(call, d, call->x.rank);
         if (d == at)
-            add_indices(call, kiln_cast(call->batch, indices, KILN_I32), call->x.dims[d], stride);
+            add_indices(call, whole(call, indices), call->x.dims[d], stride);
         else if (call->indices.dims[d] > 1)
             add_positions(call,
                           kiln_iota(call->batch, call->indices.rank, call->indices.dims, (int)d),
@@ -211,7 +217,7 @@ static bool number_parts(struct call *call, kiln_tensor x, kiln_tensor indices, 
     if (!begin(call, x, indices) || !check_parts(call, batch_dims, &depth))
         return false;
     *to = (uint32_t)batch_dims + depth;
-    indices = kiln_cast(call->batch, indices, KILN_I32);
+    indices = whole(call, indices);
     for (uint32_t d = 0; d < *to; d++) {
         size_t stride = stride_of(call, d, *to);
         if (d < batch_dims)

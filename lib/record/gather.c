@@ -21,6 +21,19 @@ bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln_
     return !batch->error.status;
 }
 
+/* As integers of 32 bits; what is beyond their range stays none of a tensor's positions. */
+kiln_tensor kiln__record_indices(kiln_batch *batch, kiln_tensor indices, const char *call)
+{
+    const struct kiln__node *given = kiln__batch_node(batch, indices, call, "indices");
+    if (!given || given->type == KILN_I32 || given->type == KILN_U8)
+        return given ? indices : none;
+    struct kiln__node node = {.kind = KILN__CAST, .type = KILN_I32, .n_inputs = 1};
+    node.op = given->type == KILN_I64 ? KILN__CAST_SATURATED : KILN__CAST_PLAIN;
+    node.shape = given->shape;
+    node.input[0] = kiln__tensor_index(indices);
+    return kiln__batch_record(batch, &node, call);
+}
+
 kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, int axis)
 {
     KILN__CALL(batch);
@@ -35,7 +48,6 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
     node.type = data->type;
     node.axis = at;
     node.input[0] = kiln__tensor_index(x);
-    node.input[1] = kiln__tensor_index(indices);
     if (data->shape.rank - 1 + where->shape.rank > KILN_MAX_RANK)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: indices of shape %s in shape %s make %u dimensions, and 8 are the most",
@@ -45,6 +57,8 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
         kiln__fail(&batch->error, KILN_TOO_LARGE,
                    "%s: indices of shape %s pick too many elements of shape %s", __func__,
                    kiln__shape_text(&where->shape).text, kiln__shape_text(&data->shape).text);
+    indices = kiln__record_indices(batch, indices, __func__);
+    node.input[1] = kiln__tensor_index(indices);
     return batch->error.status ? none : kiln__batch_record(batch, &node, __func__);
 }
 
@@ -97,8 +111,9 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
     node.shape = data->shape;
     node.axis = at;
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
-    node.input[KILN__SCATTER_INDICES] = kiln__tensor_index(indices);
     node.input[KILN__SCATTER_BASE] = kiln__tensor_index(x);
+    indices = kiln__record_indices(batch, indices, call);
+    node.input[KILN__SCATTER_INDICES] = kiln__tensor_index(indices);
     return kiln__batch_record(batch, &node, call);
 }
 
@@ -173,7 +188,8 @@ static bool count_range(kiln_batch *batch, kiln_type type, double start, double 
     double last = start + step * (n > 1 ? n - 1 : 0);
     bool whole = trunc(start) == start && trunc(step) == step;
     if (!row->floating && (!whole || fmin(start, last) < row->lowest ||
-                           fmax(start, last) > row->highest || fabs(step) > INT32_MAX))
+                           fmax(start, last) > row->highest || fabs(step) > 0x1p53 ||
+                           fmax(fabs(start), fabs(last)) > 0x1p53))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "kiln_arange: %s cannot hold steps of %g from %g to %g", row->name, step, start,
                    last);
@@ -187,8 +203,9 @@ kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double 
     if (!kiln__batch_is_open(batch, __func__) ||
         !count_range(batch, type, start, stop, step, &count))
         return none;
-    kiln_type through =
-        kiln__type_row(type)->floating ? KILN_F32 : KILN_I32; /* u8 would wrap around */
+    kiln_type through = kiln__type_row(type)->floating ? KILN_F32
+                        : type == KILN_I64             ? KILN_I64
+                                                       : KILN_I32; /* others wrap around */
     kiln_tensor x = record_numbers(batch, __func__, count);
     if (through != KILN_I32)
         x = kiln_cast(batch, x, through);
@@ -217,8 +234,7 @@ kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth, k
                    (int)type);
     if (batch->error.status)
         return none;
-    if (where->type != KILN_I32)
-        indices = kiln_cast(batch, indices, KILN_I32);
+    indices = kiln_cast(batch, kiln__record_indices(batch, indices, __func__), KILN_I32);
     shape.dims[shape.rank++] = 1;
     kiln_tensor column = kiln_reshape(batch, indices, shape.rank, shape.dims);
     kiln_tensor number = record_numbers(batch, __func__, depth);

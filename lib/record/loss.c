@@ -13,6 +13,7 @@
 
 #include "record/batch.h"
 #include "record/call.h"
+#include "record/operations.h"
 
 static const kiln_tensor none = {0};
 
@@ -77,6 +78,12 @@ static bool check_labels(kiln_batch *batch, kiln_tensor logits, kiln_tensor labe
     return !batch->error.status;
 }
 
+/* Labels as i32. */
+static kiln_tensor positions(kiln_batch *batch, kiln_tensor labels)
+{
+    return kiln_cast(batch, kiln__record_indices(batch, labels, "labels"), KILN_I32);
+}
+
 /* The logit of each row's label, by comparing every class with it: that fuses with what else goes
  * over the row, and its derivative is a comparison, too. NaN where no class is the label. */
 static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels, size_t rank,
@@ -86,7 +93,7 @@ static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor label
     size_t column[KILN_MAX_RANK];
     for (size_t d = 0; d < rank; d++)
         column[d] = d + 1 < rank ? dims[d] : 1;
-    kiln_tensor wanted = kiln_cast(batch, labels, KILN_I32);
+    kiln_tensor wanted = positions(batch, labels);
     kiln_tensor classes = kiln_arange(batch, KILN_I32, 0, (double)dims[rank - 1], 1);
     kiln_tensor is_label = kiln_equal(batch, classes, kiln_reshape(batch, wanted, rank, column));
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0);
@@ -177,7 +184,7 @@ kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_
     kiln_tensor loss = lose(batch, logits, labels, options, rank, dims, &share);
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
     if (options->ignores) {
-        kiln_tensor kept = kiln_not_equal(batch, kiln_cast(batch, labels, KILN_I32),
+        kiln_tensor kept = kiln_not_equal(batch, positions(batch, labels),
                                           kiln_constant(batch, KILN_I32, options->ignored_label));
         loss = kiln_where(batch, kept, loss, zero);
         share = kiln_where(batch, kept, share.id ? share : one, zero);

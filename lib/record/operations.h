@@ -26,6 +26,9 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
 
 /* Whether indices are integers, and a mode is one; false with the error recorded. */
 bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices);
+
+/* Them as a gather's node takes them: as i32 or u8, and nowhere where i32 has no such position. */
+kiln_tensor kiln__record_indices(kiln_batch *batch, kiln_tensor indices, const char *call);
 bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_mode mode);
 
 /* The axes as a mask; false, with the error recorded, if one is out of range or named twice. */

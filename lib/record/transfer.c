@@ -67,8 +67,6 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
     }
     struct kiln__binding binding = {
         .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln_type_size(type)};
-    if (kiln__type_is_checked(type))
-        binding.checked = type;
     return record_input(batch, __func__, &node, &binding);
 }
 
@@ -142,8 +140,8 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
                               const struct kiln__shape *shape, double value)
 {
     struct kiln__node node = {.kind = KILN__CONSTANT, .type = type, .shape = *shape};
-    node.value = kiln__type_round(type, value);
-    if (!kiln__type_row(type)->floating && node.value != value) {
+    node.value = kiln__value_of_number(type, value);
+    if (!kiln__type_row(type)->floating && kiln__value_number(type, node.value) != value) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
                    kiln_type_name(type), value);
         return none;

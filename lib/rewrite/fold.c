@@ -20,23 +20,18 @@ static bool all_inputs_constant(const struct kiln__rewrite *rewrite, const struc
     return constant;
 }
 
-/* The value of a pointwise operation over constants; false if an integer would wrap around. */
-static bool constant_value(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
-                           double *value)
+/* The value of a pointwise operation over constants, as the device has it. */
+static double constant_value(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     double operand[3] = {0};
-    const struct kiln__type_row *type = kiln__type_row(node->type);
-    bool integer = !kiln__node_is_floating(input_of(rewrite, node, node->n_inputs - 1u));
+    const kiln_type last = input_of(rewrite, node, node->n_inputs - 1u)->type;
     for (unsigned i = 0; i < node->n_inputs; i++)
         operand[i] = input_of(rewrite, node, i)->value;
-    double exact = operand[0];
-    if (node->kind == KILN__ELEMENTWISE) {
-        exact = kiln__elementwise_rows[node->op].host(operand[0], operand[1], operand[2], integer);
-        if (!type->floating && !(exact >= type->lowest && exact <= type->highest))
-            return false;
-    }
-    *value = kiln__type_round(node->type, exact);
-    return true;
+    double value = node->kind == KILN__ELEMENTWISE
+                       ? kiln__elementwise_value((enum kiln__elementwise)node->op, last, operand)
+                       : kiln__value_cast(last, node->type, operand[0],
+                                          node->op == KILN__CAST_SATURATED);
+    return kiln__node_is_floating(node) ? kiln__type_round(node->type, value) : value;
 }
 
 static uint32_t fold_constant(struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -44,9 +39,12 @@ static uint32_t fold_constant(struct kiln__rewrite *rewrite, const struct kiln__
     struct kiln__node constant = {.kind = KILN__CONSTANT, .type = node->type, .shape = node->shape};
     if (kiln__node_is_movement(node))
         constant.value = input_of(rewrite, node, 0)->value;
-    else if (!kiln__node_is_pointwise(node) || !constant_value(rewrite, node, &constant.value))
+    else if (kiln__node_is_pointwise(node))
+        constant.value = constant_value(rewrite, node);
+    else
         return kiln__rewrite_add(rewrite, node);
-    kiln__rewrite_say(rewrite, "folded to the constant %.9g", constant.value);
+    kiln__rewrite_say(rewrite, "folded to the constant %s",
+                      kiln__value_text(node->type, constant.value).text);
     return kiln__rewrite_add(rewrite, &constant);
 }
 
@@ -159,7 +157,7 @@ static bool pointwise_is_identity(const struct kiln__rewrite *rewrite,
     for (unsigned i = 0; i < 2; i++) {
         const struct kiln__node *factor = input_of(rewrite, node, i);
         *operand = 1 - i;
-        if (factor->kind == KILN__CONSTANT && factor->value == 1 &&
+        if (factor->kind == KILN__CONSTANT && kiln__value_number(factor->type, factor->value) == 1 &&
             kiln__shape_equal(&input_of(rewrite, node, *operand)->shape, &node->shape))
             return true;
     }

@@ -15,7 +15,6 @@ struct kiln__binding {
     void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
     size_t item;       /* bytes of an element */
-    kiln_type checked; /* of an upload whose elements may be beyond its type's range; or 0 */
     struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
     uintptr_t identity;         /* of a buffer's memory (kiln__buffer_identity()) */
     cl_mem memory;     /* a buffer's, not owned, during a run if that may come and go; or a wrapper

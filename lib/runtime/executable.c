@@ -26,8 +26,8 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
         cl_int code = CL_SUCCESS;
         if (argument->kind == KILN__ARGUMENT_INDEX)
             code = set_index(kernel, i, argument->integer, launch->form.wide);
-        else if (argument->kind == KILN__ARGUMENT_I32)
-            code = set_index(kernel, i, argument->integer, false);
+        else if (argument->kind == KILN__ARGUMENT_I32 || argument->kind == KILN__ARGUMENT_I64)
+            code = set_index(kernel, i, argument->integer, argument->kind == KILN__ARGUMENT_I64);
         else if (argument->kind == KILN__ARGUMENT_F32)
             code = clSetKernelArg(kernel, i, sizeof argument->real, &argument->real);
         if (code)

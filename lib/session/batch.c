@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches: made, run, asked about. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include <kiln/opencl.h>
@@ -173,33 +172,6 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
                                   error);
 }
 
-static kiln_status refuse(const kiln_batch *batch, size_t input, size_t place, int64_t value,
-                          const char *call)
-{
-    const struct kiln__node *node = batch->graph.nodes.items;
-    while (node->kind != KILN__UPLOAD || node->binding != input)
-        node++;
-    return kiln__fail(
-        NULL, KILN_INVALID_ARGUMENT,
-        "%s: element %zu of an uploaded %s%s is %" PRId64 ", and kiln computes with %s", call,
-        place, kiln_type_name((kiln_type)node->type), kiln__shape_text(&node->shape).text, value,
-        kiln_type_name(kiln__node_computed(node)));
-}
-
-/* What is uploaded can be computed with. */
-static kiln_status check_uploads(const kiln_batch *batch, const char *call)
-{
-    size_t place;
-    int64_t value;
-    for (size_t i = 0; i < batch->bindings.inputs.count; i++) {
-        const struct kiln__binding *binding = &batch->bindings.inputs.items[i];
-        if (binding->checked && kiln__type_refuses(binding->checked, binding->host,
-                                                   binding->bytes / binding->item, &place, &value))
-            return refuse(batch, i, place, value, call);
-    }
-    return KILN_OK;
-}
-
 /* What is compared with the host runs in order. */
 static struct kiln__stream *choose_stream(const kiln_batch *batch)
 {
@@ -231,9 +203,7 @@ static kiln_status run(kiln_batch *batch, const char *call)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: the batch asks for no result; kiln_read() or kiln_export() one",
                           call);
-    kiln_status status = check_uploads(batch, call);
-    if (!status)
-        status = kiln__runtime_check_process(&batch->context->runtime, &error);
+    kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
     struct kiln__inputs inputs = {0};
     struct kiln__run *made = NULL;
     if (!status)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,26 +230,9 @@ static kiln_status check_range(const char *call, const kiln_buffer *buffer, size
     return kiln__runtime_check_process(&buffer->context->runtime, NULL);
 }
 
-/* Whole elements can be computed with. */
-static kiln_status check_values(const char *call, const kiln_buffer *buffer, size_t offset,
-                                const void *data, size_t bytes)
-{
-    size_t place, item = kiln_type_size(buffer->type);
-    int64_t value;
-    if (offset % item || !kiln__type_refuses(buffer->type, data, bytes / item, &place, &value))
-        return KILN_OK;
-    return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                      "%s: element %zu for a buffer of %s is %" PRId64
-                      ", and kiln computes with %s",
-                      call, place, kiln_type_name(buffer->type), value,
-                      kiln_type_name(kiln__type_row(buffer->type)->computed));
-}
-
 kiln_status kiln_buffer_write(kiln_buffer *buffer, size_t offset, const void *data, size_t bytes)
 {
     kiln_status status = check_range("kiln_buffer_write", buffer, offset, data, bytes);
-    if (!status)
-        status = check_values("kiln_buffer_write", buffer, offset, data, bytes);
     return status || !bytes ? status
                             : kiln__buffer_transfer(buffer, true, offset, (void *)(uintptr_t)data,
                                                     bytes, "kiln_buffer_write");

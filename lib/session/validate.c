@@ -130,8 +130,8 @@ static bool differ(const struct kiln__node *node, const void *found, const doubl
 {
     size_t bytes = kiln_type_size(node->type);
     for (size_t i = 0; i < kiln__node_count(node); i++) {
-        double value = kiln__type_load(node->type, (const char *)found + i * bytes);
-        if (kiln__bounds_allow(wanted[i], allowed[i], value))
+        double value = kiln__value_load(node->type, (const char *)found + i * bytes);
+        if (kiln__bounds_allow(node->type, wanted[i], allowed[i], value))
             continue;
         *difference = (struct difference){i, value, wanted[i], allowed[i]};
         return true;
@@ -148,13 +148,15 @@ static kiln_status wrong(const struct kiln__graph *graph, uint32_t index, const 
     kiln__labels_say(graph->labels, index, &label);
     kiln_status status =
         kiln__fail(error, KILN_WRONG_RESULT,
-                   "%s: %%%u %s%s, %s%s, element %s: the device has %.9g and the host %.9g, and "
+                   "%s: %%%u %s%s, %s%s, element %s: the device has %s and the host %s, and "
                    "they may differ "
                    "by %.3g (%s)",
                    call, index, kiln__node_name(node), label.data ? label.data : "",
                    kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
-                   kiln__shape_position(&node->shape, difference->element).text, difference->found,
-                   difference->wanted, difference->allowed, blame);
+                   kiln__shape_position(&node->shape, difference->element).text, 
+                   kiln__value_text(node->type, difference->found).text,
+                   kiln__value_text(node->type, difference->wanted).text, difference->allowed,
+                   blame);
     kiln__text_free(&label);
     KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
     return status;
@@ -313,7 +315,7 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
                                  comparison->unknown, denormal, allowed);
     bool off = done && found && differ(node, found, values, allowed, &difference);
     for (size_t i = 0; i < count && done && found; i++)
-        values[i] = kiln__type_load(node->type, (const char *)found + i * bytes);
+        values[i] = kiln__value_load(node->type, (const char *)found + i * bytes);
     if (done && found)
         keep_unknown(comparison, index, allowed);
     else

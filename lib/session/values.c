@@ -64,7 +64,7 @@ static void look_at_all(const struct search *search, const struct kiln__exposure
         if (kiln__node_is_input(node))
             value = exposure->bindings.inputs.items[node->binding].host;
         search->values[i] = value;
-        if (node->kind == KILN__CONSTANT)
+        if (node->kind == KILN__CONSTANT && kiln__node_is_floating(node))
             search->found[i] =
                 (struct found){.nan = isnan(node->value), .infinite = isinf(node->value)};
         else if (value && kiln__node_is_floating(node))

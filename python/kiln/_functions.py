@@ -236,6 +236,8 @@ def _wrapped(indices: Any, length: int, context: Any) -> Any:
     if indices.dtype.is_floating:
         raise IndexError('elements are picked by integers')
     tensor = indices._tensor()
+    if tensor.dtype.itemsize == 1:  # which need not hold the sum
+        tensor = tensor.astype('i32')
     return _o.where(tensor < 0, tensor + length, tensor)
 
 
@@ -358,7 +360,8 @@ def floor_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
     below = _o.logical_and(_o.not_equal(rest, 0), _o.not_equal(_o.less(rest, 0), _o.less(b, 0)))
     if _whole(a, b):
         quotient = _o.div(a, b)
-        return quotient if quotient.dtype == BY_NAME['u8'] else _o.sub(quotient, below)
+        return quotient if quotient.dtype == BY_NAME['u8'] else \
+            _o.sub(quotient, astype(below, quotient.dtype))
     # Not a / b, which may be rounded up to a whole number that a does not reach.
     quotient = _o.sub(_o.round(_o.div(_o.sub(a, rest), b)), below)
     if isinstance(b, (int, float)) and b:

@@ -15,7 +15,9 @@ from ._table import STRUCTS
 from ._tape import Expression, Scalar
 from ._types import BY_NAME, DType, as_dtype, promoted
 
-_F32, _I32, _U8, _BOOL = (BY_NAME[name] for name in ('f32', 'i32', 'u8', 'bool'))
+_F32, _I64, _I32, _U8, _BOOL = (BY_NAME[n] for n in ('f32', 'i64', 'i32', 'u8', 'bool'))
+# Rows of floats that are exact of integers.
+_EXACT = ('floor', 'ceil', 'round', 'trunc', 'pow')
 
 
 def find_context(operands: Sequence[Any]) -> Optional[Context]:
@@ -46,7 +48,7 @@ def scalar_type(value: Any, dtype: Optional[DType]) -> DType:
     if isinstance(value, bool):
         return dtype or _U8
     if isinstance(value, int):
-        return dtype or _I32
+        return dtype or (_I32 if -2**31 <= value < 2**31 else _I64)
     return _F32
 
 
@@ -65,10 +67,12 @@ def _common(values: Sequence[Any], kinds: str) -> DType:
     return dtype or _F32
 
 
-def _meet(value: Any, dtype: DType) -> Any:
+def _meet(value: Any, dtype: DType, context: Context) -> Any:
     """The operand in this type."""
     if isinstance(value, _tensor.Tensor):
         return value if value.dtype.computed is dtype else value.astype(dtype)
+    if dtype is _I64 and isinstance(value, int) and int(float(value)) != value:
+        return _tensor.of_array(np.array(value, np.int64), context)  # a constant is a double
     return Scalar(value, dtype)
 
 
@@ -82,10 +86,10 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
         mask = mask if isinstance(mask, _tensor.Tensor) else Scalar(bool(mask), _U8)
         if isinstance(mask, _tensor.Tensor) and mask.dtype.computed is not _U8:
             mask = mask.astype(_BOOL)
-        met = [mask] + [_meet(value, dtype) for value in values]
+        met = [mask] + [_meet(value, dtype, context) for value in values]
     else:
-        dtype = _common(values, kinds)
-        met = [_meet(value, dtype) for value in values]
+        dtype = _common(values, 'NUMERIC' if name in _EXACT else kinds)
+        met = [_meet(value, dtype, context) for value in values]
     function = getattr(lib, 'kiln_' + name)
     if kinds.endswith('TEST'):
         # A mask is a bool, as in numpy: u8 would pick rows where it is an index there.

@@ -18,14 +18,14 @@ _NUMPY = {
     'bool': np.bool_, 'i8': np.int8, 'bf16': _bfloat16 or np.uint16,
 }
 # What operations read a type as, and give.
-_COMPUTED = {'f16': 'f32', 'bf16': 'f32', 'i64': 'i32', 'i8': 'i32', 'bool': 'u8'}
+_COMPUTED = {'f16': 'f32', 'bf16': 'f32', 'bool': 'u8'}
 # Of two types that operations compute in, the one that both are converted to.
-_ORDER = ['u8', 'i32', 'f32']
+_ORDER = ['u8', 'i8', 'i32', 'i64', 'f32']
 
 
 class DType:
-    """The type of a tensor's elements: kiln.f32, kiln.i32, kiln.u8; stored only: kiln.f16,
-    kiln.bf16, kiln.i64, kiln.i8, kiln.bool_. Wherever one is asked for, its name, numpy's type or
+    """The type of a tensor's elements: kiln.f32, kiln.i64, kiln.i32, kiln.i8, kiln.u8; stored only:
+    kiln.f16, kiln.bf16, kiln.bool_. Wherever one is asked for, its name, numpy's type or
     Python's (float, int, bool) will do."""
 
     __slots__ = ('name', 'value', 'itemsize', 'raw')
@@ -126,7 +126,10 @@ def bits_of_bf16(array: np.ndarray) -> np.ndarray:
 
 def promoted(dtypes: list[DType]) -> DType:
     """The type that operands of several types are converted to, as numpy would."""
-    return BY_NAME[_ORDER[max(_ORDER.index(dtype.computed.name) for dtype in dtypes)]]
+    names = {dtype.computed.name for dtype in dtypes}
+    if names == {'u8', 'i8'}:  # neither holds the other's
+        return BY_NAME['i32']
+    return BY_NAME[max(names, key=_ORDER.index)]
 
 
 def from_raw(array: np.ndarray, dtype: DType) -> np.ndarray:

@@ -319,16 +319,20 @@ static bool compare(const kiln_batch *batch, const struct kiln__reference *refer
     size_t wrong = 0, bytes = kiln_type_size((kiln_type)node->type);
     struct share *share = share_of(kiln__node_name(node));
     for (size_t e = 0; e < kiln__node_count(node); e++) {
-        double value = kiln__type_load((kiln_type)node->type, found + e * bytes);
+        double value = kiln__value_load(node->type, found + e * bytes);
         double wanted = reference->values[index][e], error = bounds->errors[index][e];
         share->compared++;
         share->unknown += isinf(error);
-        if (kiln__bounds_allow(wanted, error, value))
+        if (kiln__bounds_allow(node->type, wanted, error, value))
             continue;
         if (wrong++ == 0)
-            cr_expect(false, "%%%u %s%s, element %zu: %.9g is not %.9g by %.3g, %.3g is allowed",
-                      index, kiln__node_name(node), kiln__shape_text(&node->shape).text, e, value,
-                      wanted, fabs(value - wanted), error);
+            cr_expect(false, "%%%u %s%s, element %zu: %s is not %s by %.3g, %.3g is allowed",
+                      index, kiln__node_name(node), kiln__shape_text(&node->shape).text, e,
+                      kiln__value_text(node->type, value).text,
+                      kiln__value_text(node->type, wanted).text,
+                      fabs(kiln__value_number(node->type, value) -
+                           kiln__value_number(node->type, wanted)),
+                      error);
     }
     if (wrong > 1)
         cr_log_warn("%zu of %zu elements are wrong", wrong, kiln__node_count(node));

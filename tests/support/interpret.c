@@ -18,7 +18,7 @@ static double *load_input(const struct kiln__node *node, const void *data)
     size_t count = kiln__node_count(node), bytes = kiln_type_size((kiln_type)node->type);
     double *values = interpret_room(count);
     for (size_t i = 0; i < count; i++)
-        values[i] = kiln__type_load((kiln_type)node->type, (const char *)data + i * bytes);
+        values[i] = kiln__value_load(node->type, (const char *)data + i * bytes);
     return values;
 }
 
@@ -320,9 +320,10 @@ struct expectation {
 static struct interpret_counts counts;
 
 /* Folded constants are rounded to f32, as on a device: beyond that nothing differs. */
-static bool is_close(double wanted, double error, double found)
+static bool is_close(kiln_type type, double wanted, double error, double found)
 {
-    return fabs(found - wanted) <= 1e-9 * fabs(wanted) || kiln__bounds_allow(wanted, error, found);
+    return kiln__bounds_allow(type, wanted, error, found) ||
+           (kiln__type_row(type)->floating && fabs(found - wanted) <= 1e-9 * fabs(wanted));
 }
 
 static void compare(struct machine *machine, const struct expectation *expected, double **results)
@@ -332,7 +333,7 @@ static void compare(struct machine *machine, const struct expectation *expected,
         uint32_t node = graph->requests.items[i].node;
         for (size_t e = 0; e < kiln__node_count(&graph->nodes.items[node]); e++) {
             double wanted = expected->reference.values[node][e], found = results[i][e];
-            if (!is_close(wanted, expected->bounds.errors[node][e], found))
+            if (!is_close(graph->nodes.items[node].type, wanted, expected->bounds.errors[node][e], found))
                 interpret_complain(machine, "result %zu, %%%u %s, element %zu: %.9g is not %.9g", i,
                                    node, kiln__node_name(&graph->nodes.items[node]), e, found,
                                    wanted);

@@ -89,15 +89,6 @@ void interpret_commit_all(struct pending *pending)
 
 /* ---- steps ---- */
 
-static double wrap(kiln_type type, double value)
-{
-    const struct kiln__type_row *row = kiln__type_row(type);
-    if (row->floating || (value >= row->lowest && value <= row->highest))
-        return value;
-    double count = row->highest - row->lowest + 1;
-    return value - floor((value - row->lowest) / count) * count;
-}
-
 static int64_t position(const int64_t *stride, int64_t offset, const size_t *index, uint32_t rank)
 {
     for (uint32_t d = 0; d < rank; d++)
@@ -147,11 +138,11 @@ static double evaluate(struct machine *machine, const struct kiln__group *group,
     case KILN__STEP_SCALAR: return group->scalars.items[step->index];
     case KILN__STEP_APPLY: {
         kiln_type last = (kiln_type)group->steps.items[step->args[step->n_args - 1]].type;
-        return wrap(type, kiln__elementwise_rows[step->op].host(operand[0], operand[1], operand[2],
-                                                                !kiln__type_row(last)->floating));
+        return kiln__elementwise_value((enum kiln__elementwise)step->op, last, operand);
     }
     case KILN__STEP_CONVERT:
-        return type == KILN_F32 ? operand[0] : kiln__type_round(type, operand[0]);
+        return kiln__value_cast(group->steps.items[step->args[0]].type, type, operand[0],
+                                step->op == KILN__CAST_SATURATED);
     case KILN__STEP_NUMBER: return (double)at;
     case KILN__STEP_GATHER: return gather(machine, access, at, operand[0], type);
     case KILN__STEP_REDUCED:
@@ -174,17 +165,18 @@ static double reduce(const struct kiln__group *group, const struct kiln__step *s
 {
     const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
     kiln_type from = (kiln_type)group->steps.items[step->args[0]].type;
-    double best = kiln__identity_value((enum kiln__identity)row->identity, from);
+    const enum kiln__reduction op = (enum kiln__reduction)step->op;
+    double best = kiln__identity_value((enum kiln__identity)row->identity,
+                                       kiln__reduce_accumulator(row, from));
     double place = 0;
     for (size_t i = 0; i < count; i++) {
-        double combined = row->host_combine(best, values[i]);
+        double combined = kiln__reduce_combine(op, from, best, values[i]);
         if (row->indexed && combined != 0)
             place = (double)i;
         if (!row->indexed || combined != 0)
             best = row->indexed ? values[i] : combined;
     }
-    return row->indexed ? place
-                        : wrap((kiln_type)step->type, row->host_finish(best, (double)count));
+    return row->indexed ? place : kiln__reduce_finish(op, from, best, (double)count);
 }
 
 /* ---- groups ---- */
@@ -254,12 +246,13 @@ static void run_reduce(struct machine *machine, const struct kiln__group *group)
 }
 
 /* The sums of a row of values, from its first element on or from its last. */
-static void scan(const struct kiln__step *step, const double *values, size_t length, double *sums)
+static void scan(const struct kiln__step *step, kiln_type from, const double *values, size_t length,
+                 double *sums)
 {
     double sum = 0;
     for (size_t i = 0; i < length; i++) {
         size_t at = step->op == KILN__SCAN_BACKWARD ? length - 1 - i : i;
-        sum = wrap((kiln_type)step->type, sum + values[at]);
+        sum = kiln__reduce_combine(KILN__REDUCE_sum, from, sum, values[at]);
         sums[at] = sum;
     }
 }
@@ -272,7 +265,8 @@ static void compute_row(struct machine *machine, const struct kiln__group *group
     for (size_t s = 0; s < group->steps.count; s++) {
         const struct kiln__step *step = &group->steps.items[s];
         if (step->kind == KILN__STEP_SCANNED) {
-            scan(step, values + step->args[0] * length, length, values + s * length);
+            scan(step, group->steps.items[step->args[0]].type, values + step->args[0] * length,
+                 length, values + s * length);
             continue;
         }
         for (size_t e = 0; e < length; e++) {

@@ -59,7 +59,7 @@ static kiln_batch *derive(const kiln_batch *batch, kiln_context *context, const 
             size_t count = kiln__node_count(&node), item = kiln_type_size((kiln_type)node.type);
             char *data = keep(malloc(count * item + 1));
             for (size_t e = 0; values[i] && e < count; e++)
-                kiln__type_store((kiln_type)node.type, values[i][e], data + e * item);
+                kiln__value_store(node.type, values[i][e], data + e * item);
             struct kiln__binding *binding = keep(kiln__vector_push(&made->bindings.inputs));
             *binding = (struct kiln__binding){.host = data, .bytes = count * item, .item = item};
             node.kind = KILN__UPLOAD;

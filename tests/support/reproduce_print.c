@@ -45,6 +45,17 @@ static void print_number(struct printer *printer, double value)
         kiln__text_add(printer->text, "%.17g", value);
 }
 
+/* A value of the type. */
+static void print_value(struct printer *printer, kiln_type type, double value)
+{
+    if (type != KILN_I64)
+        print_number(printer, value);
+    else if (kiln__value_whole(type, value) == INT64_MIN)
+        kiln__text_add(printer->text, "INT64_MIN");
+    else
+        kiln__text_add(printer->text, "%sLL", kiln__value_text(type, value).text);
+}
+
 /* ", (TYPE[]){1, 2}" or ", NULL". */
 #define PRINT_LIST(printer, type, count, value)                                                    \
     do {                                                                                           \
@@ -84,7 +95,7 @@ static void print_constant(struct printer *printer, const struct kiln__node *nod
     if (node->shape.rank)
         kiln__text_add(printer->text, "kiln_broadcast(b, ");
     kiln__text_add(printer->text, "kiln_constant(b, %s, ", type_text(node));
-    print_number(printer, node->value);
+    print_value(printer, node->type, node->value);
     kiln__text_add(printer->text, ")");
     if (!node->shape.rank)
         return;
@@ -110,12 +121,14 @@ static void print_elementwise(struct printer *printer, const struct kiln__node *
             kiln__text_add(printer->text, ", NULL)");
         return;
     }
-    kiln__text_add(printer->text, "kiln_%s(b", row->name);
+    kiln__text_add(printer->text, "kiln_%s(b",
+                   node->op == KILN__OP_pow_whole ? "pow" : row->name);
     for (unsigned k = 0; k < row->tensors; k++)
         kiln__text_add(printer->text, ", t%u", node->input[k]);
     for (unsigned k = row->tensors; k < row->arity; k++) {
         kiln__text_add(printer->text, ", ");
-        print_number(printer, node_at(printer, node->input[k])->value);
+        const struct kiln__node *number = node_at(printer, node->input[k]);
+        print_value(printer, number->type, number->value);
     }
     kiln__text_add(printer->text, ")");
 }
@@ -318,7 +331,7 @@ static void print_element(struct printer *printer, kiln_type type, const char *a
 {
     const struct kiln__type_row *row = kiln__type_row(type);
     if (!row->floating || row->computed == type) {
-        print_number(printer, kiln__type_load(type, at));
+        print_value(printer, type, kiln__value_load(type, at));
         return;
     }
     unsigned bits = 0;

@@ -40,7 +40,7 @@ static double error_of(double wanted, float found)
     double distance = fabs(found - wanted);
     if (distance <= 2 * check_denormal())
         return 0;
-    if (isinf(found) && kiln__bounds_allow(wanted, 0, found))
+    if (isinf(found) && kiln__bounds_allow(KILN_F32, wanted, 0, found))
         return 0;
     return isnan(distance) || isinf(distance) ? INFINITY
                                               : distance / kiln__type_ulp(KILN_F32, wanted);
