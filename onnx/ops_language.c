@@ -71,9 +71,8 @@ static kiln_tensor find_sources(struct kiln__onnx_call *call, const struct cache
     kiln_tensor s = kiln_iota(batch, 3, (size_t[]){1, 1, cache->length}, 2);
     if (!kiln__onnx_operand(call, 2))
         return s;
-    kiln_tensor begin =
-        kiln_reshape(batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 2)), 3,
-                     (size_t[]){cache->batches, 1, 1});
+    kiln_tensor begin = kiln_reshape(batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 2)),
+                                     3, (size_t[]){cache->batches, 1, 1});
     kiln_tensor from = kiln_sub(batch, s, begin), zero = kiln_constant(batch, KILN_I32, 0);
     kiln_tensor around =
         kiln_add(batch, from, kiln_constant(batch, KILN_I32, (double)cache->length));

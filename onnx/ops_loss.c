@@ -39,8 +39,8 @@ static void compare_labels(struct kiln__onnx_call *call, struct loss *loss)
         dims[i] = i == 1 ? 1 : loss->dims[i];
         classes[i] = i == 1 ? loss->dims[i] : 1;
     }
-    loss->labels = kiln_reshape(
-        loss->batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 1)), loss->rank, dims);
+    loss->labels = kiln_reshape(loss->batch, kiln__onnx_positions(call, kiln__onnx_tensor(call, 1)),
+                                loss->rank, dims);
     loss->is_label =
         kiln_equal(loss->batch, loss->labels, kiln_iota(loss->batch, loss->rank, classes, 1));
 }

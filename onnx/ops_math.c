@@ -84,7 +84,8 @@ static void bit_shift(struct kiln__onnx_call *call)
     if (way != 'L' && way != 'R')
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
                           "a direction that is neither LEFT nor RIGHT");
-    else if (way == 'R' && kiln__onnx_operand(call, 0)->type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
+    else if (way == 'R' &&
+             kiln__onnx_operand(call, 0)->type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
         kiln__onnx_refuse(call, KILN_UNSUPPORTED, "bits of uint64, which is computed as i64");
     else
         kiln__onnx_give(call, 0,

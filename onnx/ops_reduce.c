@@ -100,8 +100,8 @@ static bool no_elements(const struct kiln__onnx_value *x)
 }
 
 /* What a choice among no elements gives: of integers the end of their range. */
-static kiln_tensor empty_choice(struct kiln__onnx_call *call, const struct reduction *how, int number,
-                                size_t rank, const size_t *dims)
+static kiln_tensor empty_choice(struct kiln__onnx_call *call, const struct reduction *how,
+                                int number, size_t rank, const size_t *dims)
 {
     const struct kiln__onnx_type *type = kiln__onnx_type(number);
     const bool is_signed = type->storage == KILN__ONNX_SIGNED;

@@ -185,10 +185,10 @@ static kiln_status check_symbols(const kiln_onnx_model *model,
     return KILN_OK;
 }
 
-/* Of positions and counts programs have either. */
-static bool is_wide(kiln_type type)
+/* Of positions and counts programs have any of these. */
+static bool is_signed_integer(kiln_type type)
 {
-    return type == KILN_I32 || type == KILN_I64;
+    return type == KILN_I32 || type == KILN_I64 || type == KILN_I8;
 }
 
 /* Whether an input fits what the file says of it. */
@@ -197,7 +197,7 @@ static kiln_status check_input(const kiln_model_value *input, kiln_type given, s
 {
     char words[KILN__ONNX_SHAPE];
     if (kiln__onnx_computed(given) != kiln__onnx_computed(input->type) &&
-        !(is_wide(given) && is_wide(input->type)))
+        !(is_signed_integer(given) && is_signed_integer(input->type)))
         return kiln__onnx_fail(KILN_TYPE_MISMATCH,
                                "kiln_model_record: input '%s' is %s, and the model wants %s",
                                input->name, kiln_type_name(given), kiln_type_name(input->type));

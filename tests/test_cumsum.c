@@ -27,7 +27,7 @@ Test(cumsum, known_answers)
     static const float back_1[] = {6, 5, 3, 15, 11, 6}, back_0[] = {5, 7, 9, 4, 5, 6};
     static const float of_odd[] = {1, INFINITY, NAN, NAN, NAN, NAN};
     float y[5][6];
-    int32_t sums[3], wrapped[3];
+    int64_t sums[3], beyond[3];
     kiln_batch *batch = check_begin();
     kiln_tensor a = check_given(batch, KILN_F32, DIMS(2, 3), x);
     kiln_tensor b = check_given(batch, KILN_F32, DIMS(6), odd);
@@ -38,8 +38,8 @@ Test(cumsum, known_answers)
     expect_ok(kiln_read(batch, kiln_cumsum(batch, a, -1, 1), y[2], 24));
     expect_ok(kiln_read(batch, kiln_cumsum(batch, a, -2, 1), y[3], 24));
     expect_ok(kiln_read(batch, kiln_cumsum(batch, b, 0, 0), y[4], 24));
-    expect_ok(kiln_read(batch, kiln_cumsum(batch, c, 0, 0), sums, 12));
-    expect_ok(kiln_read(batch, kiln_cumsum(batch, d, 0, 0), wrapped, 12));
+    expect_ok(kiln_read(batch, kiln_cumsum(batch, c, 0, 0), sums, 24));
+    expect_ok(kiln_read(batch, kiln_cumsum(batch, d, 0, 0), beyond, 24));
     run_batch(batch);
     expect_floats(6, y[0], along_1);
     expect_floats(6, y[1], along_0);
@@ -47,7 +47,7 @@ Test(cumsum, known_answers)
     expect_floats(6, y[3], back_0);
     expect_floats(6, y[4], of_odd);
     cr_expect(sums[0] == 255 && sums[1] == 510 && sums[2] == 511);
-    cr_expect(wrapped[1] == INT32_MIN && wrapped[2] == INT32_MAX - 4);
+    cr_expect(beyond[1] == INT64_C(2147483648) && beyond[2] == INT64_C(2147483643));
     check_end(batch);
     check_close();
 }
@@ -226,7 +226,9 @@ static void check_neighbours(kiln_type type, size_t rows, size_t columns, int ax
     kiln_tensor v =
         check_input(b, type, 2, axis ? DIMS_OF(rows, 1) : DIMS_OF(1, columns), CHECK_PLAIN);
     kiln_tensor sums = kiln_cumsum(b, kiln_add(b, kiln_add(b, x, x), v), axis, rows % 2 == 1);
-    check_read(b, kiln_mul(b, kiln_add(b, sums, v), kiln_constant(b, type, 3)));
+    const kiln_type wide = type == KILN_F32 ? KILN_F32 : KILN_I64;
+    kiln_tensor row = kiln_cast(b, v, wide);
+    check_read(b, kiln_mul(b, kiln_add(b, sums, row), kiln_constant(b, wide, 3)));
     check_read(b, kiln_cumsum(b, kiln_broadcast(b, v, DIMS(rows, columns)), axis, rows % 2 == 1));
     if (rows && columns && type == KILN_F32)
         check_read(b, kiln_sub(b, sums, kiln_max(b, sums, 1, &axis, 1)));

@@ -173,14 +173,17 @@ Test(ops_gather, of_tables_of_a_constant_and_a_row)
 
 Test(ops_gather, every_axis_and_type)
 {
-    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
-    for (size_t i = 0; i < 9; i++) {
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
+    for (size_t i = 0; i < 15; i++) {
         kiln_batch *b = check_begin();
         int axis = (int)(i % 3);
         size_t dims[] = {5, 17, 33};
         kiln_tensor x = check_input(b, types[i / 3], 3, dims, CHECK_WIDE);
-        kiln_tensor at =
-            random_indices(b, i % 2 ? KILN_U8 : KILN_I32, DIMS(3, 7), (uint32_t)dims[axis]);
+        kiln_tensor at = random_indices(b,
+                                        i % 2   ? KILN_U8
+                                        : i % 4 ? KILN_I64
+                                                : KILN_I32,
+                                        DIMS(3, 7), (uint32_t)dims[axis]);
         kiln_tensor y = kiln_gather(b, x, at, axis);
         check_read(b, y);
         check_read(b, kiln_max(b, kiln_gather(b, kiln_transpose(b, x, NULL), at, axis == 0), 1,

@@ -138,6 +138,7 @@ Test(ops_place, windows)
     b = check_begin();
     y = kiln_windows(b, counted(b, DIMS(2, 4)), 1, 1, (size_t[]){2}, (size_t[]){2}, NULL);
     y = kiln_sum(b, kiln_mul(b, y, counted_from(b, 1, DIMS(2))), 1, (int[]){-1}, 0);
+    y = kiln_cast(b, y, KILN_I32);
     expect_tensor(b, y, DIMS(2, 2), NUMBERS(2, 8, 14, 20));
     check_close();
 }
@@ -177,8 +178,8 @@ Test(ops_place, moves_nans_as_they_are)
 
 Test(ops_place, every_axis_and_type)
 {
-    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
-    for (size_t i = 0; i < 9; i++) {
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
+    for (size_t i = 0; i < 15; i++) {
         kiln_batch *b = check_begin();
         size_t dims[] = {3, 17, 33}, axis = i % 3;
         kiln_tensor parts[3];

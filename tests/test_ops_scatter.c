@@ -55,15 +55,18 @@ Test(ops_scatter, empty)
 
 Test(ops_scatter, every_axis_and_type)
 {
-    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
-    for (size_t i = 0; i < 9; i++) {
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
+    for (size_t i = 0; i < 15; i++) {
         kiln_batch *b = check_begin();
         size_t axis = i % 3, dims[] = {5, 17, 300}, picked[] = {5, 17, 300};
         picked[axis] = 71;
         kiln_tensor x = check_input(b, types[i / 3], 3, dims, CHECK_PLAIN);
         kiln_tensor v = check_input(b, types[i / 3], 3, picked, CHECK_PLAIN);
-        kiln_tensor at =
-            random_indices(b, i % 2 ? KILN_U8 : KILN_I32, DIMS(71), (uint32_t)dims[axis]);
+        kiln_tensor at = random_indices(b,
+                                        i % 2   ? KILN_U8
+                                        : i % 4 ? KILN_I64
+                                                : KILN_I32,
+                                        DIMS(71), (uint32_t)dims[axis]);
         check_read(b, kiln_scatter_add(b, x, at, v, (int)axis));
         check_read(b,
                    kiln_neg(b, kiln_scatter_add(b, kiln_abs(b, x), at, kiln_neg(b, v), (int)axis)));

@@ -274,8 +274,8 @@ static kiln_tensor chain(kiln_batch *batch, kiln_tensor x, kiln_tensor z, size_t
 
 Test(ops_shapes, chains_of_300)
 {
-    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
-    for (size_t i = 0; i < 3; i++) {
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
+    for (size_t i = 0; i < 5; i++) {
         kiln_batch *batch = check_begin();
         kiln_tensor x = check_input(batch, types[i], DIMS(101), CHECK_PLAIN);
         kiln_tensor z = check_input(batch, types[i], DIMS(7, 1), CHECK_PLAIN);

@@ -303,7 +303,7 @@ Test(random, misuse_is_named)
            "kiln_random_next: the batch leaves something in this state already; split the key that "
            "it has, by kiln_random_split()",
            (kiln_random_next(batch, state), kiln_random_next(batch, state)));
-    MISUSE(KILN_TYPE_MISMATCH, "kiln_random_next: the state is i64, and states are i32",
+    MISUSE(KILN_TYPE_MISMATCH, "kiln_random_next: the key is i64, and keys are i32",
            kiln_random_next(batch, wide));
     MISUSE(KILN_INVALID_HANDLE, "kiln_dropout: operand x is the empty tensor",
            kiln_dropout(batch, none, 0.5, key));

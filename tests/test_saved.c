@@ -278,10 +278,8 @@ Test(saved, what_cannot_be_loaded_is_told_in_words)
     name = "x";
     expect_error_part(kiln_load(context, path, 1, &name, buffers), KILN_UNSUPPORTED,
                       ": tensor \"x\": kiln has nothing for its type \"F8_E4M3\"");
-    expect_error_part(kiln_load(context, path, 2, (const char *[]){"z", "l"}, buffers),
-                      KILN_INVALID_ARGUMENT,
-                      ": tensor \"l\": kiln_buffer_write: element 0 for a buffer of i64 is "
-                      "9223372036854775807, and kiln computes with i32");
+    expect_error_part(kiln_load(context, path, 2, (const char *[]){"z", "x"}, buffers),
+                      KILN_UNSUPPORTED, ": tensor \"x\": kiln has nothing");
     cr_expect_null(buffers[0]);
     cr_expect_null(buffers[1]);
     expect_error(kiln_load(context, NULL, 1, &name, buffers), KILN_INVALID_ARGUMENT,

@@ -59,12 +59,13 @@ Test(sort, first_few)
 /* Around a work-group's block and beyond it, few lines and many, types and values of all kinds. */
 Test(sort, as_the_reference)
 {
-    static const size_t shapes[][2] = {{5, 1},    {400, 3},  {7, 64},   {3, 1000}, {2, 1023},
-                                       {2, 1024}, {3, 1025}, {2, 5000}, {1, 70001}};
-    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8};
+    static const size_t shapes[][2] = {{5, 1},    {400, 3},  {7, 64},   {3, 1000},  {2, 1023},
+                                       {2, 1024}, {3, 1025}, {2, 5000}, {1, 70001}, {3, 3000},
+                                       {2, 1024}, {4, 1500}, {2, 4097}, {5, 700}};
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     kiln_batch *b = check_begin();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        kiln_type type = types[i % 3];
+        kiln_type type = types[i % 5];
         kiln_tensor x = check_input(b, type, 2, shapes[i],
                                     i % 2 && type != KILN_U8 ? CHECK_SPECIAL : CHECK_PLAIN);
         check_read(b, kiln_argsort(b, x, 1, (int)(i / 2 % 2)));

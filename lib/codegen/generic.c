@@ -156,9 +156,10 @@ static void emit_reductions(const struct kiln__emit *emit)
         for (size_t i = 0; i < COMPUTED; i++)
             if (kiln__types_accept(kiln__reduce_rows[op].types, computed[i]))
                 emit_combine(emit, op, computed[i]);
-    kiln__text_add(emit->text, "default: return 0;\n}\n}\n"
-                               "static ulong g_finish(const int key, const ulong p, const int count)"
-                               "\n{\nswitch (key) {\n");
+    kiln__text_add(emit->text,
+                   "default: return 0;\n}\n}\n"
+                   "static ulong g_finish(const int key, const ulong p, const int count)"
+                   "\n{\nswitch (key) {\n");
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (!kiln__reduce_rows[op].indexed &&
@@ -218,10 +219,8 @@ static void list_all(struct all *all)
 #undef LOAD
     const uint16_t whole =
         add_step(all, (struct kiln__step){.kind = KILN__STEP_LOAD, .type = KILN_I64});
-    add_step(all, (struct kiln__step){.kind = KILN__STEP_CONVERT,
-                                      .type = KILN_BF16,
-                                      .n_args = 1,
-                                      .args = {whole}});
+    add_step(all, (struct kiln__step){
+                      .kind = KILN__STEP_CONVERT, .type = KILN_BF16, .n_args = 1, .args = {whole}});
     for (size_t i = 0; i < COMPUTED; i++) {
         value[i] = add_step(all, (struct kiln__step){.kind = KILN__STEP_LOAD, .type = computed[i]});
         for (unsigned op = 0; op < KILN__OP_COUNT; op++)

@@ -302,6 +302,12 @@ static bool uses(const struct kiln__emit *emit, kiln_type type)
     return false;
 }
 
+/* Most kernels load and store some of these. */
+static bool is_usual(kiln_type type)
+{
+    return type == KILN_F32 || type == KILN_I32 || type == KILN_U8;
+}
+
 /* A vector with the alignment of an element: through its pointer an access anywhere is one
  * instruction. PoCL's vstore16 becomes four, and both take longer to compile. */
 static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
@@ -310,9 +316,9 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
     unsigned width = emit->form->vector;
     for (int earlier = 1; earlier < (int)type; earlier++)
         if (!strcmp(kiln__stored_type(earlier), row->stored) &&
-            (row->computed == type || uses(emit, earlier)))
+            (is_usual(type) || uses(emit, earlier)))
             return;
-    if (row->computed == type || uses(emit, type))
+    if (is_usual(type) || uses(emit, type))
         kiln__text_add(emit->text, "typedef %s%u __attribute__((aligned(%d))) loose_%s%u;\n",
                        row->stored, width, row->bytes, row->stored, width);
 }
@@ -366,8 +372,9 @@ static void emit_odd(const struct kiln__emit *emit, unsigned width)
         "    kept = %s(kept << more != size, kept | (u%s)(1), kept);\n"
         "    %s y = convert_%s(convert_%s(kept)) * as_%s((convert_%s(more) + 127) << 23);\n"
         "    return %s(convert_%s(x < (%s)(0)) != (%s)(0), -y, y);\n}\n",
-        f.text, l.text, l.text, l.text, pick, l.text, l.text, l.text, l.text, l.text, l.text, l.text,
-        l.text, pick, l.text, f.text, f.text, i.text, f.text, i.text, pick, i.text, l.text, i.text);
+        f.text, l.text, l.text, l.text, pick, l.text, l.text, l.text, l.text, l.text, l.text,
+        l.text, l.text, pick, l.text, f.text, f.text, i.text, f.text, i.text, pick, i.text, l.text,
+        i.text);
 }
 
 static bool rounds_long(const struct kiln__emit *emit)
@@ -384,8 +391,7 @@ static bool rounds_long(const struct kiln__emit *emit)
 
 static void emit_types(const struct kiln__emit *emit)
 {
-    for (unsigned width = emit->form->vector; rounds_long(emit) && width;
-         width = width > 1 ? 1 : 0)
+    for (unsigned width = emit->form->vector; rounds_long(emit) && width; width = width > 1 ? 1 : 0)
         emit_odd(emit, width);
 #define EMIT(name, value, bytes, ctype)                                                            \
     if (emit->form->vector > 1)                                                                    \

@@ -51,9 +51,7 @@ static const struct call plain = {.before = ""};
 static struct call on_load(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    return row == own       ? plain
-           : row->floating ? narrow(row, "load", width)
-                           : clamp(row, width);
+    return row == own ? plain : row->floating ? narrow(row, "load", width) : clamp(row, width);
 }
 
 static struct call on_store(kiln_type type, unsigned width)
@@ -63,8 +61,8 @@ static struct call on_store(kiln_type type, unsigned width)
 }
 
 /* Bytes become floats by way of int: of eight that do so at once, as for running sums of columns,
- * llvmpipe's compiler (LLVM 15) crashes. The sign as arithmetic: where convert_int(char) is compared
- * with 0, it compares 8 bits, and crashes. */
+ * llvmpipe's compiler (LLVM 15) crashes. The sign as arithmetic: where convert_int(char) is
+ * compared with 0, it compares 8 bits, and crashes. */
 static void emit_byte(struct kiln__text *text, kiln_type from, kiln_type to, unsigned width,
                       const char *value)
 {

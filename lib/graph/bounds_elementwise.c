@@ -165,7 +165,8 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
         if (isinf(error))
             result[i] = INFINITY;
         else if (type == KILN_F32) /* the value may be rounded already */
-            result[i] = error + (fabs(value) > KILN__WHOLE ? 0.5001 * kiln__type_ulp(type, value) : 0);
+            result[i] =
+                error + (fabs(value) > KILN__WHOLE ? 0.5001 * kiln__type_ulp(type, value) : 0);
         else if (error > 0 && wraps(x.node->type, type, value, error))
             result[i] = INFINITY;
         else if (error > 0)

@@ -22,10 +22,10 @@ double kiln__bound_gamma(double n);
 struct kiln__bounding {
     const struct kiln__graph *graph;
     const struct kiln__reference *reference;
-    double **errors; /* per node */
+    double **errors;        /* per node */
     double *const *numbers; /* per node: its values as numbers */
-    double denormal; /* what flushing denormals adds to each rounding */
-    bool *failed;    /* without memory */
+    double denormal;        /* what flushing denormals adds to each rounding */
+    bool *failed;           /* without memory */
 };
 
 /* An operand: its node, values as numbers, and errors. */

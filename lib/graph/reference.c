@@ -50,8 +50,7 @@ static void evaluate_elementwise(const struct evaluator *e, const struct kiln__n
         for (unsigned k = 0; k < node->n_inputs; k++)
             operand[k] = e->values[node->input[k]][kiln__shape_number(&input_of(e, node, k)->shape,
                                                                       index, node->shape.rank)];
-        result[i] =
-            kiln__elementwise_value((enum kiln__elementwise)node->op, last->type, operand);
+        result[i] = kiln__elementwise_value((enum kiln__elementwise)node->op, last->type, operand);
     }
 }
 
@@ -60,8 +59,7 @@ static void evaluate_cast(const struct evaluator *e, const struct kiln__node *no
     const double *values = e->values[node->input[0]];
     const kiln_type from = input_of(e, node, 0)->type;
     for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] =
-            kiln__value_cast(from, node->type, values[i], node->op == KILN__CAST_SATURATED);
+        result[i] = kiln__value_cast(from, node->type, values[i], node->op == KILN__CAST_SATURATED);
 }
 
 size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,

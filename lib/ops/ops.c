@@ -189,6 +189,21 @@ double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const 
                                 wholes[op](whole[0], whole[1], whole[2], type));
 }
 
+/* Integers are whole as they are. */
+enum kiln__elementwise kiln__elementwise_of(enum kiln__elementwise op, kiln_type type)
+{
+    if (kiln__type_row(type)->floating)
+        return op;
+    switch (op) {
+    case KILN__OP_floor:
+    case KILN__OP_ceil:
+    case KILN__OP_round:
+    case KILN__OP_trunc: return KILN__OP_COUNT;
+    case KILN__OP_pow: return KILN__OP_pow_whole;
+    default: return op;
+    }
+}
+
 bool kiln__elementwise_is_exact(enum kiln__elementwise op)
 {
     return wholes[op];

@@ -18,12 +18,12 @@ struct kiln__type_row {
     int digits, least;      /* of a floating one: bits of the mantissa, 2^least is normal */
     double lowest, highest; /* finite range */
     int64_t least_whole, most_whole; /* of an integer the same, exactly */
-    const char *stored;     /* OpenCL C scalar type in memory, "float" */
-    kiln_type computed;     /* itself, or the wider type that operations take it for */
-    kiln_type accumulator;  /* of sums and products */
-    const char *device;     /* what it is computed in; vectors append their width */
-    const char *sums;       /* the one to add, subtract and multiply in, which wraps around */
-    const char *mask;       /* what a comparison of vectors gives */
+    const char *stored;              /* OpenCL C scalar type in memory, "float" */
+    kiln_type computed;              /* itself, or the wider type that operations take it for */
+    kiln_type accumulator;           /* of sums and products */
+    const char *device;              /* what it is computed in; vectors append their width */
+    const char *sums; /* the one to add, subtract and multiply in, which wraps around */
+    const char *mask; /* what a comparison of vectors gives */
     const char *least_text, *most_text; /* its least and greatest value in OpenCL C */
 };
 
@@ -84,8 +84,8 @@ struct kiln__value_text {
 };
 struct kiln__value_text kiln__value_text(kiln_type type, double value);
 
-/* What kiln_cast() makes of a value; where it `saturates`, integers beyond the range do, too. To f32
- * it does not round. */
+/* What kiln_cast() makes of a value; where it `saturates`, integers beyond the range do, too. To
+ * f32 it does not round. */
 double kiln__value_cast(kiln_type from, kiln_type to, double value, bool saturates);
 
 /* ---- elementwise operations ---- */
@@ -117,6 +117,10 @@ double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const 
 
 /* Whether integers.def has the row. */
 bool kiln__elementwise_is_exact(enum kiln__elementwise op);
+
+/* The row by which an operation is recorded whose last operand is computed in `type`: itself, or of
+ * integers an exact one; KILN__OP_COUNT: the operand is the result. */
+enum kiln__elementwise kiln__elementwise_of(enum kiln__elementwise op, kiln_type type);
 
 /* ---- reductions ---- */
 

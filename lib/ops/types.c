@@ -25,8 +25,8 @@ static const struct kiln__type_row rows[] = {
                      least,                                                                        \
                      (double)(lowest),                                                             \
                      (double)(highest),                                                            \
-                     (int64_t)((digits) > 0 ? 0 : (lowest)),                                        \
-                     (int64_t)((digits) > 0 ? 0 : (highest)),                                       \
+                     (int64_t)((digits) > 0 ? 0 : (lowest)),                                       \
+                     (int64_t)((digits) > 0 ? 0 : (highest)),                                      \
                      #stored,                                                                      \
                      COMPUTED_##computed},
 #include "ops/types.def"
@@ -173,8 +173,7 @@ double kiln__value_number(kiln_type type, double value)
 double kiln__value_of_number(kiln_type type, double number)
 {
     double rounded = kiln__type_round(type, number);
-    return rows[type].floating ? rounded
-                               : kiln__value_of_whole(type, to_integer(type, number));
+    return rows[type].floating ? rounded : kiln__value_of_whole(type, to_integer(type, number));
 }
 
 /* The same, but odd in its last place where a double does not hold all: rounded once more, to fewer
@@ -262,8 +261,7 @@ void kiln__type_store(kiln_type type, double value, void *place)
         memcpy(place, &(float){(float)value}, sizeof(float));
     else
         write_bits(row,
-                   row->floating ? encode(row, to_floating(type, value))
-                                 : to_integer(type, value),
+                   row->floating ? encode(row, to_floating(type, value)) : to_integer(type, value),
                    place);
 }
 

@@ -178,7 +178,7 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
             continue;
         double value = group->scalars.items[step->index];
         bool floating = kiln__type_row(step->type)->floating;
-        struct kiln__argument scalar = {.kind = floating                   ? KILN__ARGUMENT_F32
+        struct kiln__argument scalar = {.kind = floating                 ? KILN__ARGUMENT_F32
                                                 : step->type == KILN_I64 ? KILN__ARGUMENT_I64
                                                                          : KILN__ARGUMENT_I32};
         if (floating)

@@ -45,7 +45,8 @@ static double start_of(unsigned op, kiln_type type)
 /* Whether the table has room for it: an int. */
 static bool fits_cell(kiln_type type, double value)
 {
-    return type != KILN_I64 || kiln__value_whole(type, value) == (int32_t)kiln__value_whole(type, value);
+    return type != KILN_I64 ||
+           kiln__value_whole(type, value) == (int32_t)kiln__value_whole(type, value);
 }
 
 static bool can_compute(const struct kiln__group *group, const struct kiln__step *step)
@@ -54,10 +55,8 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
     kiln_type last = step->n_args ? steps[step->args[step->n_args - 1]].type : KILN_F32;
     switch (step->kind) {
     case KILN__STEP_APPLY: return kiln__generic_has(step->op) && is_computed(last);
-    case KILN__STEP_SCALAR:
-        return fits_cell(step->type, group->scalars.items[step->index]);
-    case KILN__STEP_REDUCED:
-        return is_computed(last) && fits_cell(last, start_of(step->op, last));
+    case KILN__STEP_SCALAR: return fits_cell(step->type, group->scalars.items[step->index]);
+    case KILN__STEP_REDUCED: return is_computed(last) && fits_cell(last, start_of(step->op, last));
     case KILN__STEP_CONVERT: return step->op != KILN__CAST_SATURATED || step->type == KILN_I32;
     case KILN__STEP_PRODUCT:
         return step->op != KILN__PRODUCT_WHOLE && /* it would round */
@@ -268,8 +267,7 @@ static void add_reduced(struct table *table, size_t entry, const struct kiln__st
     bool adds = step->op == KILN__REDUCE_sum || step->op == KILN__REDUCE_mean;
     put(table, entry, KILN__GENERIC_KEY_,
         adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
-    put(table, entry, KILN__GENERIC_VALUE,
-        bits_of(sums, start_of(step->op, type)));
+    put(table, entry, KILN__GENERIC_VALUE, bits_of(sums, start_of(step->op, type)));
     put(table, entry, KILN__GENERIC_B, row->indexed);
     put(table, entry, KILN__GENERIC_C, (int64_t)KILN__GENERIC_KEY(step->op, step->type));
 }

@@ -187,9 +187,9 @@ static bool count_range(kiln_batch *batch, kiln_type type, double start, double 
     *count = n > 0 ? (size_t)n : 0;
     double last = start + step * (n > 1 ? n - 1 : 0);
     bool whole = trunc(start) == start && trunc(step) == step;
-    if (!row->floating && (!whole || fmin(start, last) < row->lowest ||
-                           fmax(start, last) > row->highest || fabs(step) > 0x1p53 ||
-                           fmax(fabs(start), fabs(last)) > 0x1p53))
+    if (!row->floating &&
+        (!whole || fmin(start, last) < row->lowest || fmax(start, last) > row->highest ||
+         fabs(step) > 0x1p53 || fmax(fabs(start), fabs(last)) > 0x1p53))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "kiln_arange: %s cannot hold steps of %g from %g to %g", row->name, step, start,
                    last);

@@ -66,13 +66,7 @@ static bool broadcast_all(kiln_batch *batch, const char *call, unsigned count,
 
 static kiln_tensor record_cast(kiln_batch *batch, kiln_tensor x, kiln_type type, const char *call);
 
-/* Integers are whole as they are. */
-static bool rounds(enum kiln__elementwise op)
-{
-    return op == KILN__OP_floor || op == KILN__OP_ceil || op == KILN__OP_round ||
-           op == KILN__OP_trunc;
-}
-
+/* Of what the operation leaves as it is. */
 static kiln_tensor record_whole(kiln_batch *batch, kiln_tensor x, const struct kiln__node *node,
                                 const char *call)
 {
@@ -93,11 +87,11 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
             return none;
         node.input[i] = kiln__tensor_index(operands[i]);
     }
-    const bool integers = !kiln__node_is_floating(inputs[row->arity - 1]);
-    if (integers && rounds(op))
+    op = kiln__elementwise_of(op, kiln__node_computed(inputs[row->arity - 1]));
+    if (op == KILN__OP_COUNT)
         return record_whole(batch, operands[0], inputs[0], call);
-    if (integers && op == KILN__OP_pow)
-        row = &kiln__elementwise_rows[node.op = KILN__OP_pow_whole];
+    node.op = (uint8_t)op;
+    row = &kiln__elementwise_rows[op];
     if (!check_types(batch, call, row, inputs) ||
         !broadcast_all(batch, call, row->arity, inputs, &node.shape))
         return none;

@@ -91,11 +91,6 @@ kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state)
     kiln_tensor key = kiln__record_import(batch, state, __func__);
     if (!check_key(batch, key, __func__))
         return none;
-    if (state->type != KILN_I32) { /* what is read as i32 cannot be left there again */
-        kiln__fail(&batch->error, KILN_TYPE_MISMATCH, "%s: the state is %s, and states are i32",
-                   __func__, kiln_type_name(state->type));
-        return none;
-    }
     if (kiln__batch_exports_to(batch, state)) { /* the same key again: the same numbers */
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: the batch leaves something in this state already; split the key that it "

@@ -252,8 +252,10 @@ static struct state go(struct layer *layer, size_t direction, kiln_tensor *y)
     layer->peephole =
         layer->given->peephole.id ? row(layer, layer->given->peephole, direction) : none;
     if (layer->given->lengths.id)
-        lengths = OP(reshape, OP(cast, kiln__record_indices(layer->batch, layer->given->lengths, "lengths"), KILN_I32), 2,
-                     ((size_t[]){layer->sequences, 1}));
+        lengths = OP(reshape,
+                     OP(cast, kiln__record_indices(layer->batch, layer->given->lengths, "lengths"),
+                        KILN_I32),
+                     2, ((size_t[]){layer->sequences, 1}));
     read_activations(layer, direction);
     for (size_t i = 0; i < layer->steps && !layer->batch->error.status; i++) {
         size_t t = backward ? layer->steps - 1 - i : i;

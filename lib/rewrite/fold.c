@@ -27,10 +27,10 @@ static double constant_value(const struct kiln__rewrite *rewrite, const struct k
     const kiln_type last = input_of(rewrite, node, node->n_inputs - 1u)->type;
     for (unsigned i = 0; i < node->n_inputs; i++)
         operand[i] = input_of(rewrite, node, i)->value;
-    double value = node->kind == KILN__ELEMENTWISE
-                       ? kiln__elementwise_value((enum kiln__elementwise)node->op, last, operand)
-                       : kiln__value_cast(last, node->type, operand[0],
-                                          node->op == KILN__CAST_SATURATED);
+    double value =
+        node->kind == KILN__ELEMENTWISE
+            ? kiln__elementwise_value((enum kiln__elementwise)node->op, last, operand)
+            : kiln__value_cast(last, node->type, operand[0], node->op == KILN__CAST_SATURATED);
     return kiln__node_is_floating(node) ? kiln__type_round(node->type, value) : value;
 }
 
@@ -157,7 +157,8 @@ static bool pointwise_is_identity(const struct kiln__rewrite *rewrite,
     for (unsigned i = 0; i < 2; i++) {
         const struct kiln__node *factor = input_of(rewrite, node, i);
         *operand = 1 - i;
-        if (factor->kind == KILN__CONSTANT && kiln__value_number(factor->type, factor->value) == 1 &&
+        if (factor->kind == KILN__CONSTANT &&
+            kiln__value_number(factor->type, factor->value) == 1 &&
             kiln__shape_equal(&input_of(rewrite, node, *operand)->shape, &node->shape))
             return true;
     }

@@ -146,17 +146,16 @@ static kiln_status wrong(const struct kiln__graph *graph, uint32_t index, const 
     const struct kiln__node *node = &graph->nodes.items[index];
     struct kiln__text label = {0};
     kiln__labels_say(graph->labels, index, &label);
-    kiln_status status =
-        kiln__fail(error, KILN_WRONG_RESULT,
-                   "%s: %%%u %s%s, %s%s, element %s: the device has %s and the host %s, and "
-                   "they may differ "
-                   "by %.3g (%s)",
-                   call, index, kiln__node_name(node), label.data ? label.data : "",
-                   kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
-                   kiln__shape_position(&node->shape, difference->element).text, 
-                   kiln__value_text(node->type, difference->found).text,
-                   kiln__value_text(node->type, difference->wanted).text, difference->allowed,
-                   blame);
+    kiln_status status = kiln__fail(
+        error, KILN_WRONG_RESULT,
+        "%s: %%%u %s%s, %s%s, element %s: the device has %s and the host %s, and "
+        "they may differ "
+        "by %.3g (%s)",
+        call, index, kiln__node_name(node), label.data ? label.data : "",
+        kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
+        kiln__shape_position(&node->shape, difference->element).text,
+        kiln__value_text(node->type, difference->found).text,
+        kiln__value_text(node->type, difference->wanted).text, difference->allowed, blame);
     kiln__text_free(&label);
     KILN__LOG(KILN__LOG_ERROR, "%s", kiln_last_error());
     return status;

@@ -194,11 +194,31 @@ static double special_value(kiln_type type)
     static const double integers[] = {
         0,     1,      -1,   2, -7, 100, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1,
         65536, -65536, 46341};
+    static const int64_t wholes[] = {0,
+                                     1,
+                                     -1,
+                                     2,
+                                     -7,
+                                     INT64_MAX,
+                                     INT64_MIN,
+                                     INT64_MAX - 1,
+                                     INT64_MIN + 1,
+                                     INT64_C(1) << 53,
+                                     (INT64_C(1) << 53) + 1,
+                                     INT32_MAX,
+                                     INT32_MIN,
+                                     INT64_C(1) << 31,
+                                     -(INT64_C(1) << 32),
+                                     3037000500};
     static const double bytes[] = {0, 1, 2, 127, 128, 254, 255, 16};
+    static const double chars[] = {0, 1, -1, 2, -7, 127, -128, 126, -127, 16};
     uint32_t n = sizeof floats / sizeof *floats - (flushes_denormals() ? 5 : 0);
     switch (kiln__type_row(type)->computed) {
     case KILN_F32: return floats[check_random(n)];
     case KILN_I32: return integers[check_random(sizeof integers / sizeof *integers)];
+    case KILN_I64:
+        return kiln__value_of_whole(KILN_I64, wholes[check_random(sizeof wholes / sizeof *wholes)]);
+    case KILN_I8: return chars[check_random(sizeof chars / sizeof *chars)];
     default: return bytes[check_random(sizeof bytes / sizeof *bytes)];
     }
 }
@@ -210,22 +230,32 @@ static double wide_value(kiln_type type)
     if (row->floating)
         return sign * ldexp(1 + check_random(1 << 23) * 0x1p-23,
                             (int)check_random((uint32_t)(2 - 2 * row->least)) + row->least);
-    return type == KILN_U8 ? check_random(256) : sign * check_random(INT32_MAX);
+    int64_t whole = (int64_t)((uint64_t)check_random(INT32_MAX) << 33 ^
+                              (uint64_t)check_random(INT32_MAX) << 2 ^ check_random(4));
+    return type == KILN_U8    ? check_random(256)
+           : type == KILN_I32 ? sign * check_random(INT32_MAX)
+                              : kiln__value_of_whole(type, whole);
+}
+
+static double number_of(kiln_type type, enum check_values values)
+{
+    bool floating = kiln__type_row(type)->floating;
+    double unit = check_random(1 << 24) * 0x1p-24;
+    if (values == CHECK_POSITIVE)
+        return floating ? 0.25 + unit * 3.75 : 1 + check_random(100);
+    if (values == CHECK_FEW)
+        return type == KILN_U8 ? check_random(5) : (double)check_random(5) - 2;
+    return floating ? unit * 8 - 4 : check_random(256) - (type == KILN_U8 ? 0 : 128.0);
 }
 
 static double value_of(kiln_type type, enum check_values values)
 {
-    bool floating = kiln__type_row(type)->floating;
-    double unit = check_random(1 << 24) * 0x1p-24;
-    switch (values) {
-    case CHECK_PLAIN:
-        return floating ? unit * 8 - 4 : check_random(256) - (type == KILN_U8 ? 0 : 128.0);
-    case CHECK_POSITIVE: return floating ? 0.25 + unit * 3.75 : 1 + check_random(100);
-    case CHECK_WIDE: return wide_value(type);
-    case CHECK_SPECIAL: return check_random(4) ? special_value(type) : value_of(type, CHECK_PLAIN);
-    case CHECK_FEW: return type == KILN_U8 ? check_random(5) : (double)check_random(5) - 2;
-    }
-    return 0;
+    if (values == CHECK_SPECIAL && check_random(4))
+        return special_value(type);
+    if (values == CHECK_WIDE)
+        return wide_value(type);
+    double number = number_of(type, values);
+    return kiln__type_row(type)->floating ? number : kiln__value_of_number(type, number);
 }
 
 static size_t count_of(size_t rank, const size_t *dims)
@@ -242,7 +272,7 @@ kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const si
     size_t count = count_of(rank, dims), bytes = kiln_type_size(type);
     char *data = allocate(count * bytes);
     for (size_t i = 0; i < count; i++)
-        kiln__type_store(type, value_of(type, values), data + i * bytes);
+        kiln__value_store(type, value_of(type, values), data + i * bytes);
     return kiln_upload(batch, type, rank, dims, data);
 }
 
@@ -326,8 +356,8 @@ static bool compare(const kiln_batch *batch, const struct kiln__reference *refer
         if (kiln__bounds_allow(node->type, wanted, error, value))
             continue;
         if (wrong++ == 0)
-            cr_expect(false, "%%%u %s%s, element %zu: %s is not %s by %.3g, %.3g is allowed",
-                      index, kiln__node_name(node), kiln__shape_text(&node->shape).text, e,
+            cr_expect(false, "%%%u %s%s, element %zu: %s is not %s by %.3g, %.3g is allowed", index,
+                      kiln__node_name(node), kiln__shape_text(&node->shape).text, e,
                       kiln__value_text(node->type, value).text,
                       kiln__value_text(node->type, wanted).text,
                       fabs(kiln__value_number(node->type, value) -

@@ -333,7 +333,8 @@ static void compare(struct machine *machine, const struct expectation *expected,
         uint32_t node = graph->requests.items[i].node;
         for (size_t e = 0; e < kiln__node_count(&graph->nodes.items[node]); e++) {
             double wanted = expected->reference.values[node][e], found = results[i][e];
-            if (!is_close(graph->nodes.items[node].type, wanted, expected->bounds.errors[node][e], found))
+            if (!is_close(graph->nodes.items[node].type, wanted, expected->bounds.errors[node][e],
+                          found))
                 interpret_complain(machine, "result %zu, %%%u %s, element %zu: %.9g is not %.9g", i,
                                    node, kiln__node_name(&graph->nodes.items[node]), e, found,
                                    wanted);

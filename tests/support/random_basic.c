@@ -294,7 +294,7 @@ static kiln_tensor indices_of(struct pool *pool, size_t rank, const size_t *dims
 {
     if (rank == 1 && chance(2))
         return kiln_arange(pool->batch, KILN_I32, (double)*dims, 0, -1);
-    return fresh(pool, chance(2) ? KILN_I32 : KILN_U8, rank, dims);
+    return fresh(pool, (kiln_type)PICK(KILN_I32, KILN_U8, KILN_I64, KILN_I8), rank, dims);
 }
 
 static kiln_tensor gather(struct pool *pool)

@@ -60,8 +60,9 @@ struct operand any_operand(const struct pool *pool)
 
 kiln_type any_type(void)
 {
-    static const kiln_type types[] = {KILN_F32, KILN_F32, KILN_F32, KILN_I32, KILN_U8};
-    return stored_as(types[choose(5)]);
+    static const kiln_type types[] = {KILN_F32, KILN_F32, KILN_F32, KILN_F32,
+                                      KILN_I32, KILN_U8,  KILN_I64, KILN_I8};
+    return stored_as(types[choose(8)]);
 }
 
 /* Sometimes a type that is only stored and read as this one. */
@@ -89,6 +90,8 @@ kiln_tensor fresh_stored(const struct pool *pool, kiln_type type, size_t rank, c
                                               CHECK_POSITIVE};
     enum check_values kind = kinds[check_random(5)];
     bool special = check_random(25) == 0;
+    if (!kiln__type_row(type)->floating && check_random(6) == 0)
+        kind = CHECK_WIDE;
     return check_input(pool->batch, type, rank, dims, special ? CHECK_SPECIAL : kind);
 }
 

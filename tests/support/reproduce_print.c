@@ -121,8 +121,7 @@ static void print_elementwise(struct printer *printer, const struct kiln__node *
             kiln__text_add(printer->text, ", NULL)");
         return;
     }
-    kiln__text_add(printer->text, "kiln_%s(b",
-                   node->op == KILN__OP_pow_whole ? "pow" : row->name);
+    kiln__text_add(printer->text, "kiln_%s(b", node->op == KILN__OP_pow_whole ? "pow" : row->name);
     for (unsigned k = 0; k < row->tensors; k++)
         kiln__text_add(printer->text, ", t%u", node->input[k]);
     for (unsigned k = row->tensors; k < row->arity; k++) {
