@@ -432,6 +432,58 @@ Test(attention, gradients)
     check_close();
 }
 
+/* Rows that see a NaN have NaN, and so have the keys that these see. Others have the gradients that
+ * are there without it. Key 3 is NaN; without a causal mask row 4 alone sees it, and key 4. */
+static void expect_hidden(enum masks kind, int causal)
+{
+    enum { M = 5, N = 5, D = 3 };
+    static const uint8_t seen[M * N] = {1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1,
+                                        0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 1};
+    float q[M * D], k[N * D], v[N * D], added[M * N], *found[2][3];
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    kiln_batch *b = check_begin();
+    options.causal = causal;
+    options.diagonal = causal ? 0 : options.diagonal;
+    for (int i = 0; i < M * N; i++)
+        added[i] = seen[i] ? 0 : -INFINITY;
+    for (int hidden = 0; hidden < 2; hidden++) {
+        for (int i = 0; i < N * D; i++) {
+            q[i] = (float)((i * 5 % 7) - 3) / 2;
+            k[i] = (float)((i * 3 % 8) - 4) / 2;
+            v[i] = (float)((i * 4 % 9) - 4) / 2;
+        }
+        for (int i = 0; hidden && i < D; i++)
+            k[3 * D + i] = NAN;
+        kiln_tensor x[] = {check_given(b, KILN_F32, DIMS(M, D), q),
+                           check_given(b, KILN_F32, DIMS(N, D), k),
+                           check_given(b, KILN_F32, DIMS(N, D), v)};
+        kiln_tensor mask = kind == SEEN    ? check_given(b, KILN_U8, DIMS(M, N), seen)
+                           : kind == ADDED ? check_given(b, KILN_F32, DIMS(M, N), added)
+                                           : no_mask;
+        kiln_tensor y = kiln_attention(b, x[0], x[1], x[2], mask, &options), g[3];
+        /* The rows that see no NaN: the loss is of these. */
+        y = kiln_slice(b, y, (int64_t[]){0, 0}, (int64_t[]){causal ? 3 : 4, D}, NULL);
+        expect_ok(kiln_grad(b, kiln_sum(b, kiln_square(b, y), 0, NULL, 0), x, 3, g));
+        for (int i = 0; i < 3; i++)
+            found[hidden][i] = check_read(b, g[i]);
+    }
+    run_batch(b);
+    for (int i = 0; i < (causal ? 1 : 3); i++)
+        for (int j = 0; j < 3 * D; j++)
+            cr_expect(found[0][i][j] == found[1][i][j],
+                      "mask %d, causal %d: operand %d, element %d is %g, not %g", kind, causal, i,
+                      j, found[1][i][j], found[0][i][j]);
+    check_end(b);
+}
+
+Test(attention, gradients_beside_hidden_keys)
+{
+    expect_hidden(SEEN, 0);
+    expect_hidden(ADDED, 0);
+    expect_hidden(NO_MASK, 1);
+    check_close();
+}
+
 /* Gradients that a GPU makes of rounded products, beside those of the same operands as floats, by
  * the reference: what rounding moves is a share of the largest, whatever the slopes' size is. */
 static void expect_near(bool slopes, kiln_type type, int causal, int masked, double slope,

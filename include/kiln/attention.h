@@ -43,9 +43,10 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options);
  *
  *  `mask` is [..., m, n] and broadcasts with the others; the empty tensor means none. u8: a row
  *  sees the keys whose element is not 0. f32: added to the scores, and -infinity takes a key away.
- *  Finite numbers, however low, do not: where a row has no others, its keys count by what that gives
- *  (below -2.3e38 they count alike). A row that sees no key is 0. What a row does not see does not count, even if its score is NaN;
- *  v is expected to be finite there.
+ *  Finite numbers, however low, do not: where a row has no others, its keys count by what that
+ *  gives (below -2.3e38 they count alike). A row that sees no key is 0. What a row does not see does
+ *  not count, even if its score is NaN, nor in the gradient; v is expected to be finite there, and
+ *  on tensor cores, for the gradient, q and k are, too.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
  *  (on a GPU up to 2^26, where they take no more than a 256th of its memory) or a 32nd part of all,

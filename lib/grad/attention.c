@@ -95,6 +95,22 @@ kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention 
     return kiln_less_equal(batch, key, kiln_add(batch, row, last));
 }
 
+/* Whether rows do not see all keys. */
+static bool hides(const struct adjoint *a)
+{
+    return a->mask.id || a->node->attention.causal;
+}
+
+/* Rows that meet slopes in a product. A slope is 0 where a row does not see a key, whatever either
+ * holds, and NaN where it sees a NaN: such elements need no factor. What is rounded is read by the
+ * product as it lies. */
+static kiln_tensor factor(const struct adjoint *a, kiln_tensor rows)
+{
+    if (!hides(a) || a->narrow)
+        return rows;
+    return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, real(a, 0));
+}
+
 /* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
  * if they see no key. */
 static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t first, size_t end)
@@ -120,7 +136,8 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
     kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
     kiln_tensor total = kiln_sum(b, weight, 1, &axis, 1);
     total = kiln_where(b, kiln_equal(b, total, real(a, 0)), real(a, 1), total);
-    return kiln_div(b, weight, total);
+    weight = kiln_div(b, weight, total);
+    return hides(a) ? kiln_where(b, kiln_equal(b, score, hidden), real(a, 0), weight) : weight;
 }
 
 static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
@@ -140,11 +157,13 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
         add_to(a, &found->v, kiln_matmul_transposed(b, p, 1, g, 0));
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
+    if (hides(a))
+        of_s = kiln_where(b, kiln_equal(b, p, real(a, 0)), real(a, 0), of_s);
     found->mask[found->blocks] = of_s;
     kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
-    found->q[found->blocks++] = kiln_matmul(b, scaled, a->k);
+    found->q[found->blocks++] = kiln_matmul(b, scaled, factor(a, a->k));
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
-        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, q, 0));
+        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, factor(a, q), 0));
 }
 
 static size_t scores_at_once(const kiln_device_info *device)
