@@ -73,6 +73,7 @@ static const struct known {
     {VARIANCE, {7, 7, 7, 7}, {0}},
     {VARIANCE, {1, NAN, 2, 3}, {NAN}},
     {VARIANCE, {1, INF, 2, 3}, {NAN}},
+    {VARIANCE, {10000001, 10000002, 10000003, 10000004}, {1.25}},
     {SAMPLE, {1, 2, 3, 4}, {1.6666666666666667}},
     {SAMPLE, {10000.5f, 10001.5f, 9999.25f, 10000.75f}, {0.875}},
     {NORM, {3, -4, 0, 0}, {5}},
@@ -86,6 +87,8 @@ static const struct known {
     {LAYER_NORM, {-100, 0, 100, 50},
      {-1.5212776571204476, -0.16903085079116084, 1.1832159555381259, 0.5070925523734825}},
     {LAYER_NORM, {7, 7, 7, 7}, {0, 0, 0, 0}},
+    {LAYER_NORM, {10000001, 10000002, 10000003, 10000004},
+     {-1.3416354199689269, -0.447211806656309, 0.447211806656309, 1.3416354199689269}},
     {LAYER_NORM, {1, NAN, 2, 3}, {NAN, NAN, NAN, NAN}},
     {RMS_NORM, {1, 2, 3, 4},
      {0.3651481282381064, 0.7302962564762128, 1.0954443847143192, 1.4605925129524255}},
@@ -120,6 +123,58 @@ Test(normalization, known_answers)
             expect_near(known, i, y[i]);
         check_end(batch);
     }
+    check_close();
+}
+
+/* Numbers of which no sum is exact. */
+static const float equal[] = {1000.1F, 10000.1F, 100000.1F, 1e15F, -3e-20F, 0.1F};
+
+static void expect_nothing(kiln_batch *batch, kiln_tensor y, const char *what, float of)
+{
+    size_t rank, dims[KILN_MAX_RANK], count = 1, wrong = 0;
+    expect_ok(kiln_tensor_shape(batch, y, NULL, &rank, dims));
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    float *found = calloc(count + 1, sizeof *found);
+    expect_ok(kiln_read(batch, y, found, count * sizeof *found));
+    run_batch(batch);
+    for (size_t i = 0; i < count; i++)
+        wrong += found[i] != 0;
+    cr_expect_eq(wrong, 0, "%s of %zu elements of %.9g: %zu are not 0, the first is %g", what,
+                 count, (double)of, wrong, (double)found[0]);
+    free(found);
+    check_end(batch);
+}
+
+/* What is equal has no variance, and is 0 when it is normalised: along rows, columns and both. */
+Test(normalization, equal_elements)
+{
+    static const size_t lengths[] = {5, 7, 768, 4096};
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            const size_t n = lengths[k], rows[] = {2, n}, columns[] = {n, 3}, image[] = {2, 6, n};
+            float *all = malloc(12 * n * sizeof *all);
+            for (size_t j = 0; j < 12 * n; j++)
+                all[j] = equal[i];
+            kiln_batch *b = check_begin();
+            kiln_tensor x = kiln_upload(b, KILN_F32, 2, rows, all);
+            expect_nothing(b, kiln_layer_norm(b, x, none, none, LAST, 1e-5), "layer norm", all[0]);
+            b = check_begin();
+            x = kiln_upload(b, KILN_F32, 2, rows, all);
+            expect_nothing(b, kiln_variance(b, x, 0, NULL, 1, 0), "variance", all[0]);
+            b = check_begin();
+            x = kiln_upload(b, KILN_F32, 2, columns, all);
+            expect_nothing(b, kiln_batch_norm_train(b, x, none, none, 1, 1e-5, NULL, NULL),
+                           "batch norm", all[0]);
+            b = check_begin();
+            x = kiln_upload(b, KILN_F32, 3, image, all);
+            expect_nothing(b, kiln_group_norm(b, x, none, none, 3, 1, 1e-5), "group norm", all[0]);
+            b = check_begin();
+            x = kiln_upload(b, KILN_F32, 3, image, all);
+            expect_nothing(b, kiln_instance_norm(b, x, none, none, 1, 1e-5), "instance norm",
+                           all[0]);
+            free(all);
+        }
     check_close();
 }
 

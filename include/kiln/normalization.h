@@ -33,8 +33,9 @@ KILN_API kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_a
                                     const int *axes, int keep_dims);
 
 /** sum((x - mean(x))^2) / max(n - correction, 0) of n elements each: correction 0 is the
- *  population's variance, 1 the sample's (Bessel). In two passes, so that a large mean costs no
- *  accuracy. inf or NaN where n is at most the correction; keep_dims as for kiln_logsumexp().
+ *  population's variance, 1 the sample's (Bessel). In two passes over differences from the first
+ *  element, so that a large mean costs no accuracy and that of equal elements is 0. inf or NaN
+ *  where n is at most the correction; keep_dims as for kiln_logsumexp().
  *  Errors: INVALID_ARGUMENT also for a negative or not finite correction. */
 KILN_API kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                                    double correction, int keep_dims);

@@ -118,7 +118,7 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
     if (call.shape.rank == 1)
         axes[n++] = 0;
     if (mean)
-        *mean = kiln_mean(batch, x, n, axes, 0);
+        *mean = kiln__record_mean(batch, __func__, x, n, axes);
     if (variance)
         *variance = kiln_variance(batch, x, n, axes, 0, 0);
     kiln_tensor y =

@@ -156,9 +156,43 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
 
 /* ---- statistics ---- */
 
-static kiln_tensor centre(const struct call *call, kiln_tensor x)
+/* The first of the elements that belong together, which only shifts them. */
+static kiln_tensor first_of(const struct call *call, kiln_tensor x)
 {
-    return APPLY_2(sub, x, REDUCE(mean, x));
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    uint64_t mask;
+    if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
+        return none;
+    for (uint32_t d = 0; d < call->shape.rank; d++)
+        stop[d] = mask >> d & 1 ? 1 : (int64_t)call->shape.dims[d];
+    return kiln_detach(call->batch, kiln_slice(call->batch, x, start, stop, NULL));
+}
+
+/* x less its mean, and the mean unless that is NULL. It is the mean of differences from the first
+ * element: of equal elements exactly that, and a large one that all share is gone before anything
+ * is rounded. */
+static kiln_tensor centre(const struct call *call, kiln_tensor x, kiln_tensor *mean)
+{
+    kiln_tensor first = none;
+    if (call->count > 1) {
+        first = first_of(call, x);
+        x = APPLY_2(sub, x, first);
+    }
+    kiln_tensor within = REDUCE(mean, x);
+    if (mean)
+        *mean = first.id ? APPLY_2(add, first, within) : within;
+    return APPLY_2(sub, x, within);
+}
+
+kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x, size_t n_axes,
+                              const int *axes)
+{
+    struct call it = {batch, name, n_axes, axes, .count = 0}, *call = &it;
+    kiln_tensor mean;
+    if (!begin(call, x))
+        return none;
+    centre(call, x, &mean);
+    return finish(call, mean, 0);
 }
 
 kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
@@ -169,7 +203,7 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
     if (!begin(call, x) || !check_number(call, "the correction", correction))
         return none;
     double freedom = fmax((double)call->count - correction, 0);
-    kiln_tensor squares = APPLY(square, centre(call, x));
+    kiln_tensor squares = APPLY(square, centre(call, x, NULL));
     kiln_tensor variance = correction == 0
                                ? REDUCE(mean, squares)
                                : APPLY_2(div, REDUCE(sum, squares), number(call, freedom));
@@ -208,7 +242,7 @@ kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
     if (!begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_operand(call, "shift", shift) || !check_number(call, "epsilon", epsilon))
         return none;
-    kiln_tensor y = normalize(call, centre(call, x), epsilon);
+    kiln_tensor y = normalize(call, centre(call, x, NULL), epsilon);
     y = scale.id ? APPLY_2(mul, y, scale) : y;
     return shift.id ? APPLY_2(add, y, shift) : y;
 }

@@ -35,4 +35,9 @@ bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_
 bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
                      size_t n_axes, const int *axes, uint64_t *mask);
 
+/* The mean over these axes as kiln_variance() and kiln_layer_norm() find it, which compute it once
+ * with this one. */
+kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x, size_t n_axes,
+                              const int *axes);
+
 #endif
