@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnx/record.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx/error.h"
 #include "onnx/patterns.h"
+#include "onnx/values.h"
 #include "onnx/weights.h"
 
 /* ---- values on the device ---- */
@@ -86,6 +88,26 @@ static const char *call(struct kiln__onnx_recorder *recorder, const char *name)
     return before;
 }
 
+/* A file of a hundred bytes can ask for any number of elements. */
+#define MOST_ELEMENTS (UINT64_C(1) << 32)
+
+static void check_size(struct kiln__onnx_call *call, const struct kiln__onnx_value *value,
+                       uint32_t name)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    uint64_t most = call->recorder->model->options.most_elements, count = 1;
+    if (!value->tensor.id || kiln_tensor_shape(call->batch, value->tensor, NULL, &rank, dims))
+        return;
+    for (size_t i = 0; i < rank; i++)
+        count *= dims[i]; /* the batch has seen that they can be counted */
+    most = most ? most : MOST_ELEMENTS;
+    if (count > most)
+        kiln__onnx_refuse(call, KILN_TOO_LARGE,
+                          "its result '%s' has %" PRIu64 " elements, and %" PRIu64
+                          " are the most (kiln_model_options::most_elements)",
+                          call->recorder->model->graphs.names[name], count, most);
+}
+
 /* Several nodes as one; false, with nothing recorded, where they have to be recorded one by one. */
 static bool record_as_one(struct kiln__onnx_recorder *recorder, const struct kiln__onnx_node *node)
 {
@@ -103,6 +125,7 @@ static bool record_as_one(struct kiln__onnx_recorder *recorder, const struct kil
     const char *before = call(recorder, kiln__onnx_node_name(node));
     node->row->record(&now);
     call(recorder, before);
+    check_size(&now, &out, node->outputs[0]);
     if (kiln_batch_status(recorder->batch))
         fail_in(recorder, node);
     if (!out.type)
@@ -144,6 +167,8 @@ static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln_
         call(recorder, before);
         if (kiln_batch_status(recorder->batch))
             fail_in(recorder, node);
+        for (size_t i = 0; i < node->n_outputs && !recorder->status; i++)
+            check_size(&now, &out[i], node->outputs[i]);
         for (size_t i = 0; i < node->n_outputs; i++)
             recorder->values[node->outputs[i]] = out[i];
     }
@@ -273,8 +298,7 @@ static kiln_status take_input(struct kiln__onnx_recorder *recorder, size_t i, ki
     kiln_type type;
     size_t rank, dims[KILN_MAX_RANK];
     status = kiln_tensor_shape(recorder->batch, tensor, &type, &rank, dims);
-    if (!status && content &&
-        (rank != value->rank || memcmp(dims, value->dims, rank * sizeof *dims)))
+    if (!status && content && !kiln__onnx_has_shape(value, rank, dims))
         status = kiln__onnx_fail(KILN_SHAPE_MISMATCH,
                                  "kiln_model_record: input '%s' and its content differ in shape",
                                  input->name);

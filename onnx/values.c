@@ -60,6 +60,11 @@ static void copy_strided(struct kiln__onnx_host *to, const union kiln__onnx_cell
     }
 }
 
+bool kiln__onnx_has_shape(const struct kiln__onnx_value *value, size_t rank, const size_t *dims)
+{
+    return rank == value->rank && (!rank || !memcmp(dims, value->dims, rank * sizeof *dims));
+}
+
 static void strides_of(size_t rank, const size_t *dims, int64_t *stride)
 {
     int64_t step = 1;
@@ -73,7 +78,7 @@ struct kiln__onnx_value kiln__onnx_reshape(struct kiln__onnx_call *call,
                                            struct kiln__onnx_value *value, size_t rank,
                                            const size_t *dims)
 {
-    if (rank == value->rank && !memcmp(dims, value->dims, rank * sizeof *dims))
+    if (kiln__onnx_has_shape(value, rank, dims))
         return *value;
     if (!value->host)
         return on_device(call, value->type,
@@ -168,7 +173,7 @@ struct kiln__onnx_value kiln__onnx_broadcast(struct kiln__onnx_call *call,
                                              struct kiln__onnx_value *value, size_t rank,
                                              const size_t *dims)
 {
-    if (rank == value->rank && !memcmp(dims, value->dims, rank * sizeof *dims))
+    if (kiln__onnx_has_shape(value, rank, dims))
         return *value;
     double number;
     bool here = value->host && kiln__onnx_fits_host(value->type, rank, dims);

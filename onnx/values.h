@@ -41,6 +41,9 @@ struct kiln__onnx_value kiln__onnx_cast(struct kiln__onnx_call *call,
 bool kiln__onnx_join_shapes(struct kiln__onnx_call *call, size_t *rank, size_t *dims,
                             size_t other_rank, const size_t *other);
 
+/* Whether a value has this shape; without dimensions `dims` may be NULL. */
+bool kiln__onnx_has_shape(const struct kiln__onnx_value *value, size_t rank, const size_t *dims);
+
 /* Whether a result of this type and shape may be computed on the host. */
 bool kiln__onnx_fits_host(int type, size_t rank, const size_t *dims);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnx/wire.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "onnx/error.h"
@@ -48,8 +49,24 @@ static const ProtobufCMessageDescriptor *inner_of(const ProtobufCMessageDescript
                : NULL;
 }
 
+/* What unpacking takes beside the file: a text of one letter or an empty tensor is two or three
+ * bytes there, and hundreds of bytes in memory. Models of many layers come to ten times their size
+ * without weights. */
+struct memory {
+    uint64_t taken, most;
+};
+
+enum { LEAST_ROOM = 64 << 20, ROOM_PER_BYTE = 16, OVERHEAD = 32 };
+
+static bool take(struct memory *memory, const ProtobufCMessageDescriptor *inner)
+{
+    memory->taken += OVERHEAD + (inner ? inner->sizeof_message : 0);
+    return memory->taken <= memory->most;
+}
+
 /* message = (tag (varint | 8 bytes | length bytes | 4 bytes))* */
-static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, unsigned depth)
+static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, unsigned depth,
+                 struct memory *memory)
 {
     if (depth > DEEPEST)
         return false;
@@ -65,9 +82,9 @@ static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, 
         case 2: {
             fits = read_varint(&bytes, &length);
             const uint8_t *content = bytes.at;
-            fits = fits && skip(&bytes, length);
+            fits = fits && skip(&bytes, length) && take(memory, inner);
             if (fits && inner)
-                fits = walk(inner, (struct bytes){content, content + length}, depth + 1);
+                fits = walk(inner, (struct bytes){content, content + length}, depth + 1, memory);
             break;
         }
         case 5: fits = skip(&bytes, 4); break;
@@ -82,9 +99,15 @@ static bool walk(const ProtobufCMessageDescriptor *message, struct bytes bytes, 
 kiln_status kiln__onnx_unpack(const char *name, const uint8_t *bytes, size_t length,
                               Onnx__ModelProto **model)
 {
+    struct memory memory = {.most = LEAST_ROOM + (uint64_t)ROOM_PER_BYTE * length};
     *model = NULL;
-    if (walk(&onnx__model_proto__descriptor, (struct bytes){bytes, bytes + length}, 0))
+    if (walk(&onnx__model_proto__descriptor, (struct bytes){bytes, bytes + length}, 0, &memory))
         *model = onnx__model_proto__unpack(NULL, length, bytes);
+    else if (memory.taken > memory.most)
+        return kiln__onnx_fail(KILN_TOO_LARGE,
+                               "kiln_model_load: %s has so many parts that reading its %zu bytes "
+                               "takes more than %" PRIu64 " bytes of memory",
+                               name, length, memory.most);
     if (!*model)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                "kiln_model_load: %s is no ONNX model, or is damaged", name);

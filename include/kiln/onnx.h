@@ -43,12 +43,14 @@ typedef struct kiln_model_options {
                              a model that names such is refused */
     int plain;          /**< nonzero: every node by itself, without recognising layers that
                              exporters write as several nodes (attention, gelu, normalisation) */
+    uint64_t most_elements; /**< of a node's result: one of more is refused when it is recorded, as a
+                                 small file may ask for any work; 0: 2^32 */
 } kiln_model_options;
 
 /** Options with every default. */
 #define KILN_MODEL_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(kiln_model_options), (kiln_type)0, 0, 0, 0                                          \
+        sizeof(kiln_model_options), (kiln_type)0, 0, 0, 0, 0                                        \
     }
 
 /** Options with every default, for callers without macros. NULL does nothing.
@@ -116,7 +118,7 @@ KILN_API const char *kiln_model_notes(const kiln_onnx_model *model);
  *
  *  Owner: the tensors belong to the batch. Threads: one at a time for a batch, any for the model.
  *  Errors: those of the batch, with the node that led to them; INVALID_ARGUMENT, SHAPE_MISMATCH,
- *  TYPE_MISMATCH (an input that does not fit what the file says), UNSUPPORTED. After an error
+ *  TOO_LARGE (kiln_model_options::most_elements), TYPE_MISMATCH (an input that does not fit what the file says), UNSUPPORTED. After an error
  *  outputs are empty tensors and the batch has a part of the model: reset or release it.
  *
  *  What is recorded is called as its node (kiln_name_calls(), which this call ends). */

@@ -50,13 +50,15 @@ class Model:
     `inputs` and `outputs` are what the file says: name, dtype, shape (with the name of a dimension,
     or None, where it is left open; None where nothing is said). A batch is kept for each of
     `batches` shapes. `weights` "f16" or "bf16" stores them so. `folder` is where files of external
-    data lie, for bytes. `notes` says what reading changed.
+    data lie, for bytes. `plain` records each node by itself. A node's result of more than
+    `most_elements` (0: 2^32) is refused. `notes` says what reading changed.
 
     Any thread may call it.
     """
 
     def __init__(self, source: Any, *, weights: Optional[Type] = None, batches: int = 0,
                  folder: Optional[str] = None, plain: bool = False,
+                 most_elements: int = 0,
                  context: Optional[Context] = None) -> None:
         self._lib = onnx_library()
         self._context = context or default_context()
@@ -66,6 +68,7 @@ class Model:
         options.batches = batches
         options.folder = None if folder is None else os.fsencode(folder)
         options.plain = bool(plain)
+        options.most_elements = most_elements
         self._owned = Owned(self._lib.kiln_model_release)
         held, asked, out = self._context._held(), ctypes.byref(options), self._owned.out
         if isinstance(source, (bytes, bytearray, memoryview)):

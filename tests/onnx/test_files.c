@@ -300,6 +300,56 @@ Test(onnx_files, regions_with_as_many_samples_as_they_are_wide_are_refused)
                      "node 'y' (RoiAlign): its sampling_ratio is 0, as many as content says");
 }
 
+/* A file of a hundred bytes asks for a sum of 2^40 numbers. */
+Test(onnx_files, results_of_more_elements_than_anybody_waits_for_are_refused)
+{
+    begin(17);
+    add_integers(model, "shape", "2", (const int64_t[]){1 << 20, 1 << 20});
+    add_node(model, "ConstantOfShape", "shape", "zeros");
+    set_int(add_node(model, "ReduceSum", "zeros", "zero"), "keepdims", 0);
+    add_node(model, "Add", "x zero", "y");
+    refuse_recording(KILN_TOO_LARGE,
+                     "node 'zeros' (ConstantOfShape): its result 'zeros' has 1099511627776 "
+                     "elements, and 4294967296 are the most (kiln_model_options::most_elements)");
+    kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+    kiln_onnx_model *loaded;
+    kiln_array in = {KILN_F32, 2, {2, 3}, NULL};
+    kiln_model_lease *lease;
+    options.most_elements = UINT64_C(1) << 40;
+    expect_ok(load_model(context, model, &options, &loaded));
+    expect_ok(kiln_model_batch(loaded, &in, &lease));
+    kiln_model_batch_return(lease);
+    kiln_model_release(loaded);
+    begin(17);
+    add_node(model, "Relu", "x", "y");
+    options.most_elements = 5;
+    expect_ok(load_model(context, model, &options, &loaded));
+    expect_error(kiln_model_batch(loaded, &in, &lease), KILN_TOO_LARGE,
+                 "node 'y' (Relu): its result 'y' has 6 elements, and 5 are the most "
+                 "(kiln_model_options::most_elements)");
+    kiln_model_release(loaded);
+}
+
+/* Two bytes are an initialiser of none, which takes two hundred in memory. */
+Test(onnx_files, files_that_grow_in_memory_are_refused)
+{
+    enum { BYTES = 4 << 20 };
+    const uint8_t head[] = {7 << 3 | 2, 0x80, 0x80, 0x80, 2}; /* a graph of BYTES bytes */
+    uint8_t *bytes = malloc(sizeof head + BYTES);
+    cr_assert(bytes);
+    memcpy(bytes, head, sizeof head);
+    for (size_t i = 0; i < BYTES; i += 2) {
+        bytes[sizeof head + i] = 5 << 3 | 2;
+        bytes[sizeof head + i + 1] = 0;
+    }
+    kiln_onnx_model *loaded;
+    expect_error(kiln_model_load_memory(context, bytes, sizeof head + BYTES, NULL, &loaded),
+                 KILN_TOO_LARGE,
+                 "kiln_model_load: the memory has so many parts that reading its 4194309 bytes "
+                 "takes more than 134217808 bytes of memory");
+    free(bytes);
+}
+
 /* Indices of elements are i32. */
 static void add_large_pictures(void)
 {
