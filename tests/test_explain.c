@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/store.h"
+#include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
 
@@ -430,6 +432,40 @@ Test(log, says_errors_when_asked)
     char *said = said_during(fail_once);
     cr_expect_str_eq(said, "kiln: error: kiln_exp, call 1: operand a is the empty tensor\n", "%s",
                      said);
+    free(said);
+}
+
+/* Where nothing else is said, either. */
+static void look_at_words(void)
+{
+    const kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    expect_ok(kiln__words_check("a call", &options));
+}
+
+Test(log, of_an_unknown_level_is_told_when_a_context_is_made)
+{
+    setenv("KILN_LOG", "verbose", 1);
+    char *said = said_during(look_at_words);
+    cr_expect_str_eq(said,
+                     "kiln: error: KILN_LOG is \"verbose\", not error, warn, info or debug; it "
+                     "counts as error\n",
+                     "%s", said);
+    free(said);
+}
+
+static void open_no_folder(void)
+{
+    const struct kiln__store_options options = {"/dev/null", 0, KILN_CACHE_ON};
+    kiln__store_close(kiln__store_open(&options));
+}
+
+Test(log, warns_of_a_cache_folder_that_cannot_be_used)
+{
+    setenv("KILN_LOG", "warn", 1);
+    char *said = said_during(open_no_folder);
+    cr_expect_str_eq(said,
+                     "kiln: warn: the kernel cache /dev/null is not used: it is not a folder\n",
+                     "%s", said);
     free(said);
 }
 

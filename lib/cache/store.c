@@ -25,7 +25,7 @@ struct kiln__disk_store {
     bool writes;
     uint64_t limit;
     atomic_uint_fast64_t puts, failures;
-    atomic_bool swept;
+    atomic_bool swept, warned;
 };
 
 /* ---- opening ---- */
@@ -57,14 +57,18 @@ static void open_folder(struct kiln__disk_store *store, const struct kiln__store
     if (mode == KILN_CACHE_OFF)
         return;
     if (!kiln__place_find(options->folder, path, sizeof path)) {
-        KILN__LOG(KILN__LOG_INFO, "there is no place for a kernel cache; it is in memory only");
+        KILN__LOG(KILN__LOG_WARN,
+                  "there is no place for a kernel cache (KILN_CACHE_DIR); it is in memory only");
         return;
     }
     store->folder = kiln__place_open(path, mode == KILN_CACHE_ON, &why);
     store->writes = store->folder >= 0 && mode == KILN_CACHE_ON;
+    if (store->writes && faccessat(store->folder, ".", W_OK, AT_EACCESS))
+        KILN__LOG(KILN__LOG_WARN, "the kernel cache %s is not written to: %s", path,
+                  strerror(errno));
     if (store->folder >= 0 || (errno == ENOENT && mode == KILN_CACHE_READ_ONLY))
         return;
-    KILN__LOG(KILN__LOG_INFO, "the kernel cache %s is not used: %s", path, why);
+    KILN__LOG(KILN__LOG_WARN, "the kernel cache %s is not used: %s", path, why);
     kiln__store_failed(store);
 }
 
@@ -262,7 +266,9 @@ bool kiln__store_put(struct kiln__disk_store *store, const struct kiln__entry *e
     int error = write_entry(store, file, &bytes);
     kiln__text_free(&bytes);
     if (error) {
-        KILN__LOG(KILN__LOG_INFO, "cache entry %s could not be written: %s", file, strerror(error));
+        bool first = !atomic_exchange(&store->warned, true);
+        KILN__LOG(first ? KILN__LOG_WARN : KILN__LOG_INFO,
+                  "cache entry %s could not be written: %s", file, strerror(error));
         kiln__store_failed(store);
         return false;
     }

@@ -9,6 +9,7 @@
 #include "session/context.h"
 #include "util/environment.h"
 #include "util/error.h"
+#include "util/log.h"
 
 static const char *cache_word(size_t number)
 {
@@ -144,5 +145,6 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
 kiln_status kiln__words_check(const char *call, const kiln_context_options *options)
 {
     kiln_status status = check_options(call, options);
+    (void)kiln__log_wants(KILN__LOG_ERROR); /* says so where $KILN_LOG is none of its words */
     return status ? status : check_variables(call, options);
 }
