@@ -19,17 +19,18 @@ case "$kind:${KILN_TEST_CC-}" in
 esac
 
 onnx=
-[ ! -f "$build/libkiln-onnx.la" ] || onnx=$build/libkiln-onnx.la
+[ ! -f "$build/libkiln-onnx.la" ] || onnx=libkiln-onnx.la
 
-# compiled COMPILER SOURCE OPTION...
-compiled() {
+# compiled COMPILER SOURCE OPTION...: in the build folder, whose name may have spaces.
+compiled() (
   compiler=$1 file=$2
   shift 2
+  cd "$build" || exit
   # shellcheck disable=SC2086
-  "$build/libtool" --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
-    -Wpedantic -Wshadow -Werror "$@" -I"$build/include" -I"$source/include" "$file" \
-    $onnx "$build/libkiln.la" -lpthread -o program
-}
+  ./libtool --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
+    -Wpedantic -Wshadow -Werror "$@" -Iinclude -I"$source/include" "$file" \
+    $onnx libkiln.la -lpthread -o "$folder/program"
+)
 
 # runs COMPILER SOURCE OPTION...
 runs() {

@@ -18,13 +18,18 @@ awk '
   file { print > file }
 ' "$source/doc/tutorial.md" || exit 99
 
-# step NUMBER: it has to compile without a warning.
-step() {
+# compiled NAME: without a warning, in the build folder, whose name may have spaces.
+compiled() (
+  cd "$build" || exit
   # KILN_TEST_CC is a compiler with its options.
   # shellcheck disable=SC2086
-  "$build/libtool" --silent --mode=link --tag=CC $KILN_TEST_CC -std=c11 -Wall -Wextra -pedantic \
-    -Werror -I"$build/include" -I"$source/include" "step$1.c" "$build/libkiln.la" -lm \
-    -o "step$1" || return
+  ./libtool --silent --mode=link --tag=CC $KILN_TEST_CC -std=c11 -Wall -Wextra -pedantic \
+    -Werror -Iinclude -I"$source/include" "$folder/$1.c" libkiln.la -lm -o "$folder/$1"
+)
+
+# step NUMBER
+step() {
+  compiled "step$1" || return
   "./step$1" >"step$1.printed" || return
   diff "step$1.expected" "step$1.printed" && cat "step$1.printed"
 }
