@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every public header compiles alone, as strict C11 and as C++11, and a program that uses them
-# compiles as both. $srcdir is the source tree; $CC, $CXX and $OPENCL_CFLAGS may be set.
+# Every public header compiles alone, as strict C11 and as C++11 (those of C++ as C++17), and a program that
+# uses them compiles as both. $srcdir is the source tree; $CC, $CXX and $OPENCL_CFLAGS may be set.
 set -u
 source=${srcdir:-.}
 folder=$(mktemp -d) || exit 99
@@ -28,10 +28,10 @@ for macro in $(sed -n 's/^#define \(KILN_[A-Z_]*_INIT\).*/\1/p' $own); do
   }
 done
 
-# compile_all LANGUAGE: twice each, for its guards
+# compile_all LANGUAGE [ENDING]: twice each, for its guards
 compile_all() {
   count=0
-  for path in "$source"/include/kiln/*.h include/kiln/*.h; do
+  for path in "$source"/include/kiln/*."${2-h}" include/kiln/*."${2-h}"; do
     [ -f "$path" ] || continue
     header=kiln/${path##*/}
     printf '#include <%s>\n#include <%s>\ntypedef int not_empty;\n' "$header" "$header" \
@@ -40,7 +40,7 @@ compile_all() {
     count=$((count + 1))
   done
   header=
-  compile "$1" "$source/tests/headers.cc"
+  [ $# -gt 1 ] || compile "$1" "$source/tests/headers.cc"
   echo "$1: $count headers"
 }
 
@@ -50,6 +50,8 @@ for candidate in "${CXX-}" c++ g++ clang++; do
   if [ -n "$candidate" ] && command -v "${candidate%% *}" >/dev/null; then
     compiler="$candidate -std=c++11"
     compile_all c++
+    compiler="$candidate -std=c++17"
+    compile_all c++ hpp
     exit $status
   fi
 done

@@ -280,6 +280,88 @@ static void train(const kiln::context &context)
 #endif
 }
 
+/* What a time is in C: what has passed is not for ever, and what is very long is no overflow. */
+static void wait(const kiln::context &context)
+{
+    using namespace std::chrono;
+    EXPECT(kiln::detail::microseconds(nanoseconds(1500)) == 1);
+    EXPECT(kiln::detail::microseconds(hours(-1)) == 0);
+    EXPECT(kiln::detail::microseconds(duration<double>(NAN)) == 0);
+    EXPECT(kiln::detail::microseconds(hours::max()) == UINT64_MAX);
+    EXPECT(kiln::detail::microseconds(duration<double>(INFINITY)) == UINT64_MAX);
+    kiln::model model{{kiln::row(KILN_F32, {4})},
+                      1,
+                      [](const kiln::recorder &, const std::vector<kiln::tensor> &inputs,
+                         std::size_t,
+                         std::size_t) { return std::vector<kiln::tensor>{inputs[0] * 2}; }};
+    kiln::executor_options options;
+    options.max_batch = options.min_batch = 64;
+    options.max_wait_us = 600000000;
+    kiln::executor executor({context}, model, options);
+    const vector data{1, 2, 3, 4};
+    vector found(4);
+    kiln::future future = executor.submit({kiln::input(data)}, {kiln::output(found)}, 1);
+    for (int64_t passed : {int64_t(-1), int64_t(0), INT64_MIN})
+        EXPECT(future.wait_for(microseconds(passed)) == KILN_NOT_READY);
+    EXPECT(!future.cancel());
+}
+
+/* What a function throws that C calls does not go through C: it comes out behind. */
+#ifdef __cpp_exceptions
+struct thrown {
+    int value;
+};
+
+template <class F> static int thrown_by(const F &call)
+{
+    try {
+        call();
+    } catch (const thrown &caught) {
+        return caught.value;
+    } catch (...) {
+        return -1;
+    }
+    return 0;
+}
+
+static void throw_through(const kiln::context &context)
+{
+    kiln::model model{{kiln::row(KILN_F32, {4})},
+                      1,
+                      [](const kiln::recorder &, const std::vector<kiln::tensor> &, std::size_t,
+                         std::size_t) -> std::vector<kiln::tensor> { throw thrown{7}; }};
+    EXPECT(thrown_by([&] { kiln::executor({context}, model); }) == 7);
+    EXPECT(thrown_by([&] {
+               kiln::choose_batch(context, model, 8, 0, std::chrono::microseconds(9));
+           }) == 7);
+    EXPECT(thrown_by([&] { kiln::executor({context}, kiln::gradient_model(model, {0})); }) == 7);
+    kiln::buffer weights(context, {2}, vector{1, 2});
+    auto record = [&](const kiln::recorder &in, std::size_t) {
+        kiln::tensor w = in.import(weights);
+        return kiln::grad(kiln::sum(w), {w});
+    };
+    auto update = [](const kiln::recorder &, std::size_t, const std::vector<kiln::tensor> &) {};
+    kiln::training at_once{
+        1,
+        [](const kiln::recorder &, std::size_t) -> std::vector<kiln::tensor> { throw thrown{8}; },
+        update,
+        {}};
+    kiln::training later{1,
+                         record,
+                         [](const kiln::recorder &, std::size_t,
+                            const std::vector<kiln::tensor> &) { throw thrown{9}; },
+                         {}};
+    EXPECT(thrown_by([&] { kiln::parallel({context}, at_once); }) == 8);
+    EXPECT(thrown_by([&] { kiln::parallel({context}, later); }) == 9);
+    kiln::training good{1, record, update, {}};
+    EXPECT(thrown_by([&] { kiln::parallel({context}, good); }) == 0); // nothing is left
+}
+#else
+static void throw_through(const kiln::context &)
+{
+}
+#endif
+
 static void fail(const kiln::context &context)
 {
     const vector data{1, 2, 3};
@@ -304,7 +386,12 @@ static void fail(const kiln::context &context)
     EXPECT(caught([&] { b.execute(); }) == "kiln_add, call 4: shapes [3] and [2] do not broadcast");
     EXPECT(caught([&] { kiln::load(context, "/nowhere", {"x"}); }).find("/nowhere") !=
            std::string::npos);
-    EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) != "");
+    EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) ==
+           "kiln::buffer: 3 elements for shape [4]");
+    kiln::batch wide(context);
+    EXPECT(caught([&] {
+               wide.upload({2, 2}, data);
+           }) == "kiln::recorder::upload: 3 elements for shape [2,2]");
     kiln::buffer bytes(context, KILN_U8, {5});
     EXPECT(caught([&] { bytes.write(vector{1}); }).find("kiln::buffer::write") == 0);
     kiln::model model{
@@ -323,10 +410,14 @@ static void fail(const kiln::context &context)
     EXPECT(!std::strcmp(b.error(), "kiln_add, call 4: shapes [3] and [2] do not broadcast"));
     EXPECT(!b.reset() && !b.status());
     EXPECT(!b.upload({4}, data));
+    EXPECT(!std::strcmp(b.error(), "kiln::recorder::upload: 3 elements for shape [4]"));
+    EXPECT(b.execute() == KILN_INVALID_ARGUMENT);
+    EXPECT(!std::strcmp(kiln_last_error(), b.error()));
     EXPECT(!b.reset());
     EXPECT(!b.upload({1, 1, 1, 1, 1, 1, 1, 1, 1}, data));
     EXPECT(kiln::load(context, "/nowhere", {"x"}).empty());
     EXPECT(!kiln::buffer(context, {4}, data));
+    EXPECT(!std::strcmp(kiln_last_error(), "kiln::buffer: 3 elements for shape [4]"));
     kiln::buffer bytes(context, KILN_U8, {5}), floats(context, {3}, data), none;
     vector found;
     std::vector<std::int32_t> whole(3);
@@ -359,6 +450,8 @@ int main()
     serve(context);
     serve_ready(context);
     train(context);
+    wait(context);
+    throw_through(context);
     fail(context);
 #ifdef KILN_EXCEPTIONS
     lack_memory(context);

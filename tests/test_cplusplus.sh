@@ -50,6 +50,8 @@ fi
 for compiler in $found; do
   check "$compiler: without exceptions" 0 '^as it should' \
     runs "$compiler" "$source/tests/cplusplus.cpp" -fno-exceptions -fno-rtti
+  check "$compiler: with the program's own exceptions alone" 0 '^as it should' \
+    runs "$compiler" "$source/tests/cplusplus.cpp"
   check "$compiler: with exceptions" 0 '^as it should' \
     runs "$compiler" "$source/tests/cplusplus.cpp" -DKILN_EXCEPTIONS
   if [ -n "$onnx" ]; then

@@ -145,6 +145,27 @@ Test(errors_calls, every_question_without_an_object)
     kiln_free(NULL);
 }
 
+Test(errors_calls, a_batch_fails_by_its_caller_s_own_words)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    expect_error(kiln_batch_fail(NULL, KILN_INVALID_ARGUMENT, "x"), KILN_INVALID_ARGUMENT,
+                 "kiln_batch_fail: batch is NULL");
+    expect_error(kiln_batch_fail(batch, KILN_OK, "x"), KILN_INVALID_ARGUMENT,
+                 "kiln_batch_fail: 0 is no error");
+    expect_error(kiln_batch_fail(batch, (kiln_status)-999, "x"), KILN_INVALID_ARGUMENT,
+                 "kiln_batch_fail: -999 is no error");
+    cr_expect_eq(kiln_batch_status(batch), KILN_OK);
+    expect_error(kiln_batch_fail(batch, KILN_SHAPE_MISMATCH, "rows of 3%s, not 4"),
+                 KILN_SHAPE_MISMATCH, "rows of 3%s, not 4");
+    cr_expect_str_eq(kiln_batch_error(batch), "rows of 3%s, not 4");
+    cr_expect_eq(kiln_batch_fail(batch, KILN_UNSUPPORTED, "later"), KILN_SHAPE_MISMATCH);
+    cr_expect_str_eq(kiln_batch_error(batch), "rows of 3%s, not 4");
+    cr_expect_eq(kiln_batch_execute(batch), KILN_SHAPE_MISMATCH);
+    kiln_batch_release(batch);
+    kiln_context_release(context);
+}
+
 /* ---- words ---- */
 
 Test(errors_calls, the_first_error_stays_beside_later_ones_of_the_thread)

@@ -354,10 +354,14 @@ Test(executor, calls_back_once_before_and_after_completion)
     cr_expect_eq(told.times, 0);
     gate_open(gate);
     wait_until_told(1);
+    expect_error(kiln_future_notify(future, tell, &told), KILN_WRONG_STATE,
+                 "kiln_future_notify: the future has a callback already");
     expect_end(future, KILN_OK);
     future = served_submit(executor, x, y, 1, NULL);
     expect_ok(kiln_future_wait(future));
     expect_ok(kiln_future_notify(future, tell, &told));
+    expect_error(kiln_future_notify(future, tell, &told), KILN_WRONG_STATE,
+                 "kiln_future_notify: the future has a callback already");
     cr_expect_eq(told.times, 2);
     kiln_future_release(future);
     served_end(executor, context);

@@ -68,6 +68,12 @@ KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
  *  Owner: the batch. Threads: one at a time. Errors: none. */
 KILN_API const char *kiln_batch_error(const kiln_batch *batch);
 
+/** For those who record on behalf of others, such as recorders and bindings: make `sentence` the
+ *  batch's error, of a status below 0, as if a call had failed; at most 4095 bytes of it, the
+ *  status's own words where there is none. A batch that has an error keeps it. Returns the batch's status.
+ *  Owner: the sentence is copied. Threads: one at a time. Errors: INVALID_ARGUMENT. */
+KILN_API kiln_status kiln_batch_fail(kiln_batch *batch, kiln_status status, const char *sentence);
+
 /** Call a tensor by a name of the caller's, such as "layer3.q": errors, explanations, traces,
  *  profiles and validation say it with what they tell of the tensor, and a kernel that computes
  *  several is told by all their names. What the tensor's call has recorded beside, and has no name

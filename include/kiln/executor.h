@@ -294,8 +294,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_future_poll(kiln_future *future);
 typedef void (*kiln_future_callback)(kiln_status status, void *user);
 
 /** Have `callback` called with `user` when the request has completed; at once if it has. It may
- *  submit and release; while it runs, others wait.
- *  Threads: any. Errors: INVALID_ARGUMENT, WRONG_STATE if the future has a callback, FORKED. */
+ *  submit and release; while it runs, others wait. A future has one callback for good: a second is
+ *  WRONG_STATE and never called, also where the first has been.
+ *  Threads: any. Errors: INVALID_ARGUMENT, WRONG_STATE, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_future_notify(kiln_future *future,
                                                         kiln_future_callback callback, void *user);
 

@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -91,22 +92,52 @@ inline kiln_status told(const kiln_batch *batch, kiln_status code)
     return code;
 }
 
-/** What C calls back, which nothing may be thrown through: the batch has the error, or its code. */
+#ifdef __cpp_exceptions
+/** What a function that C called has thrown in this thread, and calling() has not yet handed on. */
+inline std::exception_ptr &thrown()
+{
+    thread_local std::exception_ptr pending;
+    return pending;
+}
+#endif
+
+/** What C calls back, which nothing may be thrown through: the batch has the error, or what was
+ *  thrown waits until C has returned. */
 template <class F> kiln_status called(kiln_batch *batch, const F &function)
 {
-#ifdef KILN_EXCEPTIONS
+    (void)batch;
+#ifdef __cpp_exceptions
     try {
         function();
-    } catch (const error &thrown) {
-        return kiln_batch_status(batch) ? KILN_OK : thrown.code();
+#ifdef KILN_EXCEPTIONS
+    } catch (const error &mistake) {
+        if (!kiln_batch_status(batch)) /* else it says more than this one */
+            thrown() = std::current_exception();
+        return mistake.code();
+#endif
     } catch (...) {
+        thrown() = std::current_exception();
         return KILN_INVALID_ARGUMENT;
     }
 #else
-    (void)batch;
     function();
 #endif
     return KILN_OK;
+}
+
+/** A call of C that calls such functions; what they throw is thrown again behind it. */
+template <class F> kiln_status calling(const F &function)
+{
+#ifdef __cpp_exceptions
+    std::exception_ptr outer = std::exchange(thrown(), nullptr);
+    kiln_status code = function();
+    std::exception_ptr mine = std::exchange(thrown(), outer);
+    if (mine)
+        std::rethrow_exception(mine);
+    return told(code);
+#else
+    return told(function());
+#endif
 }
 
 /** Something that a function of C gives back: moved, not copied. */
@@ -177,6 +208,15 @@ template <class T> const void *elements(const std::vector<T> &content, std::size
 {
     static const T none = T();
     return content.size() != count ? nullptr : content.empty() ? &none : content.data();
+}
+
+/** So many microseconds of a time: none of one below 0, or of NaN, and no end of a very long one.
+ */
+template <class Rep, class Period>
+std::uint64_t microseconds(const std::chrono::duration<Rep, Period> &time)
+{
+    double count = std::chrono::duration<double, std::micro>(time).count();
+    return !(count > 0) ? 0 : count >= 0x1p63 ? UINT64_MAX : static_cast<std::uint64_t>(count);
 }
 
 /** A structure of options with its defaults. */
@@ -303,6 +343,28 @@ class shape
     std::size_t rank_ = 0, dims_[KILN_MAX_RANK] = {};
 };
 
+namespace detail
+{
+
+/** The sentence for a vector that has not as many elements as a shape. */
+inline std::string miscounted(const char *call, std::size_t count, const shape &of)
+{
+    std::string text = std::string(call) + ": " + std::to_string(count) + " elements for shape [";
+    for (std::size_t i = 0; i < of.rank() && i < KILN_MAX_RANK; i++)
+        text += (i ? "," : "") + std::to_string(of[i]);
+    return text + "]";
+}
+
+/** The sentence for another number of things than there should be. */
+inline std::string miscounted(const char *call, std::size_t count, const char *things,
+                              std::size_t wanted)
+{
+    return std::string(call) + ": " + std::to_string(count) + " " + things + ", not " +
+           std::to_string(wanted);
+}
+
+} // namespace detail
+
 /** Axes, negative ones from the end; none at all are all of them. */
 class axes
 {
@@ -408,6 +470,12 @@ class buffer : public detail::handle<kiln_buffer, kiln_buffer_release>
         : buffer(of, type_of<T>::value, shape)
     {
         const void *data = detail::elements(content, shape.count());
+        if (object_ && !data) {
+            reset();
+            detail::told(
+                kiln_error_set(KILN_INVALID_ARGUMENT,
+                               detail::miscounted("kiln::buffer", content.size(), shape).c_str()));
+        }
         if (object_ && detail::told(kiln_buffer_write(object_, 0, data, bytes())))
             reset();
     }
@@ -1115,9 +1183,12 @@ class recorder
     {
         return detail::made(batch_, kiln_upload(batch_, type, of.rank(), of.dims(), data));
     }
-    /** A vector that has as many elements as the shape: another one is an upload from NULL. */
+    /** A vector that has as many elements as the shape. */
     template <class T> tensor upload(const shape &of, const std::vector<T> &data) const
     {
+        if (of.rank() <= KILN_MAX_RANK && data.size() != of.count())
+            kiln_batch_fail(batch_, KILN_INVALID_ARGUMENT,
+                            detail::miscounted("kiln::recorder::upload", data.size(), of).c_str());
         return upload(type_of<T>::value, of, detail::elements(data, of.count()));
     }
     template <class T> tensor upload(const shape &of, std::vector<T> &&data) const = delete;
@@ -1345,7 +1416,11 @@ class optimizer : public detail::handle<kiln_optimizer, kiln_optimizer_release>
     {
         std::vector<kiln_tensor> given = detail::ids(gradients);
         if (given.size() != count_)
-            given.assign(count_, kiln_tensor()); /* none, for which the batch fails */
+            return detail::told(
+                in.get(), kiln_batch_fail(in.get(), KILN_INVALID_ARGUMENT,
+                                          detail::miscounted("kiln::optimizer::step", given.size(),
+                                                             "gradients", count_)
+                                              .c_str()));
         return detail::told(in.get(), kiln_optimizer_step(in.get(), object_, given.data()));
     }
     KILN_NODISCARD kiln_status set_learning_rate(double rate) const
@@ -1403,7 +1478,8 @@ struct training {
 class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
 {
   public:
-    /** It holds the contexts, and has done with `of` when it is there. Empty after an error. */
+    /** It holds the contexts, and has done with `of` when it is there. Empty after an error; what
+     *  a function of `of` throws comes out here. */
     parallel(std::initializer_list<std::reference_wrapper<const context>> contexts,
              const training &of)
     {
@@ -1416,7 +1492,8 @@ class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
         made.gradient_count = of.gradients;
         made.shares = of.shares.empty() ? nullptr : of.shares.data();
         if (of.shares.empty() || of.shares.size() == all.size())
-            detail::told(kiln_parallel_create(all.data(), all.size(), &made, &object_));
+            detail::calling(
+                [&] { return kiln_parallel_create(all.data(), all.size(), &made, &object_); });
         else
             detail::told(kiln_error_set(KILN_INVALID_ARGUMENT,
                                         "kiln::parallel: there is not a share for each context"));
@@ -1434,6 +1511,11 @@ class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
         const training &of = *static_cast<const training *>(user);
         return detail::called(batch, [&] {
             std::vector<tensor> given = of.record(recorder(batch), context);
+            if (given.size() != of.gradients)
+                kiln_batch_fail(batch, KILN_INVALID_ARGUMENT,
+                                detail::miscounted("kiln::training::record", given.size(),
+                                                   "gradients", of.gradients)
+                                    .c_str());
             for (std::size_t i = 0; i < of.gradients && i < given.size(); i++)
                 gradients[i] = given[i].id();
         });
@@ -1529,6 +1611,10 @@ inline void record_outputs(kiln_batch *batch, std::size_t context, std::size_t r
     for (std::size_t i = 0; i < count; i++)
         all.emplace_back(batch, inputs[i]);
     std::vector<tensor> results = of.record(recorder(batch), all, context, rows);
+    if (results.size() != of.outputs)
+        kiln_batch_fail(
+            batch, KILN_INVALID_ARGUMENT,
+            miscounted("kiln::model::record", results.size(), "outputs", of.outputs).c_str());
     for (std::size_t i = 0; i < of.outputs && i < results.size(); i++)
         outputs[i] = results[i].id();
 }
@@ -1607,8 +1693,14 @@ inline std::size_t choose_batch(const context &on, const model &of, std::size_t 
 {
     std::size_t rows = 0;
     kiln_model described = detail::described(of);
-    detail::told(kiln_model_choose_batch(on.get(), &described, max_batch, max_bytes,
-                                         static_cast<std::uint64_t>(max_run.count()), &rows));
+    if (max_run.count() < 0)
+        detail::told(
+            kiln_error_set(KILN_INVALID_ARGUMENT, "kiln::choose_batch: max_run is below 0"));
+    else
+        detail::calling([&] {
+            return kiln_model_choose_batch(on.get(), &described, max_batch, max_bytes,
+                                           detail::microseconds(max_run), &rows);
+        });
     return rows;
 }
 
@@ -1624,11 +1716,11 @@ class future : public detail::handle<kiln_future, kiln_future_release>
     {
         return detail::told(kiln_future_wait(object_));
     }
-    /** KILN_NOT_READY if it has not completed by then. */
-    KILN_NODISCARD kiln_status wait_for(std::chrono::microseconds most) const
+    /** KILN_NOT_READY if it has not completed by then; a time below 0 has passed. */
+    template <class Rep, class Period>
+    KILN_NODISCARD kiln_status wait_for(const std::chrono::duration<Rep, Period> &most) const
     {
-        return detail::told(
-            kiln_future_wait_for(object_, static_cast<std::uint64_t>(most.count())));
+        return detail::told(kiln_future_wait_for(object_, detail::microseconds(most)));
     }
     bool ready() const
     {
@@ -1646,7 +1738,7 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
   public:
     using contexts = std::initializer_list<std::reference_wrapper<const context>>;
 
-    /** Empty after an error. */
+    /** Empty after an error; what the model's function throws comes out here. */
     executor(contexts on, const model &of,
              const kiln_executor_options &options = executor_options())
         : executor(on, detail::described(of), options)
@@ -1663,7 +1755,8 @@ class executor : public detail::handle<kiln_executor, kiln_executor_release>
         : inputs_(of.input_count), outputs_(of.output_count)
     {
         std::vector<kiln_context *> all = detail::handles(on);
-        detail::told(kiln_executor_create(all.data(), all.size(), &of, &options, &object_));
+        detail::calling(
+            [&] { return kiln_executor_create(all.data(), all.size(), &of, &options, &object_); });
     }
 
     /** Empty after an error. */

@@ -375,17 +375,17 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
     if (!callback)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_future_notify: callback is NULL");
     pthread_mutex_lock(&future->lock);
-    bool taken = future->callback != NULL, done = is_done(future);
-    if (!taken && !done) {
+    bool taken = future->callback != NULL, now = false;
+    if (!taken) {
         future->callback = callback;
         future->user = user;
-        done = !listen_to(future, KILN__FUTURE_HEARD) && take_callback(future);
+        now = !listen_to(future, KILN__FUTURE_HEARD) && take_callback(future);
     }
     pthread_mutex_unlock(&future->lock);
     if (taken)
         return kiln__fail(NULL, KILN_WRONG_STATE,
                           "kiln_future_notify: the future has a callback already");
-    if (done)
+    if (now)
         callback(future->status, user);
     return KILN_OK;
 }

@@ -19,7 +19,9 @@ function open_cplusplus(guard, what) {
   print "/* SPDX-License-Identifier: Apache-2.0 */"
   print "/* Made by lib/ops/prototypes.awk; not to be edited. */"
   print "/** @file\n *  " what " in C++, as their namesakes in C: include kiln/kiln.hpp. */"
-  print "#ifndef " guard "\n#define " guard "\n\n#include <kiln/kiln.hpp>\n\nnamespace kiln {"
+  # kiln.hpp needs this one, and this one what comes before that there.
+  print "#ifndef KILN_KILN_HPP\n#include <kiln/kiln.hpp>\n#elif !defined " guard "\n#define " guard
+  print "\nnamespace kiln {"
   opened = 1
 }
 

@@ -184,6 +184,19 @@ size_t kiln_batch_operation_count(const kiln_batch *batch)
     return batch ? batch->operations : 0;
 }
 
+kiln_status kiln_batch_fail(kiln_batch *batch, kiln_status status, const char *sentence)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_fail: batch is NULL");
+    if (status >= 0 || !strcmp(kiln_status_name(status), "UNKNOWN"))
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_fail: %d is no error",
+                          (int)status);
+    if (!batch->error.status)
+        kiln__fail(&batch->error, status, "%s",
+                   sentence && *sentence ? sentence : kiln_status_text(status));
+    return batch->error.status;
+}
+
 size_t kiln_batch_read_count(const kiln_batch *batch)
 {
     return batch ? batch->reads.count : 0;

@@ -21,7 +21,7 @@ LEFT = {'kiln_' + name for name in """
     slice slice_clipped future_wait future_descriptor buffer_retain context_retain executor_retain
     now_add now_div now_dot now_gelu now_matmul now_mul now_relu now_scale now_sigmoid now_sub now_swish
     now_tanh
-    batch_submit event_notify event_poll event_release event_wait
+    batch_fail batch_submit event_notify event_poll event_release event_wait
     cache_export cache_export_used cache_get_stats cache_import cache_list cache_prune
     batch_buffer_count batch_list_works batch_operation_count batch_read_count context_get_tunable
     context_tune

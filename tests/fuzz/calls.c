@@ -19,7 +19,7 @@ enum result {
     RESULT_nothing,
     RESULT_tensor,
     RESULT_status,         /* of the call */
-    RESULT_status_of_file, /* the sentence names the file instead */
+    RESULT_status_of_file, /* the sentence names the file instead, or is the caller's */
     RESULT_status_asked,   /* of a batch: no failure of the call */
     RESULT_new_batch,
     RESULT_size,
