@@ -134,7 +134,8 @@ static void record_dequantize(struct kiln__onnx_call *call)
                     type ? type : kiln__onnx_operand(call, 1)->type);
 }
 
-/* scale = (high - low) / 255 of a range that has 0 in it, zero point = round(-low / scale). */
+/* scale = (high - low) / 255 of a range that has 0 in it, 1 where there is nothing else; zero point
+ * = round(-low / scale). */
 static void record_dynamic(struct kiln__onnx_call *call)
 {
     kiln_batch *batch = call->batch;
@@ -143,8 +144,10 @@ static void record_dynamic(struct kiln__onnx_call *call)
     kiln_tensor x = kiln__onnx_tensor(call, 0), none = kiln_constant(batch, KILN_F32, 0);
     kiln_tensor low = kiln_minimum(batch, kiln_min(batch, x, 0, NULL, 0), none);
     kiln_tensor high = kiln_maximum(batch, kiln_max(batch, x, 0, NULL, 0), none);
+    kiln_tensor range = kiln_sub(batch, high, low);
     kiln_tensor scale =
-        kiln_div(batch, kiln_sub(batch, high, low), kiln_constant(batch, KILN_F32, 255));
+        kiln_where(batch, kiln_equal(batch, range, none), kiln_constant(batch, KILN_F32, 1),
+                   kiln_div(batch, range, kiln_constant(batch, KILN_F32, 255)));
     kiln_tensor zero = kiln_round(
         batch, kiln_clamp(batch, kiln_div(batch, kiln_neg(batch, low), scale), 0, UINT8_MAX));
     give_rounded(call, kiln_div(batch, x, scale), zero, TYPE(UINT8));

@@ -301,9 +301,24 @@ struct kiln__onnx_value kiln__onnx_concat(struct kiln__onnx_call *call, size_t n
     return result;
 }
 
-static bool gather_host(struct kiln__onnx_call *call, struct kiln__onnx_host *to,
-                        const struct kiln__onnx_host *from, const struct kiln__onnx_host *indices,
-                        size_t axis)
+/* Whether indices that are known lie in an axis; refuses the node where one does not. */
+static bool are_inside(struct kiln__onnx_call *call, const struct kiln__onnx_host *indices,
+                       size_t axis, size_t extent)
+{
+    for (size_t i = 0; i < indices->count; i++) {
+        int64_t index = indices->cells[i].i;
+        if (index < -(int64_t)extent || index >= (int64_t)extent) {
+            kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
+                              "index %" PRId64 " of %zu elements along axis %zu", index, extent,
+                              axis);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void gather_host(struct kiln__onnx_host *to, const struct kiln__onnx_host *from,
+                        const struct kiln__onnx_host *indices, size_t axis)
 {
     size_t outer = 1, inner = 1, extent = from->dims[axis];
     union kiln__onnx_cell *at = to->cells;
@@ -311,22 +326,13 @@ static bool gather_host(struct kiln__onnx_call *call, struct kiln__onnx_host *to
         outer *= from->dims[d];
     for (size_t d = axis + 1; d < from->rank; d++)
         inner *= from->dims[d];
-    if (!to->count && outer > 1) /* nothing to copy, but indices are looked at */
-        outer = 1;
-    for (size_t o = 0; o < outer; o++)
+    for (size_t o = 0; to->count && o < outer; o++)
         for (size_t i = 0; i < indices->count; i++) {
             int64_t index = indices->cells[i].i;
-            if (index < -(int64_t)extent || index >= (int64_t)extent) {
-                kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
-                                  "index %" PRId64 " of %zu elements along axis %zu", index, extent,
-                                  axis);
-                return false;
-            }
             size_t row = (size_t)(index < 0 ? index + (int64_t)extent : index);
             memcpy(at, from->cells + (o * extent + row) * inner, inner * sizeof *at);
             at += inner;
         }
-    return true;
 }
 
 /* Indices on the device, with negative ones counted from the end: in files they are rare, but
@@ -373,6 +379,8 @@ struct kiln__onnx_value kiln__onnx_gather(struct kiln__onnx_call *call,
         dims[rank++] = indices->dims[d];
     for (size_t d = axis + 1; d < value->rank; d++)
         dims[rank++] = value->dims[d];
+    if (indices->host && !are_inside(call, indices->host, axis, value->dims[axis]))
+        return (struct kiln__onnx_value){0};
     if (!value->host || !indices->host || !kiln__onnx_fits_host(value->type, rank, dims)) {
         kiln_tensor rows = positive(call, indices, value->dims[axis]);
         return on_device(
@@ -381,8 +389,8 @@ struct kiln__onnx_value kiln__onnx_gather(struct kiln__onnx_call *call,
     }
     struct kiln__onnx_host *host;
     struct kiln__onnx_value result = on_host(call, value->type, rank, dims, &host);
-    if (host && !gather_host(call, host, value->host, indices->host, axis))
-        result.type = 0;
+    if (host)
+        gather_host(host, value->host, indices->host, axis);
     return result;
 }
 

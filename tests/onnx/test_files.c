@@ -300,6 +300,21 @@ Test(onnx_files, regions_with_as_many_samples_as_they_are_wide_are_refused)
                      "node 'y' (RoiAlign): its sampling_ratio is 0, as many as content says");
 }
 
+/* Of what only the device knows, too. */
+Test(onnx_files, indices_out_of_range_are_refused_where_they_are_known)
+{
+    begin(17);
+    add_integers(model, "rows", "3", (const int64_t[]){1, -2, 2});
+    add_node(model, "Gather", "x rows", "y");
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (Gather): index 2 of 2 elements along axis 0");
+    begin(17);
+    add_integers(model, "column", "", (const int64_t[]){-4});
+    set_int(add_node(model, "Gather", "x column", "y"), "axis", 1);
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (Gather): index -4 of 3 elements along axis 1");
+}
+
 /* A file of a hundred bytes asks for a sum of 2^40 numbers. */
 Test(onnx_files, results_of_more_elements_than_anybody_waits_for_are_refused)
 {
