@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support/context.h"
+#include "support/layer.h"
 #include "tests/onnx/models.h"
 
 static kiln_context *context;
@@ -234,6 +235,42 @@ Test(model, takes_the_content_of_inputs_that_decide_about_shapes)
     kiln_model_lease *lease;
     expect_error(kiln_model_batch(model, in, &lease), KILN_INVALID_ARGUMENT,
                  "kiln_model_batch: input 'shape' decides about shapes, and its data is NULL");
+    kiln_model_release(model);
+}
+
+/* As a decoder's cache makes them: past those that are kept, a length asks for no further kernels.
+ */
+Test(model, takes_ever_new_lengths)
+{
+    enum { KNOWN = 150, LENGTHS = 500 };
+    static float past[LENGTHS * 4];
+    float x[4] = {-1, 0, 1, 2};
+    Onnx__ModelProto *proto = new_model(14);
+    add_input(proto, "x", FLOAT, "1 4");
+    add_input(proto, "past", FLOAT, "n 4");
+    add_output(proto, "y", FLOAT, "1 4");
+    add_node(proto, "ReduceSum", "past", "s");
+    add_node(proto, "Softmax", "x", "t");
+    add_node(proto, "Sub", "t t", "z");
+    add_node(proto, "Add", "x z", "w");
+    add_node(proto, "Add", "w s", "y");
+    kiln_onnx_model *model = load(proto);
+    for (size_t i = 0; i < LENGTHS * 4; i++)
+        past[i] = 1;
+    for (size_t n = 1; n <= LENGTHS; n++) {
+        kiln_array in[2] = {{KILN_F32, 2, {1, 4}, x}, {KILN_F32, 2, {n, 4}, past}}, out;
+        expect_ok(kiln_model_run(model, in, &out));
+        for (size_t i = 0; i < 4; i++)
+            cr_assert_eq(((float *)out.data)[i], x[i] + (float)(4 * n));
+        kiln_free(out.data);
+        if (n == KNOWN)
+            layer_reset();
+    }
+    if (layer_available()) {
+        cr_expect_eq(layer_count("clCreateKernel"), 0u);
+        cr_expect_eq(layer_count("clReleaseKernel"), 0u);
+        cr_expect_eq(layer_count("clBuildProgram"), 0u);
+    }
     kiln_model_release(model);
 }
 
