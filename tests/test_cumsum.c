@@ -289,3 +289,41 @@ Test(cumsum, refuses_an_axis_that_is_not_there)
     cr_expect_eq(kiln_batch_status(batch), KILN_INVALID_HANDLE);
     kiln_batch_release(batch);
 }
+
+/* How far `found` is from n times the float 0.1, as a share. */
+static double drift(float found, size_t n)
+{
+    return fabs((double)found / ((double)0.1F * (double)n) - 1);
+}
+
+/* The error of a sum of equal numbers, which all round alike, does not grow with how many there are:
+ * accumulators add up so many, and others them. */
+Test(cumsum, many_equal_elements)
+{
+    enum { N = 4000000, COLUMNS = 10, ROWS = N / COLUMNS };
+    float *x = malloc(N * sizeof *x), *running = malloc(N * sizeof *running), sum, mean;
+    float columns[COLUMNS];
+    const int first = 0;
+    for (size_t i = 0; i < N; i++)
+        x[i] = 0.1F;
+    kiln_batch *b = check_begin();
+    kiln_tensor line = kiln_upload(b, KILN_F32, DIMS(N), x);
+    kiln_tensor matrix = kiln_upload(b, KILN_F32, DIMS(ROWS, COLUMNS), x);
+    expect_ok(kiln_read(b, kiln_sum(b, line, 0, NULL, 0), &sum, sizeof sum));
+    expect_ok(kiln_read(b, kiln_mean(b, line, 0, NULL, 0), &mean, sizeof mean));
+    expect_ok(kiln_read(b, kiln_cumsum(b, line, 0, 0), running, N * sizeof *running));
+    expect_ok(kiln_read(b, kiln_sum(b, matrix, 1, &first, 0), columns, sizeof columns));
+    run_batch(b);
+    cr_expect(drift(sum, N) < 3e-6, "the sum is off by %g", drift(sum, N));
+    cr_expect(drift(mean, 1) < 3e-6, "the mean is off by %g", drift(mean, 1));
+    for (size_t i = 0; i < N; i += 997)
+        cr_expect(drift(running[i], i + 1) < 2e-6, "sum %zu is off by %g", i,
+                  drift(running[i], i + 1));
+    for (int c = 0; c < COLUMNS; c++)
+        cr_expect(drift(columns[c], ROWS) < 1e-5, "column %d is off by %g", c,
+                  drift(columns[c], ROWS));
+    check_end(b);
+    free(x);
+    free(running);
+    check_close();
+}

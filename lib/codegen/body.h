@@ -105,6 +105,14 @@ void kiln__body_accumulators(const struct kiln__body *body, unsigned count);
 /* A visit's value of reduction i into its accumulator or total. */
 void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit);
 
+/* Whether the phase adds up floats. */
+bool kiln__body_adds(const struct kiln__body *body);
+
+/* The first `count` accumulators into t<i>_sum, which is declared; they start again. And t<i>_sum
+ * into the first accumulator. */
+void kiln__body_pass_on(const struct kiln__body *body, unsigned count);
+void kiln__body_take_back(const struct kiln__body *body);
+
 /* The first `count` accumulators into the totals. */
 void kiln__body_fold(const struct kiln__body *body, unsigned count);
 

@@ -141,6 +141,10 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
     }
 }
 
+/* What an accumulator adds up before that goes on to a second one: the error of a sum of many
+ * floats grows with this, not with their number. */
+#define IN_ONE 64
+
 /* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
  * own. */
 static void emit_parts(const struct kiln__body *body, unsigned unroll)
@@ -150,12 +154,24 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
                    "const bool apart = count >= %d;\n"
                    "const idx whole = count / %u * %u, part = whole / %u;\n"
                    "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
-                   "const idx end = apart ? part : whole;\n"
-                   "for (; i < end; i += step) {\n",
+                   "const idx end = apart ? part : whole;\n",
                    1 << body->form->apart, unroll * width, unroll * width, unroll, width, width,
                    unroll * width);
+    const bool adds = kiln__body_adds(body);
+    if (adds)
+        kiln__text_add(body->text,
+                       "for (;;) {\n"
+                       "const idx stop = min(i + step * %d, end);\n",
+                       IN_ONE);
+    kiln__text_add(body->text, "for (; i < %s; i += step) {\n", adds ? "stop" : "end");
     emit_unrolled(body, unroll, "i", "between");
-    kiln__text_add(body->text, "}\ni = whole;\n");
+    close(body);
+    if (adds) {
+        kiln__text_add(body->text, "if (i >= end)\nbreak;\n");
+        kiln__body_pass_on(body, unroll);
+        close(body);
+    }
+    kiln__text_add(body->text, "i = whole;\n");
 }
 
 static void begin_vectors(struct kiln__body *body, unsigned count)
@@ -237,7 +253,10 @@ static void reduce_vectors(struct kiln__body *body)
     uint32_t inner = body->form->rank - 1u;
     kiln__text_add(body->text, "{\n");
     kiln__body_sums(body, 1, KILN__START);
+    kiln__body_sums(body, 1, "$ @_lost = 0;\n");
     begin_vectors(body, unroll);
+    if (parts && kiln__body_adds(body))
+        kiln__body_totals(body, body->form->vector, "$ @_sum = ($)(!);\n");
     kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
     emit_count(body, inner, inner > body->form->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
@@ -251,6 +270,8 @@ static void reduce_vectors(struct kiln__body *body)
         emit_singles(body);
     }
     kiln__text_add(body->text, "r += count;\n}\n");
+    if (parts && kiln__body_adds(body))
+        kiln__body_take_back(body);
     end_vectors(body, unroll);
     close(body);
 }

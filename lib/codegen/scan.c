@@ -120,6 +120,22 @@ static void scan_blocks(const struct kiln__body *body, unsigned i, unsigned widt
     }
 }
 
+/* `more` is added to the total. What a float loses by that is added with the next one (W. Kahan,
+ * CACM 8, 1965), but where an infinity or NaN is among them: sums of many do not drift. */
+static void go_on(const struct kiln__body *body, unsigned i, const char *more)
+{
+    struct kiln__phrase total = total_of(i);
+    if (!kiln__type_row(type_of(body, i))->floating) {
+        add(body, i, 1, total.text, total.text, more);
+        return;
+    }
+    kiln__text_add(body->text,
+                   "const float t%u_more = %s + t%u_lost, t%u_next = t%u + t%u_more;\n"
+                   "t%u_lost = fabs(t%u_next) < INFINITY ? t%u_more - (t%u_next - t%u) : 0;\n"
+                   "t%u = t%u_next;\n",
+                   i, more, i, i, i, i, i, i, i, i, i, i, i);
+}
+
 /* A vector along the row. */
 static void scan_vector(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
 {
@@ -129,7 +145,7 @@ static void scan_vector(const struct kiln__body *body, unsigned i, const struct 
     scan_blocks(body, i, visit->width, sums.text);
     add(body, i, visit->width, declare(body, i, visit).text,
         kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
-    add(body, i, 1, total.text, total.text, last_of(body, sums.text, visit->width).text);
+    go_on(body, i, last_of(body, sums.text, visit->width).text);
 }
 
 /* The visits of a lane, one behind the other, as if they were single elements: elements that are

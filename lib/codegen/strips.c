@@ -15,6 +15,9 @@
 #define STRIP 1024
 #define PHASED_STRIP 256
 
+/* Reduced ones that a total adds up before that goes on to a second one. */
+#define IN_ONE 512
+
 static int strip_of(const struct kiln__body *body)
 {
     return kiln__group_reads_once(body->group) ? STRIP : PHASED_STRIP;
@@ -40,6 +43,8 @@ void kiln__emit_strip_totals(struct kiln__body *body)
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
+        if (kiln__body_adds(body))
+            kiln__body_totals(body, 1, kiln__phrase("$ sum_@[%d];\n", strip_of(body)).text);
     }
     for (unsigned i = 0; i < body->group->steps.count; i++)
         if (is_left(body, i))
@@ -131,12 +136,33 @@ static void emit_blocks(const struct kiln__body *body, unsigned rows)
     kiln__text_add(body->text, "}\n");
 }
 
-static void emit_reduced_axis(const struct kiln__body *body)
+static void emit_part(const struct kiln__body *body)
 {
     kiln__text_add(body->text, "idx r = from;\n");
     if (body->form->rows > 1)
         emit_blocks(body, body->form->rows);
     emit_blocks(body, 1);
+}
+
+/* A long axis in parts, if it adds up floats: the error of a sum grows with the length of one. */
+static void emit_reduced_axis(const struct kiln__body *body)
+{
+    if (!kiln__body_adds(body) || kiln__body_carries(body)) {
+        emit_part(body);
+        return;
+    }
+    kiln__text_add(body->text,
+                   "const idx begin = from, all = to;\n"
+                   "for (idx part = begin; part < all; part += %d) {\n"
+                   "const idx from = part, to = min(part + %d, all);\n",
+                   IN_ONE, IN_ONE);
+    emit_part(body);
+    kiln__text_add(body->text, "if (all - begin > %d) {\nfor (int i = 0; i < strip; i++) {\n",
+                   IN_ONE);
+    kiln__body_totals(body, 1, "$ @ = part > begin ? sum_@[i] : (!);\n");
+    kiln__body_merge(body, "@", "strip_@[i]");
+    kiln__body_totals(body, 1, "sum_@[i] = @;\nstrip_@[i] = to < all ? (!) : @;\n");
+    kiln__text_add(body->text, "}\n}\n}\n");
 }
 
 static void emit_ends(struct kiln__body *body, unsigned width)

@@ -246,6 +246,41 @@ void kiln__body_fold(const struct kiln__body *body, unsigned count)
     }
 }
 
+/* ---- sums of sums ---- */
+
+bool kiln__body_adds(const struct kiln__body *body)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        if (row_at(body, i)->identity == KILN__IDENTITY_0 &&
+            kiln__type_row(sums_type(body, i))->floating)
+            return true;
+    return false;
+}
+
+/* Into t<i>_sum goes what the first `count` accumulators have, together. */
+void kiln__body_pass_on(const struct kiln__body *body, unsigned count)
+{
+    const unsigned width = body->form->vector;
+    for (KILN__EACH_REDUCTION(i, body)) {
+        struct kiln__phrase sum = kiln__phrase("t%u_sum", i), first = kiln__phrase("t%u_0", i);
+        for (unsigned u = 1; u < count; u++)
+            combine(body, i, width, first.text, first.text, kiln__phrase("t%u_%u", i, u).text);
+        combine(body, i, width, sum.text, sum.text, first.text);
+        struct total total = total_of(body, i, false);
+        for (unsigned u = 0; u < count; u++)
+            kiln__text_add(body->text, "%s",
+                           fill(&total, width, kiln__phrase("@_%u = ($)(!);\n", u).text).text);
+    }
+}
+
+/* And back, for what comes of accumulators at the end. */
+void kiln__body_take_back(const struct kiln__body *body)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        combine(body, i, body->form->vector, kiln__phrase("t%u_0", i).text,
+                kiln__phrase("t%u_sum", i).text, kiln__phrase("t%u_0", i).text);
+}
+
 /* ---- values of totals ---- */
 
 /* Where every element is the accumulator's start, the first one is chosen. */
