@@ -27,6 +27,7 @@ python_tests = \
 	python/tests/tap.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \
+	python/tests/test_integers.py \
 	python/tests/test_interrupts.py \
 	python/tests/test_limits.py \
 	python/tests/test_onnx.py \

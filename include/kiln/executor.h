@@ -254,7 +254,7 @@ KILN_API void kiln_request_options_init(kiln_request_options *options);
  *  Owner: the caller owns *future, until kiln_future_release(); the rows' memory, inputs too, is
  *  borrowed until the request completes, the two arrays only for the call. Threads: any.
  *  Errors: INVALID_ARGUMENT (NULL, no rows, bytes that do not fit, an element that is not below its
- *  bound, an i64 beyond i32, a length where the model has none), TYPE_MISMATCH, TOO_LARGE (more
+ *  bound, a length where the model has none), TYPE_MISMATCH, TOO_LARGE (more
  * rows than a batch has, longer ones than the model has), BUSY, TIMED_OUT, WRONG_STATE (shut down),
  * OUT_OF_HOST_MEMORY, FORKED; *future is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_submit(kiln_executor *executor,

@@ -87,7 +87,8 @@ KILN_API kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *
 KILN_API kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n,
                                 const size_t *sizes, kiln_tensor *parts);
 
-/** Elements of x picked along an axis, as numpy's take(): the result has the shape of x with the
+/** Elements of x picked along an axis, as numpy's take() with indices that count from the start
+ *  alone (in Python negative ones count from the end): the result has the shape of x with the
  *  axis replaced by all dimensions of `indices` (integers), and is x where the index is on the
  *  axis. A negative axis counts from the end. An index that is negative or too large picks NaN, of
  *  an integer type 0; no memory is touched. */

@@ -99,8 +99,8 @@ KILN_API kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor c
                                  kiln_tensor sine, int interleaved);
 
 /** Running sums of x along one axis: element i of the result is the sum of elements 0 to i, or,
- *  with `reverse` nonzero, of i to the last. x has any type; u8 is summed as i32, integers wrap
- *  around. Errors: INVALID_ARGUMENT for an axis that x has not. */
+ *  with `reverse` nonzero, of i to the last. x has any type; integers are summed as i64, which
+ *  wraps around. Errors: INVALID_ARGUMENT for an axis that x has not. */
 KILN_API kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse);
 
 /** As kiln_cumsum() without the element itself: the sum of elements 0 to i - 1, or with `reverse`

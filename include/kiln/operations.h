@@ -19,8 +19,9 @@ extern "C" {
 KILN_API kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor);
 
 /** The elements of x as another type: to a floating type rounded to nearest, of two as near to the
- *  even one; to an integer type as C does, towards zero, with values beyond its range saturated and
- *  NaN as 0; to bool whether it is not 0, as NaN is not. */
+ *  even one; of a floating type to an integer one towards zero, with numbers beyond its range as
+ * its ends and NaN as 0; of an integer type to another one its lower bits, so that it wraps around;
+ * to bool whether it is not 0, as NaN is not. */
 KILN_API kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type);
 
 #ifdef __cplusplus

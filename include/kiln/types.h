@@ -19,23 +19,24 @@ extern "C" {
 
 /** The type of a tensor's elements.
  *
- *  Operations compute in f32, i32 and u8. The other types are only stored: every operation reads
- *  them as one of these and its result is of that one. They are converted where they are loaded;
- *  but matrix products that are large enough for CLBlast, from 2,048 rows, 2,048 columns and 512
- *  elements between them on, read a converted copy: beside so much arithmetic it is nothing.
+ *  Operations compute in f32, i64, i32, i8 and u8. The other types are only stored: every operation
+ * reads them as one of these and its result is of that one. They are converted where they are
+ * loaded; but matrix products that are large enough for CLBlast, from 2,048 rows, 2,048 columns and
+ * 512 elements between them on, read a converted copy: beside so much arithmetic it is nothing.
  *
  *  f16 (IEEE 754 binary16, on every device) and bf16 (the upper half of an f32) are read as
- *  f32: the sum of two f16 is f32, and so is that of an f16 and an f32. i8 and i64 are read as
- *  i32; bool, a byte that is 0 or not, as u8, 0 or 1, a mask. Where a comment says f32, i32 or u8,
+ *  f32: the sum of two f16 is f32, and so is that of an f16 and an f32. bool,
+ *  a byte that is 0 or not, is read as u8, 0 or 1, a mask. Where a comment says f32 or u8,
  *  it means what is read as that, too. What only moves elements (reshape, transpose, slice, gather,
  *  concat, pad and their like) keeps the type.
  *
  *  kiln_cast() rounds once, to nearest, of two as near to the even one, to infinity beyond the
  *  range, wherever the value is used, stored or not. NaN stays NaN. Gradients are f32.
  *
- *  An i64 beyond i32 is refused where it is uploaded, when the batch runs, and by
- *  kiln_buffer_write(), with a sentence that names it; what else comes into a buffer (by
- *  kiln_buffer_map() or another library) is saturated where it is read. */
+ *  Integers are exact and wrap around in the bits of their type, in casts to fewer bits, too. Sums,
+ *  running sums and products of all elements are i64. Floating numbers that become integers go
+ *  towards zero; beyond the range they become its ends, and NaN becomes 0. A constant is a double,
+ * which holds integers up to 2^53 and multiples of powers of two beyond; others are uploaded. */
 typedef enum kiln_type {
 #define KILN_TYPE_ENUM(name, value, bytes, ctype) KILN_##name = (value),
     KILN_TYPE_MAP(KILN_TYPE_ENUM)

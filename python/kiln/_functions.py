@@ -241,6 +241,61 @@ def _wrapped(indices: Any, length: int, context: Any) -> Any:
     return _o.where(tensor < 0, tensor + length, tensor)
 
 
+def _counted(x: Any, indices: _tensor.Array, axis: int) -> Any:
+    """Indices along an axis of which negative ones count from the end, counted from the start."""
+    length = x.shape[axis]
+    if not isinstance(indices, _tensor.Operators):
+        indices = _tensor.as_array(indices)
+        if indices.dtype.kind == 'i':
+            indices = indices.astype(np.int64)
+            return np.where(indices < 0, indices + length, indices)
+        return indices
+    tensor = indices._tensor()
+    if tensor.dtype.is_floating or tensor.dtype.computed == BY_NAME['u8']:
+        return tensor
+    tensor = tensor.astype('i32') if tensor.dtype.itemsize == 1 else tensor
+    return _o.where(tensor < 0, tensor + length, tensor)
+
+
+def gather(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tensor:
+    """Elements of x picked along an axis, as numpy's take(): the result has the shape of x with the
+    axis replaced by all dimensions of `indices` (integers). A negative index counts from the end. One
+    beyond x picks NaN, of an integer type 0."""
+    x = _operand(x)
+    return _o.gather(x, _counted(x, indices, axis), axis)
+
+
+def gather_elements(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tensor:
+    """One element of x for each of `indices` (of x's rank), at its own position but for the axis,
+    where the index is: numpy's take_along_axis(). A negative index counts from the end; one beyond x
+    picks as with kiln.gather()."""
+    x = _operand(x)
+    return _o.gather_elements(x, _counted(x, indices, axis), axis)
+
+
+def scatter(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array, axis: int,
+            mode: Union[int, str] = 'set') -> _tensor.Tensor:
+    """x with values put to the elements that kiln.gather() would pick, or, by `mode`, added to them
+    ("add"), multiplied ("mul"), or the smaller or larger of both ("min", "max"). Values come in their
+    order; one whose index is beyond x is left out. x itself stays as it is."""
+    x = _operand(x)
+    return _o.scatter(x, _counted(x, indices, axis), values, axis, mode)
+
+
+def scatter_add(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array,
+                axis: int) -> _tensor.Tensor:
+    """kiln.scatter() with "add"."""
+    return scatter(x, indices, values, axis, 'add')
+
+
+def scatter_elements(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array, axis: int,
+                     mode: Union[int, str] = 'set') -> _tensor.Tensor:
+    """x with values, of indices' shape, put to the elements that kiln.gather_elements() would pick;
+    the rest as with kiln.scatter()."""
+    x = _operand(x)
+    return _o.scatter_elements(x, _counted(x, indices, axis), values, axis, mode)
+
+
 def _is_array(k: Any) -> bool:
     return isinstance(k, (np.ndarray, _tensor.Operators))
 
@@ -706,7 +761,8 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 __all__ = [
     'arange', 'astype', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
-    'full', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones', 'pad', 'place', 'power',
-    'quantize', 'replaced', 'reshape', 'resize', 'rnn', 'split', 'squeeze', 'swapaxes', 'topk',
+    'full', 'gather', 'gather_elements', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones', 'pad', 'place', 'power',
+    'quantize', 'replaced', 'reshape', 'resize', 'rnn',
+    'scatter', 'scatter_add', 'scatter_elements', 'split', 'squeeze', 'swapaxes', 'topk',
     'transpose', 'true_divide', 'windows', 'zeros',
 ]
