@@ -37,6 +37,8 @@ class Worker:
     def start(self, question):
         began = time.perf_counter()
         ways = self.enter()
+        if not ways:
+            raise ImportError("not for this device")
         results, times, first = {}, {}, None
         for way, step in ways.items():
             results[way] = step()
@@ -78,7 +80,7 @@ def main():
         try:
             answer = getattr(worker, question["do"])(question)
         except ImportError as error:
-            answer = {"error": f"not here ({error})"}
+            answer = {"error": f"left out ({error})"}
         except Exception as error:  # whatever it is, the other rows go on
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
