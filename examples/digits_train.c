@@ -112,7 +112,7 @@ struct trainer {
     kiln_optimizer *optimizer;
     uint8_t pixels[BATCH_ROWS * DIGIT_PIXELS], labels[BATCH_ROWS];
     float loss;
-    int32_t right;
+    int64_t right; /* a sum of integers */
 };
 
 /* A parameter in f32, or as it is stored. */
