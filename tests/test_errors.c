@@ -311,9 +311,9 @@ Test(errors, memory_that_is_none)
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_rebind_read: read 0 has 32 bytes, and room for 8 was given",
            (kiln_read(s.batch, s.v, memory, 32),
             status_only(kiln_rebind_read(s.batch, 0, memory, 8))));
-    MISUSE(KILN_INVALID_ARGUMENT, "kiln_rebind_read: data is NULL",
-           (kiln_read(s.batch, s.v, memory, 32),
-            status_only(kiln_rebind_read(s.batch, 0, NULL, 32))));
+    MISUSE(
+        KILN_INVALID_ARGUMENT, "kiln_rebind_read: data is NULL",
+        (kiln_read(s.batch, s.v, memory, 32), status_only(kiln_rebind_read(s.batch, 0, NULL, 32))));
 }
 
 /* ---- sizes ---- */

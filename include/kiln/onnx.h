@@ -44,14 +44,14 @@ typedef struct kiln_model_options {
                              a model that names such is refused */
     int plain;          /**< nonzero: every node by itself, without recognising layers that
                              exporters write as several nodes (attention, gelu, normalisation) */
-    uint64_t most_elements; /**< of a node's result: one of more is refused when it is recorded, as a
-                                 small file may ask for any work; 0: 2^32 */
+    uint64_t most_elements; /**< of a node's result: one of more is refused when it is recorded, as
+                               a small file may ask for any work; 0: 2^32 */
 } kiln_model_options;
 
 /** Options with every default. */
 #define KILN_MODEL_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(kiln_model_options), (kiln_type)0, 0, 0, 0, 0                                        \
+        sizeof(kiln_model_options), (kiln_type)0, 0, 0, 0, 0                                       \
     }
 
 /** Options with every default, for callers without macros. NULL does nothing.
@@ -74,13 +74,12 @@ typedef struct kiln_model_value {
 
 /** Read a model from a file. Weights in files of their own are looked for in its folder, and have
  *  to lie inside it. `options` may be NULL. The file stays open, and is not to be changed while the
- *  model or a batch of it lives: large weights may be read from it again (kiln_buffer_set_source()).
- *  Owner: the caller, until kiln_model_release(); it holds the context. Threads: any; the model
- *  itself may be used by many threads at once.
- *  Errors: INVALID_ARGUMENT (also for a file that is no model, or a damaged one), IO_ERROR,
- *  UNSUPPORTED (the sentence lists all operators that are missing, with their counts), TOO_LARGE,
- *  TYPE_MISMATCH, SHAPE_MISMATCH, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED;
- *  *model is NULL. */
+ *  model or a batch of it lives: large weights may be read from it again
+ * (kiln_buffer_set_source()). Owner: the caller, until kiln_model_release(); it holds the context.
+ * Threads: any; the model itself may be used by many threads at once. Errors: INVALID_ARGUMENT
+ * (also for a file that is no model, or a damaged one), IO_ERROR, UNSUPPORTED (the sentence lists
+ * all operators that are missing, with their counts), TOO_LARGE, TYPE_MISMATCH, SHAPE_MISMATCH,
+ * OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED; *model is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_load(kiln_context *context, const char *path,
                                                      const kiln_model_options *options,
                                                      kiln_onnx_model **model);
@@ -119,8 +118,9 @@ KILN_API const char *kiln_model_notes(const kiln_onnx_model *model);
  *
  *  Owner: the tensors belong to the batch. Threads: one at a time for a batch, any for the model.
  *  Errors: those of the batch, with the node that led to them; INVALID_ARGUMENT, SHAPE_MISMATCH,
- *  TOO_LARGE (kiln_model_options::most_elements), TYPE_MISMATCH (an input that does not fit what the file says), UNSUPPORTED. After an error
- *  outputs are empty tensors and the batch has a part of the model: reset or release it.
+ *  TOO_LARGE (kiln_model_options::most_elements), TYPE_MISMATCH (an input that does not fit what
+ * the file says), UNSUPPORTED. After an error outputs are empty tensors and the batch has a part of
+ * the model: reset or release it.
  *
  *  What is recorded is called as its node (kiln_name_calls(), which this call ends). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_record(kiln_onnx_model *model, kiln_batch *batch,
@@ -130,15 +130,15 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_model_record(kiln_onnx_model *model, k
 
 /** A batch of a model for inputs of certain shapes, on lease to one thread. */
 typedef struct kiln_model_lease {
-    kiln_batch *batch;           /**< to execute or submit; it is not to be reset or released */
-    size_t n_inputs;             /**< as kiln_model_inputs() */
-    kiln_array *inputs;          /**< data: memory that runs read; write the inputs there. Of
-                                      inputs that decide about shapes: NULL */
-    kiln_tensor *input_tensors;  /**< their uploads, for kiln_rebind_upload(); those that decide
-                                      about shapes are empty */
-    size_t n_outputs;            /**< as kiln_model_outputs() */
-    kiln_array *outputs;         /**< types and shapes; data: memory that runs write. Output i is
-                                      the batch's read number i (kiln_rebind_read()) */
+    kiln_batch *batch;          /**< to execute or submit; it is not to be reset or released */
+    size_t n_inputs;            /**< as kiln_model_inputs() */
+    kiln_array *inputs;         /**< data: memory that runs read; write the inputs there. Of
+                                     inputs that decide about shapes: NULL */
+    kiln_tensor *input_tensors; /**< their uploads, for kiln_rebind_upload(); those that decide
+                                     about shapes are empty */
+    size_t n_outputs;           /**< as kiln_model_outputs() */
+    kiln_array *outputs;        /**< types and shapes; data: memory that runs write. Output i is
+                                     the batch's read number i (kiln_rebind_read()) */
 } kiln_model_lease;
 
 /** A batch for inputs of the types and shapes of `inputs`, one for each input of the model; their

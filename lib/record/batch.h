@@ -32,8 +32,8 @@ struct kiln_batch {
     struct kiln__error error; /* the first one */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
-    struct kiln__index imports; /* nodes, by the memory of their buffers */
-    struct kiln__index exports; /* requests, by the memory of their buffers */
+    struct kiln__index imports;          /* nodes, by the memory of their buffers */
+    struct kiln__index exports;          /* requests, by the memory of their buffers */
     KILN__VECTOR(kiln_buffer *) buffers; /* retained */
     KILN__VECTOR(void *) tables;         /* that operations upload; owned */
     KILN__VECTOR(uint32_t) reads;        /* the requests that are reads, in order */

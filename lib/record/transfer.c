@@ -285,8 +285,8 @@ kiln_status kiln_rebind_read(kiln_batch *batch, size_t read, void *data, size_t 
         return closed(batch);
     if (read >= batch->reads.count)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                          "%s: read %zu of a batch that was asked for %zu, numbered from 0", __func__,
-                          read, batch->reads.count);
+                          "%s: read %zu of a batch that was asked for %zu, numbered from 0",
+                          __func__, read, batch->reads.count);
     struct kiln__binding *binding = &batch->bindings.results.items[batch->reads.items[read]];
     if (bytes != binding->bytes)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
