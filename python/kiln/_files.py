@@ -62,7 +62,7 @@ def load(path: Any, names: Optional[Sequence[str]] = None,
                  ctypes.addressof(made))
     check(lib.kiln_load(context._held(), os.fsencode(path), len(names), texts(names), made))
     for i, one in enumerate(owned):
-        one.pointer, made[i] = made[i], None
+        made[i], one.pointer = None, made[i]  # in this order: never both
     rest.close()
     return {name: Buffer._of(context, one) for name, one in zip(names, owned)}
 
