@@ -187,21 +187,27 @@ int kiln__errand_start(const struct kiln__text *errands, pid_t *child)
 
 /* ---- letting go ---- */
 
+static int64_t now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
+}
+
 /* Whether it ends within LONGEST_START_MS. A program that waits for all its children may have taken
  * the end along: that is no error. */
 static bool has_ended(pid_t child)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    pid_t found = 0;
-    for (int i = 0; i < LONGEST_START_MS && !found; i++) {
-        int status;
-        found = waitpid(child, &status, WNOHANG);
-        if (found < 0 && errno == EINTR)
-            found = 0;
-        if (!found)
-            nanosleep(&nap, NULL);
+    const int64_t until = now_ms() + LONGEST_START_MS;
+    int status;
+    pid_t found;
+    while (!(found = waitpid(child, &status, WNOHANG)) || (found < 0 && errno == EINTR)) {
+        if (now_ms() >= until)
+            return false;
+        nanosleep(&nap, NULL);
     }
-    return found;
+    return true;
 }
 
 bool kiln__errand_let_go(pid_t child)

@@ -244,6 +244,7 @@ static bool tell(void)
         all.late += seen[i].late;
     }
     printf("%u ends, %u died, %u late\n", all.ends, all.died, all.late);
+    fflush(stdout);
     return !all.died && !all.late;
 }
 
@@ -253,13 +254,16 @@ static bool watch(const char *program, unsigned rounds)
     const char *named = getenv("KILN_STORE_PROGRAM");
     setenv("KILN_STORE", named ? named : "kiln-store", 1);
     unsetenv("KILN_CACHE_WAIT");
-    for (unsigned i = 0; i < rounds; i++)
+    for (unsigned i = 0; i < rounds; i++) {
         for (unsigned k = 0; k < HELPERS; k++) {
             cold_folders();
             choose_helper(&helpers[k]);
             end_once(program, &ways[(i + k) % WAYS], &helpers[k], &seen[k]);
             remove_folders();
         }
+        if ((i + 1) % 25 == 0)
+            tell();
+    }
     fake_end();
     return tell();
 }
