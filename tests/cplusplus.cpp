@@ -10,6 +10,8 @@
 
 #include <kiln/kiln.hpp>
 
+#include "support/missing.h"
+
 static int faults;
 
 #define EXPECT(condition)                                                                          \
@@ -384,7 +386,7 @@ static void fail(const kiln::context &context)
            "kiln_add, call 4: shapes [3] and [2] do not broadcast");
     EXPECT(code == KILN_SHAPE_MISMATCH);
     EXPECT(caught([&] { b.execute(); }) == "kiln_add, call 4: shapes [3] and [2] do not broadcast");
-    EXPECT(caught([&] { kiln::load(context, "/nowhere", {"x"}); }).find("/nowhere") !=
+    EXPECT(caught([&] { kiln::load(context, missing_path("nowhere"), {"x"}); }).find("/nowhere") !=
            std::string::npos);
     EXPECT(caught([&] { kiln::buffer(context, {4}, data); }) ==
            "kiln::buffer: 3 elements for shape [4]");
@@ -415,7 +417,7 @@ static void fail(const kiln::context &context)
     EXPECT(!std::strcmp(kiln_last_error(), b.error()));
     EXPECT(!b.reset());
     EXPECT(!b.upload({1, 1, 1, 1, 1, 1, 1, 1, 1}, data));
-    EXPECT(kiln::load(context, "/nowhere", {"x"}).empty());
+    EXPECT(kiln::load(context, missing_path("nowhere"), {"x"}).empty());
     EXPECT(!kiln::buffer(context, {4}, data));
     EXPECT(!std::strcmp(kiln_last_error(), "kiln::buffer: 3 elements for shape [4]"));
     kiln::buffer bytes(context, KILN_U8, {5}), floats(context, {3}, data), none;

@@ -419,6 +419,7 @@ libtest_support_la_SOURCES = \
 	tests/support/interpret_groups.h \
 	tests/support/layer.c \
 	tests/support/layer.h \
+	tests/support/missing.h \
 	tests/support/movement.c \
 	tests/support/pattern.c \
 	tests/support/pattern.h \

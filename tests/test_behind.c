@@ -13,6 +13,7 @@
 #include "support/cache.h"
 #include "support/check.h"
 #include "support/layer.h"
+#include "support/missing.h"
 #include "support/samples.h"
 
 /* ---- the generic kernel ---- */
@@ -210,7 +211,7 @@ Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 120)
 
 Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 120)
 {
-    setenv("KILN_STORE_PROGRAM", "/nowhere/kiln-store", 1);
+    setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
     run_work(work);

@@ -13,6 +13,7 @@
 
 #include "cache/catalog.h"
 #include "support/cache.h"
+#include "support/missing.h"
 
 enum { ENTRIES = 3 };
 
@@ -123,13 +124,16 @@ Test(cache_catalog, a_missing_folder_is_empty_and_has_no_list)
     struct seen seen = {0};
     kiln_cache_stats stats;
     uint64_t removed = 7;
-    cr_expect_eq(kiln_cache_list("/nonexistent/kiln", see, &seen), KILN_IO_ERROR);
-    expect_sentence("there is no kernel cache /nonexistent/kiln");
-    cr_expect_eq(kiln_cache_export("/nonexistent/kiln", bundle, NULL), KILN_IO_ERROR);
-    cr_assert_eq(kiln_cache_get_stats("/nonexistent/kiln", &stats), KILN_OK);
-    cr_expect_str_eq(stats.folder, "/nonexistent/kiln");
+    const char *missing = missing_path("kiln");
+    char sentence[500];
+    cr_expect_eq(kiln_cache_list(missing, see, &seen), KILN_IO_ERROR);
+    snprintf(sentence, sizeof sentence, "there is no kernel cache %s", missing);
+    expect_sentence(sentence);
+    cr_expect_eq(kiln_cache_export(missing, bundle, NULL), KILN_IO_ERROR);
+    cr_assert_eq(kiln_cache_get_stats(missing, &stats), KILN_OK);
+    cr_expect_str_eq(stats.folder, missing);
     cr_expect_eq(stats.entries, 0u);
-    cr_expect_eq(kiln_cache_prune("/nonexistent/kiln", 0, &removed), KILN_OK);
+    cr_expect_eq(kiln_cache_prune(missing, 0, &removed), KILN_OK);
     cr_expect_eq(removed, 0u);
 }
 

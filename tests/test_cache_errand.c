@@ -10,6 +10,7 @@
 
 #include "cache/errand.h"
 #include "support/cache.h"
+#include "support/missing.h"
 #include "util/environment.h"
 
 static const struct kiln__errand errands[] = {
@@ -82,7 +83,6 @@ Test(cache_errand, what_is_cut_off_ends_before_that)
 Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
 {
     struct kiln__text text = {0};
-    char path[300];
     pid_t child;
     write_all(&text);
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
@@ -91,10 +91,8 @@ Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
     cr_expect(kiln__errand_let_go(child));
     cr_expect_eq(kiln__errand_listen(answers, 5), 0);
     close(answers);
-    snprintf(path, sizeof path, "%s/missing", fake_folder());
-    setenv("KILN_STORE_PROGRAM", path, 1);
+    setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     cr_expect_eq(kiln__errand_start(&text, &child), -1);
-    fake_end();
     kiln__text_free(&text);
 }
 

@@ -13,6 +13,7 @@
 #include "cache/gate.h"
 #include "support/cache.h"
 #include "support/fill.h"
+#include "support/missing.h"
 #include "util/text.h"
 
 static void begin(void)
@@ -177,9 +178,7 @@ static void expect_stored_when_waited_for(void)
 
 Test(cache_program, without_a_process_of_its_own_who_waits_stores)
 {
-    char missing[300];
-    snprintf(missing, sizeof missing, "%s/kiln-store", fill_folder());
-    setenv("KILN_STORE_PROGRAM", missing, 1);
+    setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     expect_stored_when_waited_for();
 }
 

@@ -17,7 +17,7 @@ check "too many arguments" 2 '"x" is one argument too many' list x
 check "export without a file" 2 'export needs the name of a file' export
 check "import of two files" 2 '"b" is one argument too many' import a b
 check "warm without a program" 2 'warm needs a program to run' warm
-check "warm of no program" 127 'nowhere' warm /nowhere
+check "warm of no program" 127 'nowhere' warm "$folder/nowhere"
 check "warm gives the program its options and its status" 3 '^0 stored$' warm sh -c 'exit 3' --json
 check "clear has no JSON" 2 'clear has no --json' clear --json
 check "list has no limit" 2 'list has no --limit' list --limit 1

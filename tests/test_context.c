@@ -7,6 +7,7 @@
 
 #include "support/context.h"
 #include "support/layer.h"
+#include "support/missing.h"
 
 static void skip_without_device(void)
 {
@@ -125,15 +126,14 @@ Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
     options.host_memory = (kiln_host_memory)3;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "host_memory is 3, none of KILN_HOST_MEMORY_");
     options.host_memory = KILN_HOST_MEMORY_DEFAULT;
-    options.trace = "/nonexistent/trace.json";
-    expect_refused(&options, KILN_IO_ERROR,
-                   "trace is /nonexistent/trace.json, which cannot be written: No such file");
+    options.trace = missing_path("trace.json");
+    expect_refused(&options, KILN_IO_ERROR, "trace.json, which cannot be written: No such file");
 }
 
 Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
 {
     static const struct {
-        const char *variable, *value;
+        const char *variable, *value; /* NULL: a file that cannot be made */
         kiln_status status;
         const char *part;
     } rows[] = {
@@ -148,12 +148,12 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
          "KILN_COMPILE is \"later\", none of together, alone, never"},
         {"KILN_VALIDATE", "2", KILN_INVALID_ARGUMENT, "KILN_VALIDATE is \"2\""},
         {"KILN_CHECK_VALUES", "yes", KILN_INVALID_ARGUMENT, "KILN_CHECK_VALUES is \"yes\""},
-        {"KILN_TRACE", "/nonexistent/x", KILN_IO_ERROR, "KILN_TRACE is /nonexistent/x, which"},
-        {"KILN_EXPLAIN", "/nonexistent/x", KILN_IO_ERROR, "KILN_EXPLAIN is /nonexistent/x, which"},
+        {"KILN_TRACE", NULL, KILN_IO_ERROR, "/file, which cannot be written"},
+        {"KILN_EXPLAIN", NULL, KILN_IO_ERROR, "/file, which cannot be written"},
     };
     skip_without_device();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        setenv(rows[i].variable, rows[i].value, 1);
+        setenv(rows[i].variable, rows[i].value ? rows[i].value : missing_path("file"), 1);
         expect_refused(NULL, rows[i].status, rows[i].part);
         unsetenv(rows[i].variable);
     }

@@ -11,6 +11,7 @@
 
 #include "device/choose.h"
 #include "device/traits.h"
+#include "support/missing.h"
 
 static size_t device_count(void)
 {
@@ -128,7 +129,7 @@ Test(device, no_match_lists_what_there_is)
 /* Each test is a process of its own, so that the loader has not looked for drivers yet. */
 Test(device, no_driver_is_no_device)
 {
-    setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
+    setenv("OCL_ICD_VENDORS", missing_path("vendors"), 1);
     unsetenv("OCL_ICD_FILENAMES"); /* drivers that ocl-icd loads beside those of the folder */
     size_t count = 7, found = 7;
     cr_assert_eq(kiln_device_count(&count), KILN_OK);

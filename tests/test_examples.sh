@@ -22,8 +22,8 @@ goes_on() {
         cmp "$folder/whole" "$folder/both" && echo "the same bits"
 }
 check "training goes on as if it had not ended" 0 '^the same bits' goes_on
-check "training that goes on from no file" 1 'kiln_load_into: /nowhere: ' \
-    "$examples/train_digits" --resume /nowhere
+check "training that goes on from no file" 1 'kiln_load_into: .*/nowhere: ' \
+    "$examples/train_digits" --resume "$folder/nowhere"
 check "training until no epoch" 2 '^usage: train_digits ' "$examples/train_digits" --stop 0
 
 # serve_until SIGNAL: a server, a load of clients, the signal; says what the server and the load say.

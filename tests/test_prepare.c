@@ -7,6 +7,8 @@
 
 #include <kiln/kiln.h>
 
+#include "support/missing.h"
+
 enum { LENGTH = 70000 };
 
 static float x[LENGTH], y[LENGTH], sum;
@@ -85,7 +87,7 @@ Test(prepare, kernels_are_stored_before_the_first_run)
 
 Test(prepare, without_another_process_kernels_are_stored_when_they_run)
 {
-    setenv("KILN_STORE_PROGRAM", "/nowhere/kiln-store", 1);
+    setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     prepare_and_run(0, false);
 }
 

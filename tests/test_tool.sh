@@ -6,7 +6,7 @@ kiln=${KILN:-./kiln}
 . "${srcdir:-.}/tests/shell-tests"
 
 no_driver() {
-    OCL_ICD_VENDORS=/nonexistent "$@"
+    OCL_ICD_VENDORS="$folder/no-vendors" "$@"
 }
 
 check "help names the commands" 0 '^  explain ' "$kiln" --help

@@ -9,6 +9,8 @@
 
 #include <kiln/kiln.h>
 
+#include "support/missing.h"
+
 enum { ROWS = 40, COLUMNS = 300, DEPTH = 70 };
 
 static float x[ROWS * COLUMNS], w[COLUMNS * DEPTH];
@@ -280,7 +282,7 @@ Test(tune, shapes_are_recorded_once_each)
     plan_rows(context, 7, 9, 0);
     expect_file(path, "rows 30x304 # 1\nrows 7x9 # 1\n");
     kiln_context_release(context);
-    setenv("KILN_RECORD_SHAPES", "/nowhere/shapes", 1);
+    setenv("KILN_RECORD_SHAPES", missing_path("shapes"), 1);
     cr_expect_eq(kiln_context_create(NULL, &context), KILN_IO_ERROR);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../tools/wordpiece.h"
+#include "support/missing.h"
 
 /* A piece's number is its place. */
 static const char *const pieces[] = {
@@ -248,8 +249,8 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
 Test(wordpiece, a_file_that_cannot_be_read_is_named)
 {
     char error[WORDPIECE_ERROR] = "";
-    cr_expect_null(wordpiece_open("/nowhere/vocab.txt", error));
-    cr_expect_str_eq(error, "/nowhere/vocab.txt: No such file or directory");
+    cr_expect_null(wordpiece_open(missing_path("vocab.txt"), error));
+    cr_expect_not_null(strstr(error, "/vocab.txt: No such file or directory"));
     cr_expect_null(wordpiece_open(write_file("tokenizer.json", "{\"model\": "), error));
     cr_expect(strstr(error, "tokenizer.json: "), "%s", error);
     cr_expect_null(wordpiece_open(write_file("vocab.txt", "[UNK]\na\n"), error));

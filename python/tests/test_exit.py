@@ -96,10 +96,12 @@ print(os.waitpid(child, 0)[1], (w + 1).numpy())
 
     def test_no_library(self):
         """a library that is not there is named"""
-        status, _, errors = self.run_program('import kiln', KILN_LIBRARY='/nonexistent/libkiln.so')
+        with tempfile.TemporaryDirectory() as folder:
+            missing = os.path.join(folder, 'libkiln.so')
+            status, _, errors = self.run_program('import kiln', KILN_LIBRARY=missing)
         self.assertEqual(status, 1)
         self.assertIn('$KILN_LIBRARY names it', errors)
-        self.assertIn('/nonexistent/libkiln.so', errors)
+        self.assertIn(missing, errors)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in ONNX files; one is written here, byte by byte."""
+import os
+import tempfile
 import unittest
 
 import numpy as np
@@ -71,8 +73,9 @@ class Onnx(unittest.TestCase):
             loaded(x=np.zeros((2, 5), np.float32))
         with self.assertRaises(kiln.Error):
             kiln.Model(b'no model at all')
-        with self.assertRaisesRegex(kiln.Error, '/nonexistent.onnx'):
-            kiln.Model('/nonexistent.onnx')
+        with tempfile.TemporaryDirectory() as folder, \
+                self.assertRaisesRegex(kiln.Error, '/missing.onnx'):
+            kiln.Model(os.path.join(folder, 'missing.onnx'))
 
 
 if __name__ == '__main__':

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cold_work.h"
+#include "support/missing.h"
 
 extern char **environ;
 
@@ -162,7 +163,7 @@ static int watch(const char *program, unsigned rounds)
         const char *library = getenv("KILN_STORE_PROGRAM");
         char *kept = library ? strdup(library) : NULL;
         if (way->here)
-            setenv("KILN_STORE_PROGRAM", "/nowhere", 1);
+            setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
         const char *wrong = run_way(program, way);
         if (way->here && kept)
             setenv("KILN_STORE_PROGRAM", kept, 1);

@@ -10,6 +10,7 @@
 
 #include "../support/cache.h"
 #include "cache/file.h"
+#include "support/missing.h"
 
 enum { MINE = 1, OTHER = 2 };
 
@@ -98,7 +99,7 @@ static bool by_other_owner(void)
 
 static bool by_dangling_link(void)
 {
-    return !unlink(path) && !symlink("/nonexistent/entry", path);
+    return !unlink(path) && !symlink(missing_path("entry"), path);
 }
 
 static bool by_link_to_device(void)

@@ -15,6 +15,7 @@
 #include <kiln/cache.h>
 
 #include "../support/cache.h"
+#include "support/missing.h"
 
 enum { FILES = 24, OWN = 2, LONGEST_NAME = 80 };
 
@@ -134,7 +135,7 @@ static bool make_file(int at, const char *name)
 {
     switch (below(8)) {
     case 0: return !mkdirat(at, name, 0700);
-    case 1: return !symlinkat("/nonexistent", at, name);
+    case 1: return !symlinkat(missing_path("entry"), at, name);
     case 2: return !mkfifoat(at, name, 0600);
     default: return make_text(at, name, contents[below(sizeof contents / sizeof *contents)]);
     }

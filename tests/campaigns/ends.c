@@ -17,6 +17,7 @@
 
 #include "cold_work.h"
 #include "support/cache.h"
+#include "support/missing.h"
 
 extern char **environ;
 
@@ -169,12 +170,10 @@ enum { HELPERS = sizeof helpers / sizeof *helpers };
 
 static void choose_helper(const struct helper *helper)
 {
-    char missing[300];
-    snprintf(missing, sizeof missing, "%s/missing", fake_folder());
     if (helper->script)
         fake_store_program(helper->script);
     else
-        setenv("KILN_STORE_PROGRAM", missing, 1);
+        setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
 }
 
 /* ---- the one that looks on ---- */

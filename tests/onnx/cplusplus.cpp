@@ -6,6 +6,8 @@
 
 #include <kiln/onnx.hpp>
 
+#include "../support/missing.h"
+
 static int faults;
 
 #define EXPECT(condition)                                                                          \
@@ -95,7 +97,7 @@ static void fail(const kiln::context &context, const kiln::onnx_model &model)
 #else
     std::vector<std::int32_t> whole;
     EXPECT(!kiln::onnx_model(context, unknown.data(), unknown.size()));
-    EXPECT(!kiln::onnx_model(context, "/nowhere"));
+    EXPECT(!kiln::onnx_model(context, missing_path("nowhere")));
     EXPECT(model.run({}).empty() && !model.lease({}));
     EXPECT(!std::strncmp(kiln_last_error(), "kiln::onnx_model", 16));
     EXPECT(model.run({kiln::borrow({1, 3}, data)}).empty());
