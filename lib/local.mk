@@ -15,6 +15,8 @@ util_sources = \
 	lib/util/kernels.h \
 	lib/util/log.c \
 	lib/util/log.h \
+	lib/util/structure.c \
+	lib/util/structure.h \
 	lib/util/text.c \
 	lib/util/text.h \
 	lib/util/vector.c \

@@ -136,6 +136,7 @@ static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs,
     if (!kept)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
     kept->model = model;
+    kept->lease.size = sizeof kept->lease;
     kept->lease.n_inputs = kiln_model_inputs(model, NULL);
     kept->lease.n_outputs = kiln_model_outputs(model, NULL);
     kiln_status status = KILN_OK;

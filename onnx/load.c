@@ -15,34 +15,36 @@
 #include "onnx/model.h"
 #include "onnx/patterns.h"
 #include "onnx/source.h"
+#include "onnx/structure.h"
 #include "onnx/weights.h"
 #include "onnx/wire.h"
 
 enum { USUAL_BATCHES = 16 };
 
-void kiln_model_options_init(kiln_model_options *options)
+void(kiln_model_options_init)(kiln_model_options *options, size_t size)
 {
-    if (options)
-        *options = (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
+    static const kiln_model_options own = KILN_MODEL_OPTIONS_INIT;
+    if (!options || size < sizeof size)
+        return;
+    kiln__onnx_structure_fill(options, size, &own, sizeof own);
+    memcpy(options, &size, sizeof size);
 }
 
-static kiln_status check_arguments(kiln_context *context, const kiln_model_options *options)
+/* Of both calls that load: what the caller says, as own options. */
+static kiln_status check_arguments(kiln_context *context, const kiln_model_options *options,
+                                   kiln_model_options *own)
 {
     if (!context)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: context is NULL");
-    if (!options)
-        return KILN_OK;
-    if (options->size != sizeof *options)
-        return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
-                               "kiln_model_load: options->size is %zu; start from "
-                               "KILN_MODEL_OPTIONS_INIT",
-                               options->size);
-    if (options->weights && options->weights != KILN_F32 && options->weights != KILN_F16 &&
-        options->weights != KILN_BF16)
+    kiln_status status = kiln__onnx_read_options("kiln_model_load", options, own);
+    if (status)
+        return status;
+    if (own->weights && own->weights != KILN_F32 && own->weights != KILN_F16 &&
+        own->weights != KILN_BF16)
         return kiln__onnx_fail(
             KILN_INVALID_ARGUMENT,
             "kiln_model_load: options->weights is %s, and can be f32, f16 or bf16",
-            kiln_type_name(options->weights));
+            kiln_type_name(own->weights));
     return KILN_OK;
 }
 
@@ -78,7 +80,7 @@ static kiln_status load(kiln_context *context, Onnx__ModelProto *proto,
     model->context = context;
     model->proto = proto;
     model->file = file;
-    model->options = options ? *options : (kiln_model_options)KILN_MODEL_OPTIONS_INIT;
+    model->options = *options;
     model->options.folder = NULL; /* the caller's */
     if (!model->options.batches)
         model->options.batches = USUAL_BATCHES;
@@ -100,14 +102,14 @@ kiln_status kiln_model_load_memory(kiln_context *context, const void *data, size
     if (!model)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load_memory: model is NULL");
     *model = NULL;
-    kiln_status status = check_arguments(context, options);
+    kiln_model_options own;
+    kiln_status status = check_arguments(context, options, &own);
     if (!status && !data)
         status = kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load_memory: data is NULL");
     Onnx__ModelProto *proto = NULL;
     if (!status)
         status = kiln__onnx_unpack("the memory", data, bytes, &proto);
-    return status ? status
-                  : load(context, proto, NULL, options ? options->folder : NULL, options, model);
+    return status ? status : load(context, proto, NULL, own.folder, &own, model);
 }
 
 /* The part of a path before its last name. Owner: the caller. */
@@ -151,7 +153,8 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
     if (!model)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: model is NULL");
     *model = NULL;
-    kiln_status status = check_arguments(context, options);
+    kiln_model_options own;
+    kiln_status status = check_arguments(context, options, &own);
     if (status)
         return status;
     if (!path)
@@ -174,7 +177,7 @@ kiln_status kiln_model_load(kiln_context *context, const char *path,
         return status;
     char *folder = folder_of(path);
     if (folder) {
-        status = load(context, proto, file, folder, options, model);
+        status = load(context, proto, file, folder, &own, model);
     } else {
         kiln__onnx_file_release(file);
         onnx__model_proto__free_unpacked(proto, NULL);
@@ -192,6 +195,7 @@ void kiln_model_release(kiln_onnx_model *model)
     kiln__onnx_free_weights(model);
     kiln__onnx_file_release(model->file);
     kiln__onnx_graphs_free(&model->graphs);
+    kiln__onnx_free_forms(model);
     free(model->inputs);
     free(model->outputs);
     free((void *)model->input_types);
@@ -203,18 +207,20 @@ void kiln_model_release(kiln_onnx_model *model)
     free(model);
 }
 
-size_t kiln_model_inputs(const kiln_onnx_model *model, const kiln_model_value **values)
+size_t(kiln_model_inputs)(const kiln_onnx_model *model, const kiln_model_value **values,
+                          size_t size)
 {
     if (values)
-        *values = model ? model->inputs : NULL;
-    return model ? model->graphs.main->n_inputs : 0;
+        *values = model ? kiln__onnx_values(model, false, size) : NULL;
+    return model && (!values || *values) ? model->graphs.main->n_inputs : 0;
 }
 
-size_t kiln_model_outputs(const kiln_onnx_model *model, const kiln_model_value **values)
+size_t(kiln_model_outputs)(const kiln_onnx_model *model, const kiln_model_value **values,
+                           size_t size)
 {
     if (values)
-        *values = model ? model->outputs : NULL;
-    return model ? model->graphs.main->n_outputs : 0;
+        *values = model ? kiln__onnx_values(model, true, size) : NULL;
+    return model && (!values || *values) ? model->graphs.main->n_outputs : 0;
 }
 
 const char *kiln_model_notes(const kiln_onnx_model *model)

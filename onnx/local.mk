@@ -58,6 +58,8 @@ onnx_sources = \
 	onnx/record.h \
 	onnx/source.c \
 	onnx/source.h \
+	onnx/structure.c \
+	onnx/structure.h \
 	onnx/tensor.c \
 	onnx/tensor.h \
 	onnx/types.c \

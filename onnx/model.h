@@ -20,6 +20,7 @@ struct kiln__onnx_weight {
 };
 
 struct kiln__onnx_kept;
+struct kiln__onnx_form;
 
 struct kiln_onnx_model {
     kiln_context *context;
@@ -30,10 +31,11 @@ struct kiln_onnx_model {
     struct kiln__onnx_weight *weights; /* one for each of graphs.constants */
     struct kiln__onnx_host *hosts;     /* theirs */
     kiln_model_value *inputs, *outputs;
+    struct kiln__onnx_form *forms; /* the same as callers of other headers have it (structure.c) */
     const int *input_types, *output_types; /* as TensorProto.DataType; 0: the file does not say */
     char *notes;
 
-    pthread_mutex_t lock; /* of buffers that are made late, and of what is kept */
+    pthread_mutex_t lock; /* of buffers that are made late, of what is kept, and of forms */
     struct kiln__onnx_kept *kept;
 };
 

@@ -6,6 +6,7 @@
 #include <kiln/onnx.h>
 
 #include "onnx/error.h"
+#include "onnx/structure.h"
 
 static const struct kiln__onnx_row *const tables[] = {
 #define TABLE(name) kiln__onnx_##name##_rows,
@@ -29,16 +30,15 @@ const struct kiln__onnx_row *kiln__onnx_find_row(const char *domain, const char 
     return NULL;
 }
 
-kiln_status kiln_model_get_operator(size_t number, kiln_model_operator *op)
+kiln_status(kiln_model_get_operator)(size_t number, kiln_model_operator *op, size_t size)
 {
     if (!op)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_get_operator: op is NULL");
-    *op = (kiln_model_operator){0};
+    kiln_model_operator own = {0};
     for (size_t i = 0; i < TABLES; i++)
         for (const struct kiln__onnx_row *row = tables[i]; row->name; row++)
-            if (number-- == 0) {
-                *op = (kiln_model_operator){domain_of(row), row->name, row->first, row->last};
-                return KILN_OK;
-            }
+            if (number-- == 0)
+                own = (kiln_model_operator){domain_of(row), row->name, row->first, row->last};
+    kiln__onnx_structure_fill(op, size, &own, sizeof own);
     return KILN_OK;
 }

@@ -98,6 +98,7 @@ criterion_tests = \
 	tests/test_signal \
 	tests/test_source \
 	tests/test_staging \
+	tests/test_structures \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_trial \
@@ -184,6 +185,7 @@ device_tests = \
 	tests/test_signal \
 	tests/test_source \
 	tests/test_staging \
+	tests/test_structures \
 	tests/test_trial \
 	tests/test_twice \
 	tests/test_types \
@@ -352,6 +354,7 @@ script_tests = \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
 	tests/check-picture.sh \
+	tests/check-structures.sh \
 	tests/check-tags.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \

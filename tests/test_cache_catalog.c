@@ -80,6 +80,7 @@ Test(cache_catalog, lists_least_recently_used_first)
     cr_assert_eq(seen.count, ENTRIES);
     for (int i = 0; i < ENTRIES; i++) {
         const kiln_cache_entry *entry = &seen.entries[i];
+        cr_expect_eq(entry->size, sizeof *entry);
         cr_expect_str_eq(entry->name, keys[ENTRIES - 1 - i].name);
         cr_expect_str_eq(entry->device, "device");
         cr_expect_str_eq(entry->driver, "driver");

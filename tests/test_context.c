@@ -24,12 +24,11 @@ Test(context, refuses_options_that_are_not_initialised)
     kiln_context *context = (kiln_context *)&options;
     memset(&options, 0, sizeof options);
     expect_error(kiln_context_create(&options, &context), KILN_INVALID_ARGUMENT,
-                 "kiln_context_create: options are not initialised; start from "
-                 "KILN_CONTEXT_OPTIONS_INIT");
+                 "kiln_context_create: options->size is 0; start from KILN_CONTEXT_OPTIONS_INIT");
     cr_expect_null(context);
     options.size = 1000000;
     expect_error_part(kiln_context_create(&options, &context), KILN_INVALID_ARGUMENT,
-                      "options are not initialised");
+                      "options->size is 1000000");
     expect_error(kiln_context_create(NULL, NULL), KILN_INVALID_ARGUMENT,
                  "kiln_context_create: context is NULL");
 }

@@ -108,7 +108,7 @@ static void expect_alike(const struct network *network)
     fill_parts(x, ROWS * width, 1, 3);
     fill_parts(weights, WEIGHTS, 2, 48);
     struct user user = {network, make_buffer(context, WEIGHTS, weights)};
-    kiln_model model = {sizeof model, record, &user, 1, &network->in, 1};
+    kiln_model model = {sizeof model, record, &user, 1, &network->in, 1, sizeof(kiln_row)};
     options.max_batch = ROWS;
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     kiln_buffer_release(user.weights);

@@ -352,7 +352,7 @@ Test(loss, options_are_checked)
     options.size = 3;
     record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
     expect_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_cross_entropy_with: options of 3 bytes; start "
+                   "kiln_cross_entropy_with: options->size is 3; start "
                    "from KILN_CROSS_ENTROPY_INIT");
     check_close();
 }

@@ -462,17 +462,18 @@ static void refuse_options(kiln_optimizer_options options, const char *rest)
 Test(optimizer, refuses_options_that_make_no_sense)
 {
     static const kiln_optimizer_options sgd = KILN_SGD_INIT, adam = KILN_ADAM_INIT;
-    static const char *not_made = "s were not made by KILN_SGD_INIT, KILN_ADAM_INIT or "
-                                  "KILN_ADAMW_INIT";
 #define REFUSE(base, member, value, rest)                                                          \
     do {                                                                                           \
         kiln_optimizer_options options = base;                                                     \
         options.member = value;                                                                    \
         refuse_options(options, rest);                                                             \
     } while (0)
-    REFUSE(sgd, size, 8, not_made);
-    REFUSE(sgd, method, (kiln_optimizer_method)0, not_made);
-    REFUSE(sgd, method, (kiln_optimizer_method)4, not_made);
+    REFUSE(sgd, size, 7,
+           "s->size is 7; start from KILN_SGD_INIT, KILN_ADAM_INIT or KILN_ADAMW_INIT");
+    REFUSE(sgd, method, (kiln_optimizer_method)0,
+           "s have method 0; start from KILN_SGD_INIT, KILN_ADAM_INIT or KILN_ADAMW_INIT");
+    REFUSE(sgd, method, (kiln_optimizer_method)4,
+           "s have method 4; start from KILN_SGD_INIT, KILN_ADAM_INIT or KILN_ADAMW_INIT");
     REFUSE(sgd, learning_rate, -1, " learning_rate is -1, and must be finite and 0 or more");
     REFUSE(sgd, learning_rate, NAN, " learning_rate is nan, and must be finite and 0 or more");
     REFUSE(sgd, weight_decay, INFINITY, " weight_decay is inf, and must be finite and 0 or more");

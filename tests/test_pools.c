@@ -175,7 +175,7 @@ Test(pools, operands_are_checked)
     kiln_pool_options none = {0};
     const size_t window[] = {3, 3, 3};
     CHECK_REFUSED(kiln_max_pool(b, X(1, 5, 1), window, &none, NULL), KILN_INVALID_ARGUMENT,
-                  "kiln_max_pool: options were not made by KILN_POOL_OPTIONS_INIT");
+                  "kiln_max_pool: options->size is 0; start from KILN_POOL_OPTIONS_INIT");
     CHECK_REFUSED(kiln_max_pool(b, X(1, 5, 1), NULL, NULL, NULL), KILN_INVALID_ARGUMENT,
                   "window is NULL");
     CHECK_REFUSED(kiln_avg_pool(b, X(1, 2, 1), window, NULL), KILN_INVALID_ARGUMENT,

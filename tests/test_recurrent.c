@@ -249,7 +249,8 @@ Test(recurrent, steps_are_three_launches)
 
 Test(recurrent, operands_are_checked)
 {
-    EXPECT(size, 3, KILN_INVALID_ARGUMENT, "kiln_lstm: the layer was not made by KILN_RECURRENT_I");
+    EXPECT(size, 3, KILN_INVALID_ARGUMENT,
+           "kiln_lstm: layer->size is 3; start from KILN_RECURRENT");
     EXPECT(direction, (kiln_direction)3, KILN_INVALID_ARGUMENT, "no direction 3");
     EXPECT(clip, NAN, KILN_INVALID_ARGUMENT, "clip is nan");
     EXPECT(direction, KILN_BIDIRECTIONAL, KILN_SHAPE_MISMATCH,

@@ -27,7 +27,9 @@ typedef struct kiln_attention_options {
 
 /** Fill a structure as KILN_ATTENTION_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_attention_options_init(kiln_attention_options *options);
+KILN_API void kiln_attention_options_init(kiln_attention_options *options, size_t size);
+#define kiln_attention_options_init(...)                                                           \
+    kiln_attention_options_init(__VA_ARGS__, sizeof(kiln_attention_options))
 
 /** softmax(scale q k' + mask) v (Vaswani et al. 2017): f32 tensors q [..., m, d], k [..., n, d] and
  *  v [..., n, e] give [..., m, e].

@@ -250,7 +250,9 @@ typedef struct kiln_batch_cost {
 } kiln_batch_cost;
 
 /** Fill `cost`. Threads: one at a time. Errors: the batch's first error, INVALID_ARGUMENT. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost);
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost,
+                                                         size_t size);
+#define kiln_batch_get_cost(...) kiln_batch_get_cost(__VA_ARGS__, sizeof(kiln_batch_cost))
 
 /** Explain the batch in text: graph, passes, groups, memory plan, kernel text; what was fused,
  *  dropped, why not, and the bytes saved. Plans the batch if it is not yet planned.

@@ -16,6 +16,7 @@ extern "C" {
 
 /** One entry of the cache. */
 typedef struct kiln_cache_entry {
+    size_t size;      /**< of the structure, as the library has it */
     char name[40];    /**< file name without its suffix */
     char device[128]; /**< device it was compiled for */
     char driver[128]; /**< driver it was compiled by */
@@ -45,7 +46,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_cache_list(const char *folder, kiln_ca
 /** Count the entries of `folder` (NULL: the default place). A missing one counts as empty.
  *  Owner: the caller's structure is filled. Threads: any. Errors: IO_ERROR. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_cache_get_stats(const char *folder,
-                                                          kiln_cache_stats *stats);
+                                                          kiln_cache_stats *stats, size_t size);
+#define kiln_cache_get_stats(...) kiln_cache_get_stats(__VA_ARGS__, sizeof(kiln_cache_stats))
 
 /** Remove invalid entries, stale temporary files and locks, and least recently used entries until
  *  at most `limit` bytes remain. `removed` (may be NULL) receives the number of removed files.

@@ -106,7 +106,9 @@ typedef struct kiln_context_options {
 
 /** Fill a structure as KILN_CONTEXT_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_context_options_init(kiln_context_options *options);
+KILN_API void kiln_context_options_init(kiln_context_options *options, size_t size);
+#define kiln_context_options_init(...)                                                             \
+    kiln_context_options_init(__VA_ARGS__, sizeof(kiln_context_options))
 
 /** @page validation Validation
  *  For finding wrong numbers: kiln_context_options::validate, or KILN_VALIDATE=1 in the
@@ -196,12 +198,14 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_finish(kiln_context *context);
 /** The device of this context. Owner: the caller's structure is filled. Threads: any.
  *  Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_device(const kiln_context *context,
-                                                         kiln_device_info *info);
+                                                         kiln_device_info *info, size_t size);
+#define kiln_context_device(...) kiln_context_device(__VA_ARGS__, sizeof(kiln_device_info))
 
 /** Counters since the context was made. Owner: the caller's structure is filled. Threads: any.
  *  Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *context,
-                                                            kiln_context_stats *stats);
+                                                            kiln_context_stats *stats, size_t size);
+#define kiln_context_get_stats(...) kiln_context_get_stats(__VA_ARGS__, sizeof(kiln_context_stats))
 
 /** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens
  *  in the background, after their first launch, and nothing waits for it). On drivers that compile
@@ -238,7 +242,9 @@ typedef struct kiln_tunable {
  *  tunable->name is NULL.
  *  Owner: the caller's structure is filled. Threads: any. Errors: INVALID_ARGUMENT. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_tunable(const kiln_context *context,
-                                                              size_t number, kiln_tunable *tunable);
+                                                              size_t number, kiln_tunable *tunable,
+                                                              size_t size);
+#define kiln_context_get_tunable(...) kiln_context_get_tunable(__VA_ARGS__, sizeof(kiln_tunable))
 
 /** Go by `record`, a text as KILN_TUNED is one, instead of what was kept or said before; "" has
  *  only the usual values. Batches that were not run before are planned by it. Lines that are not

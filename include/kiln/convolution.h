@@ -55,7 +55,8 @@ typedef struct kiln_conv_options {
 
 /** Fill a structure as KILN_CONV_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_conv_options_init(kiln_conv_options *options);
+KILN_API void kiln_conv_options_init(kiln_conv_options *options, size_t size);
+#define kiln_conv_options_init(...) kiln_conv_options_init(__VA_ARGS__, sizeof(kiln_conv_options))
 
 /** x with C channels and weights w give O channels. Of channels last and two dimensions, x
  * [N,H,W,C] and w [KH,KW,C/groups,O] give [N,OH,OW,O]: element (n,i,j,o) is the sum over u, v, c of
@@ -98,7 +99,8 @@ typedef struct kiln_pool_options {
 
 /** Fill a structure as KILN_POOL_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_pool_options_init(kiln_pool_options *options);
+KILN_API void kiln_pool_options_init(kiln_pool_options *options, size_t size);
+#define kiln_pool_options_init(...) kiln_pool_options_init(__VA_ARGS__, sizeof(kiln_pool_options))
 
 /** The largest element of each window, of each channel; `window` has an entry for each spatial
  *  dimension. x may be of any type; the result is of what that is computed in. Padding loses
@@ -138,7 +140,9 @@ typedef struct kiln_window_options {
 
 /** Fill a structure as KILN_WINDOW_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_window_options_init(kiln_window_options *options);
+KILN_API void kiln_window_options_init(kiln_window_options *options, size_t size);
+#define kiln_window_options_init(...)                                                              \
+    kiln_window_options_init(__VA_ARGS__, sizeof(kiln_window_options))
 
 /** kiln_conv() of images with channels last: x [N,H,W,C] and weights w [KH,KW,C/groups,O] give
  *  [N,OH,OW,O]. */

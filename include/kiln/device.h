@@ -53,7 +53,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_device_count(size_t *count);
 /** Describe device `index`, 0 to count - 1: the order is platform by platform as installed.
  *  Owner: the caller's structure is filled. Threads: any.
  *  Errors: INVALID_ARGUMENT for NULL or an index beyond the last. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_device_describe(size_t index, kiln_device_info *info);
+KILN_API KILN_MUST_CHECK kiln_status kiln_device_describe(size_t index, kiln_device_info *info,
+                                                          size_t size);
+#define kiln_device_describe(...) kiln_device_describe(__VA_ARGS__, sizeof(kiln_device_info))
 
 /** Find the device that `choice` names: NULL or "" is $KILN_DEVICE, and where that is unset too
  *  the best one (a real GPU before an accelerator before a CPU, then compute units times clock).

@@ -43,7 +43,8 @@ typedef struct kiln_future kiln_future;
 /** Most inputs, and most outputs, of a model. */
 #define KILN_MODEL_MOST 16
 
-/** One row of an input: what a batch of n rows has n of. */
+/** One row of an input: what a batch of n rows has n of. kiln_model::row_size says how large the
+ *  program has it. */
 typedef struct kiln_row {
     kiln_type type;                 /**< of its elements */
     size_t rank;                    /**< its dimensions, at most KILN_MAX_RANK - 1; 0: one number */
@@ -81,17 +82,19 @@ typedef struct kiln_model {
     size_t input_count;         /**< 1 to KILN_MODEL_MOST */
     const kiln_row *inputs;     /**< a row of each */
     size_t output_count;        /**< 1 to KILN_MODEL_MOST */
+    size_t row_size;            /**< sizeof(kiln_row), set by the initialiser */
 } kiln_model;
 
 /** A model of nothing yet. */
 #define KILN_MODEL_INIT                                                                            \
     {                                                                                              \
-        sizeof(kiln_model), 0, 0, 0, 0, 0                                                          \
+        sizeof(kiln_model), 0, 0, 0, 0, 0, sizeof(kiln_row)                                        \
     }
 
 /** Fill a structure as KILN_MODEL_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_model_init(kiln_model *model);
+KILN_API void kiln_model_init(kiln_model *model, size_t size, size_t row_size);
+#define kiln_model_init(...) kiln_model_init(__VA_ARGS__, sizeof(kiln_model), sizeof(kiln_row))
 
 /* ---- executors ---- */
 
@@ -133,15 +136,21 @@ typedef struct kiln_executor_options {
 
 /** Fill a structure as KILN_EXECUTOR_OPTIONS_INIT does. NULL does nothing.
  *  Threads: any. Errors: none. */
-KILN_API void kiln_executor_options_init(kiln_executor_options *options);
+KILN_API void kiln_executor_options_init(kiln_executor_options *options, size_t size);
+#define kiln_executor_options_init(...)                                                            \
+    kiln_executor_options_init(__VA_ARGS__, sizeof(kiln_executor_options))
 
 /** Fill a structure as KILN_EXECUTOR_LATENCY_INIT does. NULL does nothing.
  *  Threads: any. Errors: none. */
-KILN_API void kiln_executor_options_init_latency(kiln_executor_options *options);
+KILN_API void kiln_executor_options_init_latency(kiln_executor_options *options, size_t size);
+#define kiln_executor_options_init_latency(...)                                                    \
+    kiln_executor_options_init_latency(__VA_ARGS__, sizeof(kiln_executor_options))
 
 /** Fill a structure as KILN_EXECUTOR_THROUGHPUT_INIT does. NULL does nothing.
  *  Threads: any. Errors: none. */
-KILN_API void kiln_executor_options_init_throughput(kiln_executor_options *options);
+KILN_API void kiln_executor_options_init_throughput(kiln_executor_options *options, size_t size);
+#define kiln_executor_options_init_throughput(...)                                                 \
+    kiln_executor_options_init_throughput(__VA_ARGS__, sizeof(kiln_executor_options))
 
 /** Make an executor on n contexts (1 to 64, all different), with two threads for each. `options`
  * may be NULL. The model is recorded for each context, each size and twice over, so that one batch
@@ -198,14 +207,15 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_executor_shutdown(kiln_executor *execu
 
 /* ---- requests ---- */
 
-/** Rows that go in. */
+/** Rows that go in. This structure never grows: what is to be said of a request more stands in
+ *  kiln_request_options. */
 typedef struct kiln_input {
     const void *data; /**< row-major */
     size_t bytes;     /**< exactly what the rows have */
     kiln_type type;   /**< as the model's */
 } kiln_input;
 
-/** Where results go. */
+/** Where results go. This structure never grows. */
 typedef struct kiln_output {
     void *data;     /**< row-major */
     size_t bytes;   /**< exactly what the rows have */
@@ -247,7 +257,9 @@ typedef struct kiln_request_options {
 
 /** Fill a structure as KILN_REQUEST_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_request_options_init(kiln_request_options *options);
+KILN_API void kiln_request_options_init(kiln_request_options *options, size_t size);
+#define kiln_request_options_init(...)                                                             \
+    kiln_request_options_init(__VA_ARGS__, sizeof(kiln_request_options))
 
 /** Submit `rows` rows: an array of the model's inputs, one of its outputs. `options` may be NULL.
  *  Everything that can be checked is checked here, so that a request never spoils its neighbours.
@@ -317,7 +329,8 @@ KILN_API void kiln_future_release(kiln_future *future);
 
 /* ---- metrics ---- */
 
-/** Seconds, from a histogram whose steps are at most 1/16 apart. All 0 without a count. */
+/** Seconds, from a histogram whose steps are at most 1/16 apart. All 0 without a count. This
+ *  structure never grows. */
 typedef struct kiln_latency {
     uint64_t count; /**< how many */
     double mean;    /**< of all */
@@ -376,11 +389,16 @@ typedef struct kiln_executor_context_stats {
 
 /** Fill `stats`. Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_get_stats(kiln_executor *executor,
-                                                             kiln_executor_stats *stats);
+                                                             kiln_executor_stats *stats,
+                                                             size_t size);
+#define kiln_executor_get_stats(...)                                                               \
+    kiln_executor_get_stats(__VA_ARGS__, sizeof(kiln_executor_stats))
 
 /** Fill `stats` for context number `index`. Threads: any. Errors: INVALID_ARGUMENT, FORKED. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_executor_get_context_stats(
-    kiln_executor *executor, size_t index, kiln_executor_context_stats *stats);
+    kiln_executor *executor, size_t index, kiln_executor_context_stats *stats, size_t size);
+#define kiln_executor_get_context_stats(...)                                                       \
+    kiln_executor_get_context_stats(__VA_ARGS__, sizeof(kiln_executor_context_stats))
 
 /** How metrics are written. */
 typedef enum kiln_metrics_format {

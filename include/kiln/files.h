@@ -65,11 +65,12 @@ typedef struct kiln_saved {
  *  Errors: INVALID_ARGUMENT, IO_ERROR, UNSUPPORTED (more than KILN_MAX_RANK dimensions), TOO_LARGE,
  *  OUT_OF_HOST_MEMORY; *tensors is NULL and *count 0. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_saved_list(const char *path, kiln_saved **tensors,
-                                                     size_t *count);
+                                                     size_t *count, size_t size);
+#define kiln_saved_list(...) kiln_saved_list(__VA_ARGS__, sizeof(kiln_saved))
 
 /* ---- arrays: .npy ---- */
 
-/** Elements in host memory, row-major and without gaps. */
+/** Elements in host memory, row-major and without gaps. This structure never grows. */
 typedef struct kiln_array {
     kiln_type type;             /**< of the elements */
     size_t rank;                /**< dimensions; 0 is a single element */

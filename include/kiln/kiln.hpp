@@ -220,10 +220,10 @@ std::uint64_t microseconds(const std::chrono::duration<Rep, Period> &time)
 }
 
 /** A structure of options with its defaults. */
-template <class T, void (*Init)(T *)> struct options : T {
+template <class T, void (*Init)(T *, std::size_t)> struct options : T {
     options() : T()
     {
-        Init(this);
+        Init(this, sizeof(T));
     }
 };
 

@@ -56,7 +56,9 @@ typedef struct kiln_model_options {
 
 /** Options with every default, for callers without macros. NULL does nothing.
  *  Threads: any. Errors: none. */
-KILN_API void kiln_model_options_init(kiln_model_options *options);
+KILN_API void kiln_model_options_init(kiln_model_options *options, size_t size);
+#define kiln_model_options_init(...)                                                               \
+    kiln_model_options_init(__VA_ARGS__, sizeof(kiln_model_options))
 
 /** Rank of a value of which the file says none. */
 #define KILN_MODEL_ANY_RANK ((size_t)-1)
@@ -97,11 +99,16 @@ KILN_API void kiln_model_release(kiln_onnx_model *model);
 
 /** How many inputs the model has, without weights; *values points to them, in the file's order.
  *  `values` may be NULL; for a NULL model there are none.
- *  Owner: the model. Threads: any. Errors: none. */
-KILN_API size_t kiln_model_inputs(const kiln_onnx_model *model, const kiln_model_value **values);
+ *  Owner: the model. Threads: any. Errors: none, but where headers and library are of two versions
+ *  there are none without memory. */
+KILN_API size_t kiln_model_inputs(const kiln_onnx_model *model, const kiln_model_value **values,
+                                  size_t size);
+#define kiln_model_inputs(...) kiln_model_inputs(__VA_ARGS__, sizeof(kiln_model_value))
 
 /** The same for outputs. */
-KILN_API size_t kiln_model_outputs(const kiln_onnx_model *model, const kiln_model_value **values);
+KILN_API size_t kiln_model_outputs(const kiln_onnx_model *model, const kiln_model_value **values,
+                                   size_t size);
+#define kiln_model_outputs(...) kiln_model_outputs(__VA_ARGS__, sizeof(kiln_model_value))
 
 /** What reading the file changed, a sentence a line: weights that were rounded, inputs of types
  *  that kiln has not. Empty where nothing was. Owner: the model. Threads: any. Errors: none. */
@@ -130,6 +137,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_model_record(kiln_onnx_model *model, k
 
 /** A batch of a model for inputs of certain shapes, on lease to one thread. */
 typedef struct kiln_model_lease {
+    size_t size;                /**< of the structure, as the library has it */
     kiln_batch *batch;          /**< to execute or submit; it is not to be reset or released */
     size_t n_inputs;            /**< as kiln_model_inputs() */
     kiln_array *inputs;         /**< data: memory that runs read; write the inputs there. Of
@@ -175,8 +183,10 @@ typedef struct kiln_model_operator {
 /** Operator `number`, from 0; beyond the last one operator->name is NULL.
  *  Owner: the caller's structure is filled with static texts. Threads: any.
  *  Errors: INVALID_ARGUMENT for NULL. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_model_get_operator(size_t number,
-                                                             kiln_model_operator *op);
+KILN_API KILN_MUST_CHECK kiln_status kiln_model_get_operator(size_t number, kiln_model_operator *op,
+                                                             size_t size);
+#define kiln_model_get_operator(...)                                                               \
+    kiln_model_get_operator(__VA_ARGS__, sizeof(kiln_model_operator))
 
 #ifdef __cplusplus
 }

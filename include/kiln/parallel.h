@@ -60,7 +60,8 @@ typedef struct kiln_training {
 
 /** Fill a structure as KILN_TRAINING_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_training_init(kiln_training *training);
+KILN_API void kiln_training_init(kiln_training *training, size_t size);
+#define kiln_training_init(...) kiln_training_init(__VA_ARGS__, sizeof(kiln_training))
 
 /** Record a training on n contexts (1 to 64, all different), with a thread for each.
  *  Owner: the caller, until kiln_parallel_release(); it holds the contexts. Threads: any.

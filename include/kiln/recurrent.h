@@ -67,7 +67,8 @@ typedef struct kiln_recurrent {
     }
 
 /** Fill a structure as KILN_RECURRENT_INIT does. NULL does nothing. Threads: any. Errors: none. */
-KILN_API void kiln_recurrent_init(kiln_recurrent *layer);
+KILN_API void kiln_recurrent_init(kiln_recurrent *layer, size_t size);
+#define kiln_recurrent_init(...) kiln_recurrent_init(__VA_ARGS__, sizeof(kiln_recurrent))
 
 /** h = f(x w' + h r' + bias) in each step. Returns all h, [T,D,B,H]; where `last` is not NULL it
  *  receives the states after the last step, [D,B,H]. */

@@ -70,7 +70,9 @@ typedef struct kiln_resize_options {
 
 /** Fill a structure as KILN_RESIZE_OPTIONS_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_resize_options_init(kiln_resize_options *options);
+KILN_API void kiln_resize_options_init(kiln_resize_options *options, size_t size);
+#define kiln_resize_options_init(...)                                                              \
+    kiln_resize_options_init(__VA_ARGS__, sizeof(kiln_resize_options))
 
 /** x with another extent in each dimension, `dims`, as many as it has. Dimensions are interpolated
  *  one after the other, each by a sum of a few elements; those that stay cost nothing. x may be of

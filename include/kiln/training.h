@@ -63,7 +63,9 @@ typedef struct kiln_cross_entropy_options {
 
 /** Fill a structure as KILN_CROSS_ENTROPY_INIT does. NULL does nothing. Threads: any.
  *  Errors: none. */
-KILN_API void kiln_cross_entropy_options_init(kiln_cross_entropy_options *options);
+KILN_API void kiln_cross_entropy_options_init(kiln_cross_entropy_options *options, size_t size);
+#define kiln_cross_entropy_options_init(...)                                                       \
+    kiln_cross_entropy_options_init(__VA_ARGS__, sizeof(kiln_cross_entropy_options))
 
 /** kiln_cross_entropy() with options, which may be NULL. The mean is NaN where the weights of all
  *  rows add up to 0. Errors: INVALID_ARGUMENT also for options that make no sense. */
@@ -121,7 +123,9 @@ typedef struct kiln_optimizer_options {
 /** Fill a structure as the method's initialiser does; with zeros for no method. NULL does nothing.
  *  Threads: any. Errors: none. */
 KILN_API void kiln_optimizer_options_init(kiln_optimizer_method method,
-                                          kiln_optimizer_options *options);
+                                          kiln_optimizer_options *options, size_t size);
+#define kiln_optimizer_options_init(...)                                                           \
+    kiln_optimizer_options_init(__VA_ARGS__, sizeof(kiln_optimizer_options))
 
 /** Parameters with what their method remembers about them, on the device. */
 typedef struct kiln_optimizer kiln_optimizer;

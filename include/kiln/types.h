@@ -14,6 +14,19 @@
 extern "C" {
 #endif
 
+/** @page structures Structures that can grow
+ *  A program may run with a library that is newer than the headers it was built with, or older, and
+ *  the newer of both may have structures with more fields, behind those that there were. So:
+ *  - **What a program fills**, such as options, begins with `size`, which the initialiser sets. A
+ *    field that the program's structure lacks is 0, and means what was so before there was a field.
+ *    Fields that the library lacks have to be 0, else the call is UNSUPPORTED.
+ *  - **What the library fills** is filled by a call that is told the size. A macro of the
+ * function's name adds it: programs write `kiln_context_get_stats(context, &stats)`, bindings
+ * without macros pass it as the last argument. Fields that the library lacks become 0.
+ *  - **What the library hands out**, such as a kiln_model_lease, begins with `size`, as it has it.
+ *
+ *  Some structures never change; their comments say so. */
+
 /** Most dimensions that a tensor can have. */
 #define KILN_MAX_RANK 8
 
@@ -64,7 +77,7 @@ typedef struct kiln_batch kiln_batch;
 typedef struct kiln_event kiln_event;
 
 /** A value inside one batch. A plain number: copy it freely, nothing is to be released.
- *  `{0}` names nothing. */
+ *  `{0}` names nothing. This structure never grows. */
 typedef struct kiln_tensor {
     uint64_t id; /**< batch and position; only kiln reads it */
 } kiln_tensor;

@@ -72,7 +72,7 @@ static void describe(const struct kiln__catalog *catalog, const struct kiln__ite
 {
     struct kiln__entry entry;
     struct kiln__file file;
-    *out = (kiln_cache_entry){.bytes = item->bytes, .used = item->used.tv_sec};
+    *out = (kiln_cache_entry){.size = sizeof *out, .bytes = item->bytes, .used = item->used.tv_sec};
     snprintf(out->name, sizeof out->name, "%.32s", item->file);
     out->valid = kiln__catalog_read(catalog, item, &file, &entry) == KILN__FILE_READ;
     if (out->valid) {

@@ -10,6 +10,7 @@
 
 #include "executor/future.h"
 #include "util/forks.h"
+#include "util/structure.h"
 
 static const char create_call[] = "kiln_executor_create";
 
@@ -149,15 +150,17 @@ static void fill_in(kiln_executor_options *options)
         options->retry_us = 100000;
 }
 
+static kiln_status read_options(const kiln_executor_options *options, kiln_executor_options *own)
+{
+    return KILN__STRUCTURE_READ(NULL, create_call, options, "KILN_EXECUTOR_OPTIONS_INIT", own);
+}
+
 static kiln_status check_options(const kiln_executor_options *given, kiln_executor_options *options)
 {
     const uint64_t hour = (uint64_t)3600 * 1000000;
-    if (given && given->size != sizeof *options)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: options->size is %zu; start from KILN_EXECUTOR_OPTIONS_INIT",
-                          create_call, given->size);
-    if (given)
-        *options = *given;
+    kiln_status status = given ? read_options(given, options) : KILN_OK;
+    if (status)
+        return status;
     fill_in(options);
     if (options->max_batch > KILN__MOST_ROWS || options->min_batch > options->max_batch)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,

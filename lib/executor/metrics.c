@@ -7,11 +7,13 @@
 #include <kiln/context.h>
 
 #include "executor/future.h"
+#include "util/structure.h"
 #include "util/text.h"
 
 /* ---- as structures ---- */
 
-kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats *stats)
+kiln_status(kiln_executor_get_stats)(kiln_executor *executor, kiln_executor_stats *stats,
+                                     size_t size)
 {
     kiln_status status = kiln__executor_check(executor, "kiln_executor_get_stats");
     if (status)
@@ -20,22 +22,22 @@ kiln_status kiln_executor_get_stats(kiln_executor *executor, kiln_executor_stats
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_executor_get_stats: stats is NULL");
     pthread_mutex_lock(&executor->lock);
     kiln__executor_admit(executor);
-    *stats = executor->counts;
-    stats->flushed_full = executor->flushes[KILN__FLUSH_FULL];
-    stats->flushed_wait = executor->flushes[KILN__FLUSH_WAIT];
-    stats->flushed_idle = executor->flushes[KILN__FLUSH_IDLE];
-    stats->flushed_shutdown = executor->flushes[KILN__FLUSH_SHUTDOWN];
-    stats->queued = executor->queue.count;
-    stats->queued_rows = executor->queue.rows;
-    stats->wait = kiln__histogram_read(&executor->wait);
-    stats->run = kiln__histogram_read(&executor->run);
-    stats->total = kiln__histogram_read(&executor->total);
+    kiln_executor_stats own = executor->counts;
+    own.flushed_full = executor->flushes[KILN__FLUSH_FULL];
+    own.flushed_wait = executor->flushes[KILN__FLUSH_WAIT];
+    own.flushed_idle = executor->flushes[KILN__FLUSH_IDLE];
+    own.flushed_shutdown = executor->flushes[KILN__FLUSH_SHUTDOWN];
+    own.queued = executor->queue.count;
+    own.queued_rows = executor->queue.rows;
+    own.wait = kiln__histogram_read(&executor->wait);
+    own.run = kiln__histogram_read(&executor->run);
+    own.total = kiln__histogram_read(&executor->total);
     if (executor->computed)
-        stats->padding_share = 1 - (double)executor->asked / (double)executor->computed;
+        own.padding_share = 1 - (double)executor->asked / (double)executor->computed;
     pthread_mutex_unlock(&executor->lock);
-    if (stats->batches)
-        stats->fill =
-            (double)stats->rows / ((double)stats->batches * (double)executor->options.max_batch);
+    if (own.batches)
+        own.fill = (double)own.rows / ((double)own.batches * (double)executor->options.max_batch);
+    kiln__structure_fill(stats, size, &own, sizeof own);
     return KILN_OK;
 }
 
@@ -62,8 +64,8 @@ static kiln_status add_context(kiln_context *context, kiln_executor_context_stat
     return status;
 }
 
-kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t index,
-                                            kiln_executor_context_stats *stats)
+kiln_status(kiln_executor_get_context_stats)(kiln_executor *executor, size_t index,
+                                             kiln_executor_context_stats *stats, size_t size)
 {
     static const char call[] = "kiln_executor_get_context_stats";
     kiln_status status = kiln__executor_check(executor, call);
@@ -78,18 +80,20 @@ kiln_status kiln_executor_get_context_stats(kiln_executor *executor, size_t inde
     pthread_mutex_lock(&executor->lock);
     int64_t now = kiln__now(), age = now - executor->started;
     int64_t busy = lane->busy + (lane->running ? now - lane->busy_since : 0);
-    *stats = (kiln_executor_context_stats){.batches = lane->batches,
-                                           .rows = lane->rows,
-                                           .failures = lane->failed_batches,
-                                           .running = lane->running,
-                                           .in_service = !lane->out_until};
-    memcpy(stats->device, lane->device, sizeof stats->device);
-    stats->seconds_per_row =
+    kiln_executor_context_stats own = {.batches = lane->batches,
+                                       .rows = lane->rows,
+                                       .failures = lane->failed_batches,
+                                       .running = lane->running,
+                                       .in_service = !lane->out_until};
+    memcpy(own.device, lane->device, sizeof own.device);
+    own.seconds_per_row =
         1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest].rows;
-    stats->utilisation = age > 0 ? (double)busy / (double)age : 0;
+    own.utilisation = age > 0 ? (double)busy / (double)age : 0;
     kiln_context *context = hold(executor, lane);
     pthread_mutex_unlock(&executor->lock);
-    return add_context(context, stats);
+    status = add_context(context, &own);
+    kiln__structure_fill(stats, size, &own, sizeof own);
+    return status;
 }
 
 /* ---- as text ---- */

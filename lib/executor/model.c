@@ -11,6 +11,7 @@
 
 #include "ops/ops.h"
 #include "util/error.h"
+#include "util/structure.h"
 
 static const char call[] = "kiln_executor_create";
 
@@ -101,25 +102,45 @@ static void list_sizes(struct kiln__model *model, size_t most_rows, bool close_l
     list_rows(model, most_rows, model->longest);
 }
 
+static kiln_status read_model(const kiln_model *model, kiln_model *own)
+{
+    return KILN__STRUCTURE_READ(NULL, call, model, "KILN_MODEL_INIT", own);
+}
+
+kiln_status kiln__model_row(const char *asks, const kiln_model *model, size_t number, kiln_row *row)
+{
+    /* Headers without row_size had these fields. */
+    const size_t first = offsetof(kiln_row, sequence) + sizeof row->sequence;
+    const size_t size = model->row_size ? model->row_size : first;
+    return kiln__structure_take(NULL,
+                                &(struct kiln__given){asks, "row of the model", "KILN_MODEL_INIT",
+                                                      (const char *)model->inputs + number * size,
+                                                      size},
+                                row, sizeof *row);
+}
+
 kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
                               struct kiln__model *model)
 {
-    kiln_model given = KILN_MODEL_INIT;
+    kiln_model given;
     memset(model, 0, sizeof *model);
     if (!from)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: model is NULL", call);
-    if (from->size != sizeof given)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: model->size is %zu; start from KILN_MODEL_INIT", call, from->size);
-    given = *from;
+    kiln_status status = read_model(from, &given);
+    if (status)
+        return status;
     if (!given.record || !given.inputs)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: model->%s is NULL", call,
                           given.record ? "inputs" : "record");
-    kiln_status status = check_count("inputs", given.input_count);
+    status = check_count("inputs", given.input_count);
     if (!status)
         status = check_count("outputs", given.output_count);
-    for (size_t i = 0; i < given.input_count && !status; i++)
-        status = check_row(i, &given.inputs[i], &model->parts[i]);
+    for (size_t i = 0; i < given.input_count && !status; i++) {
+        kiln_row row;
+        status = kiln__model_row(call, &given, i, &row);
+        if (!status)
+            status = check_row(i, &row, &model->parts[i]);
+    }
     model->record = given.record;
     model->user = given.user;
     model->input_count = given.input_count;

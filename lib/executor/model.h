@@ -54,6 +54,10 @@ struct kiln__slots {
     struct kiln__batch_slot of[KILN__MOST_SIZES];
 };
 
+/* The row of an input, of a model that was read. Errors: those of kiln__structure_take(). */
+kiln_status kiln__model_row(const char *call, const kiln_model *model, size_t number,
+                            kiln_row *row);
+
 /* Look at what the caller says of a model. Errors: INVALID_ARGUMENT, TOO_LARGE. */
 kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
                               struct kiln__model *model);

@@ -10,7 +10,9 @@
 #include <kiln/movement.h>
 #include <kiln/reductions.h>
 
+#include "executor/model.h"
 #include "util/error.h"
+#include "util/structure.h"
 
 static kiln_status no_memory(const char *call)
 {
@@ -120,12 +122,6 @@ static const char gradient_call[] = "kiln_model_create_gradient";
 
 static kiln_status check_model(const kiln_model *of)
 {
-    if (!of)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: of is NULL", gradient_call);
-    if (of->size != sizeof *of)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: of->size is %zu; start from KILN_MODEL_INIT", gradient_call,
-                          of->size);
     if (!of->record || !of->inputs)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: of->%s is NULL", gradient_call,
                           of->record ? "inputs" : "record");
@@ -158,22 +154,34 @@ kiln_status kiln_model_create_gradient(const kiln_model *of, size_t n, const siz
         *model = NULL;
     else
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: model is NULL", gradient_call);
-    kiln_status status = check_model(of);
+    if (!of)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: of is NULL", gradient_call);
+    kiln_model given;
+    kiln_status status = KILN__STRUCTURE_READ(NULL, gradient_call, of, "KILN_MODEL_INIT", &given);
     if (!status)
-        status = check_inputs(of, n, inputs);
+        status = check_model(&given);
+    if (!status)
+        status = check_inputs(&given, n, inputs);
     if (status)
         return status;
     struct gradient *gradient = calloc(1, sizeof *gradient);
     if (!gradient)
         return no_memory(gradient_call);
-    gradient->of = gradient->model = *of;
-    memcpy(gradient->rows, of->inputs, of->input_count * sizeof *of->inputs);
+    gradient->of = gradient->model = given;
+    for (size_t i = 0; i < given.input_count && !status; i++)
+        status = kiln__model_row(gradient_call, &given, i, &gradient->rows[i]);
+    if (status) {
+        free(gradient);
+        return status;
+    }
     memcpy(gradient->inputs, inputs, n * sizeof *inputs);
     gradient->n = n;
     gradient->model.record = record_gradient;
     gradient->model.user = gradient;
+    gradient->model.size = sizeof gradient->model;
     gradient->model.inputs = gradient->rows;
-    gradient->model.output_count = of->output_count + n;
+    gradient->model.row_size = sizeof *gradient->rows;
+    gradient->model.output_count = given.output_count + n;
     *model = &gradient->model;
     return KILN_OK;
 }

@@ -19,6 +19,7 @@
 #include <kiln/parallel.h>
 
 #include "util/error.h"
+#include "util/structure.h"
 
 static const char create_call[] = "kiln_parallel_create", step_call[] = "kiln_parallel_step";
 
@@ -181,13 +182,6 @@ kiln_status kiln_parallel_step(kiln_parallel *parallel)
 
 static kiln_status check(kiln_context *const *contexts, size_t n, const kiln_training *training)
 {
-    if (!contexts || !training)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", create_call,
-                          contexts ? "training" : "contexts");
-    if (training->size != sizeof *training)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: training->size is %zu; start from KILN_TRAINING_INIT", create_call,
-                          training->size);
     if (!n || n > MOST_CONTEXTS)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %zu contexts, and 1 to %d are taken",
                           create_call, n, MOST_CONTEXTS);
@@ -367,14 +361,21 @@ kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
     if (!result)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", create_call);
     *result = NULL;
-    kiln_status status = check(contexts, n, training);
+    if (!contexts || !training)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", create_call,
+                          contexts ? "training" : "contexts");
+    kiln_training own;
+    kiln_status status =
+        KILN__STRUCTURE_READ(NULL, create_call, training, "KILN_TRAINING_INIT", &own);
+    if (!status)
+        status = check(contexts, n, &own);
     if (status)
         return status;
     kiln_parallel *parallel = calloc(1, sizeof *parallel);
     if (!parallel)
         return no_memory();
     parallel->process = getpid();
-    parallel->training = *training;
+    parallel->training = own;
     pthread_mutex_init(&parallel->lock, NULL);
     pthread_cond_init(&parallel->changed, NULL);
     if (!allocate(parallel, n))

@@ -4,6 +4,7 @@
 
 #include "executor/future.h"
 #include "ops/ops.h"
+#include "util/structure.h"
 
 static const char call[] = "kiln_executor_submit";
 
@@ -11,15 +12,18 @@ static const char call[] = "kiln_executor_submit";
 
 /* ---- checks, without the lock: the model is set once ---- */
 
+static kiln_status read_options(const kiln_request_options *options, kiln_request_options *own)
+{
+    return KILN__STRUCTURE_READ(NULL, call, options, "KILN_REQUEST_OPTIONS_INIT", own);
+}
+
 static kiln_status check_options(const kiln_request_options *given, kiln_request_options *options)
 {
     if (!given)
         return KILN_OK;
-    if (given->size != sizeof *options)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: options->size is %zu; start from KILN_REQUEST_OPTIONS_INIT", call,
-                          given->size);
-    *options = *given;
+    kiln_status status = read_options(given, options);
+    if (status)
+        return status;
     if ((unsigned)options->priority > KILN_PRIORITY_LOW)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no priority", call,
                           (int)options->priority);

@@ -7,6 +7,7 @@
 
 #include "files/safetensors.h"
 #include "session/context.h"
+#include "util/structure.h"
 #include "util/text.h"
 
 /* Elements that are converted go through so many bytes. */
@@ -207,27 +208,28 @@ kiln_status kiln_load_into(const char *path, size_t n, const char *const *names,
 /* ---- what a file has ---- */
 
 /* One piece of memory: the entries, and behind them their words. */
-static kiln_saved *copy(const struct kiln__safetensors *file)
+/* A list of structures of `size` bytes, and behind them the words. */
+static kiln_saved *copy(const struct kiln__safetensors *file, size_t size)
 {
-    size_t bytes = (file->count + 1) * sizeof(kiln_saved);
+    size_t bytes = file->count * size;
     for (size_t i = 0; i < file->count; i++)
         bytes += strlen(file->tensors[i].name) + strlen(file->tensors[i].word) + 2;
-    kiln_saved *list = malloc(bytes);
-    char *words = list ? (char *)(list + file->count + 1) : NULL;
+    char *list = malloc(bytes + 1), *words = list ? list + file->count * size : NULL;
     for (size_t i = 0; i < file->count && list; i++) {
         const struct kiln__saved *saved = &file->tensors[i];
-        list[i] = (kiln_saved){.type = saved->stored ? saved->stored->type : (kiln_type)0,
-                               .rank = saved->shape.rank,
-                               .name = words};
-        memcpy(list[i].dims, saved->shape.dims, sizeof list[i].dims);
+        kiln_saved own = {.type = saved->stored ? saved->stored->type : (kiln_type)0,
+                          .rank = saved->shape.rank,
+                          .name = words};
+        memcpy(own.dims, saved->shape.dims, sizeof own.dims);
         words = stpcpy(words, saved->name) + 1;
-        list[i].stored = words;
+        own.stored = words;
         words = stpcpy(words, saved->word) + 1;
+        kiln__structure_fill(list + i * size, size, &own, sizeof own);
     }
-    return list;
+    return (kiln_saved *)(void *)list;
 }
 
-kiln_status kiln_saved_list(const char *path, kiln_saved **tensors, size_t *count)
+kiln_status(kiln_saved_list)(const char *path, kiln_saved **tensors, size_t *count, size_t size)
 {
     struct kiln__safetensors file;
     if (tensors)
@@ -242,7 +244,7 @@ kiln_status kiln_saved_list(const char *path, kiln_saved **tensors, size_t *coun
     kiln_status status = kiln__safetensors_open("kiln_saved_list", path, &file);
     if (status)
         return status;
-    *tensors = copy(&file);
+    *tensors = copy(&file, size);
     *count = *tensors ? file.count : 0;
     kiln__safetensors_close(&file);
     return *tensors ? KILN_OK

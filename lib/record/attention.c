@@ -8,6 +8,7 @@
 #include "graph/attention.h"
 #include "record/batch.h"
 #include "record/call.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -43,18 +44,17 @@ static bool read_options(kiln_batch *batch, const char *call, const kiln_attenti
                          size_t d, struct kiln__attention *attention)
 {
     *attention = (struct kiln__attention){.scale = d ? 1 / sqrt((double)d) : 1};
-    if (!options)
-        return true;
-    if (options->size != sizeof *options)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: options were not made by KILN_ATTENTION_OPTIONS_INIT", call);
-    else if (!isfinite((float)options->scale))
+    kiln_attention_options own = KILN_ATTENTION_OPTIONS_INIT;
+    if (options &&
+        KILN__STRUCTURE_READ(&batch->error, call, options, "KILN_ATTENTION_OPTIONS_INIT", &own))
+        return false;
+    if (!isfinite((float)own.scale))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the scale %g is not finite", call,
-                   options->scale);
-    if (options->scale != 0)
-        attention->scale = (float)options->scale;
-    attention->causal = options->causal != 0;
-    attention->diagonal = options->causal ? options->diagonal : 0;
+                   own.scale);
+    if (own.scale != 0)
+        attention->scale = (float)own.scale;
+    attention->causal = own.causal != 0;
+    attention->diagonal = own.causal ? own.diagonal : 0;
     return !batch->error.status;
 }
 

@@ -10,6 +10,7 @@
 
 #include "record/call.h"
 #include "record/convolution.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -257,20 +258,21 @@ static bool check_channels(struct kiln__sliding *call, const struct kiln__shape 
     return false;
 }
 
+bool kiln__convolution_options(struct kiln__sliding *call, const kiln_conv_options *options,
+                               kiln_conv_options *own)
+{
+    *own = (kiln_conv_options)KILN_CONV_OPTIONS_INIT;
+    return kiln__batch_is_open(call->batch, call->name) &&
+           (!options || !KILN__STRUCTURE_READ(&call->batch->error, call->name, options,
+                                              "KILN_CONV_OPTIONS_INIT", own));
+}
+
 bool kiln__convolution_begin(struct kiln__sliding *call, const kiln_conv_options *options,
                              uint32_t n, bool transposed, kiln_tensor *x, kiln_tensor *w)
 {
-    static const kiln_conv_options usual = KILN_CONV_OPTIONS_INIT;
     struct kiln__shape weights;
     if (!kiln__batch_floating(call->batch, *x, call->name, "x"))
         return false;
-    if (options && options->size != sizeof *options) {
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: options were not made by KILN_%s_OPTIONS_INIT", call->name,
-                   n ? "WINDOW" : "CONV");
-        return false;
-    }
-    options = options ? options : &usual;
     call->layout = options->layout;
     call->groups = options->groups ? options->groups : 1;
     if (!kiln__sliding_begin(call, x, n) || !read_weights(call, *w, &weights))
@@ -299,7 +301,8 @@ kiln_tensor kiln_conv(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
 {
     KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
-    return convolve(&call, options, 0, x, w);
+    kiln_conv_options own;
+    return kiln__convolution_options(&call, options, &own) ? convolve(&call, &own, 0, x, w) : none;
 }
 
 kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
@@ -308,13 +311,15 @@ kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
     KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     kiln_conv_options general = KILN_CONV_OPTIONS_INIT;
-    if (options) {
-        general.size = options->size == sizeof *options ? sizeof general : 0;
-        general.groups = options->groups;
-        memcpy(general.stride, options->stride, sizeof options->stride);
-        memcpy(general.dilation, options->dilation, sizeof options->dilation);
-        memcpy(general.before, options->before, sizeof options->before);
-        memcpy(general.after, options->after, sizeof options->after);
-    }
+    kiln_window_options own = KILN_WINDOW_OPTIONS_INIT;
+    if (!kiln__batch_is_open(batch, __func__) ||
+        (options &&
+         KILN__STRUCTURE_READ(&batch->error, __func__, options, "KILN_WINDOW_OPTIONS_INIT", &own)))
+        return none;
+    general.groups = own.groups;
+    memcpy(general.stride, own.stride, sizeof own.stride);
+    memcpy(general.dilation, own.dilation, sizeof own.dilation);
+    memcpy(general.before, own.before, sizeof own.before);
+    memcpy(general.after, own.after, sizeof own.after);
     return convolve(&call, &general, 2, x, w);
 }

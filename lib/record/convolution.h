@@ -5,8 +5,12 @@
 
 #include "record/sliding.h"
 
-/* Read options and both operands, which are left with channels last. `n` spatial dimensions, 0: as
- * many as x has. Of a transposed one w has x's channels last. */
+/* What the caller says, NULL perhaps, as own options; false after an error. */
+bool kiln__convolution_options(struct kiln__sliding *call, const kiln_conv_options *options,
+                               kiln_conv_options *own);
+
+/* Take own options and both operands, which are left with channels last. `n` spatial dimensions, 0:
+ * as many as x has. Of a transposed one w has x's channels last. */
 bool kiln__convolution_begin(struct kiln__sliding *call, const kiln_conv_options *options,
                              uint32_t n, bool transposed, kiln_tensor *x, kiln_tensor *w);
 

@@ -305,10 +305,12 @@ kiln_tensor kiln_conv_transposed(kiln_batch *batch, kiln_tensor x, kiln_tensor w
     KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     struct transposed t = {.call = &call};
-    if (!kiln__convolution_begin(&call, options, 0, true, &x, &w))
+    kiln_conv_options own;
+    if (!kiln__convolution_options(&call, options, &own) ||
+        !kiln__convolution_begin(&call, &own, 0, true, &x, &w))
         return none;
     for (uint32_t i = 0; i < call.n; i++) {
-        if (!find_extent(&t, i, options ? options->output_padding[i] : 0))
+        if (!find_extent(&t, i, own.output_padding[i]))
             return none;
         find_phases(&t, i);
     }

@@ -14,6 +14,7 @@
 #include "record/batch.h"
 #include "record/call.h"
 #include "record/operations.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -124,11 +125,7 @@ static bool check_options(kiln_batch *batch, const char *call, size_t classes,
                           const kiln_cross_entropy_options *options)
 {
     const kiln_tensor weights = options->class_weights;
-    if (options->size != sizeof *options)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: options of %zu bytes; start from KILN_CROSS_ENTROPY_INIT", call,
-                   options->size);
-    else if ((unsigned)options->reduction > KILN_REDUCTION_NONE)
+    if ((unsigned)options->reduction > KILN_REDUCTION_NONE)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no reduction", call,
                    (int)options->reduction);
     else if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
@@ -173,28 +170,29 @@ kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_
                                     const kiln_cross_entropy_options *options)
 {
     KILN__CALL(batch);
-    static const kiln_cross_entropy_options defaults = KILN_CROSS_ENTROPY_INIT;
+    kiln_cross_entropy_options own = KILN_CROSS_ENTROPY_INIT;
     size_t rank, dims[KILN_MAX_RANK];
     kiln_tensor share;
-    options = options ? options : &defaults;
     if (!check_labels(batch, logits, labels, __func__) ||
         kiln_tensor_shape(batch, logits, NULL, &rank, dims) ||
-        !check_options(batch, __func__, dims[rank - 1], options))
+        (options &&
+         KILN__STRUCTURE_READ(&batch->error, __func__, options, "KILN_CROSS_ENTROPY_INIT", &own)) ||
+        !check_options(batch, __func__, dims[rank - 1], &own))
         return none;
-    kiln_tensor loss = lose(batch, logits, labels, options, rank, dims, &share);
+    kiln_tensor loss = lose(batch, logits, labels, &own, rank, dims, &share);
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
-    if (options->ignores) {
+    if (own.ignores) {
         kiln_tensor kept = kiln_not_equal(batch, positions(batch, labels),
-                                          kiln_constant(batch, KILN_I32, options->ignored_label));
+                                          kiln_constant(batch, KILN_I32, own.ignored_label));
         loss = kiln_where(batch, kept, loss, zero);
         share = kiln_where(batch, kept, share.id ? share : one, zero);
     }
-    if (options->reduction == KILN_REDUCTION_NONE)
+    if (own.reduction == KILN_REDUCTION_NONE)
         return loss;
-    if (options->reduction == KILN_REDUCTION_MEAN && !share.id)
+    if (own.reduction == KILN_REDUCTION_MEAN && !share.id)
         return kiln_mean(batch, loss, 0, NULL, 0);
     loss = kiln_sum(batch, loss, 0, NULL, 0);
-    return options->reduction == KILN_REDUCTION_SUM
+    return own.reduction == KILN_REDUCTION_SUM
                ? loss
                : kiln_div(batch, loss, kiln_sum(batch, share, 0, NULL, 0));
 }

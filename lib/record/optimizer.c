@@ -15,6 +15,7 @@
 
 #include "record/batch.h"
 #include "record/call.h"
+#include "util/structure.h"
 #include "util/text.h"
 
 /* The state buffers: scalars first, then `moments` for each parameter, of its shape. One that is
@@ -43,6 +44,8 @@ static bool is_amount(double value)
     return value >= 0 && value < INFINITY;
 }
 
+static const char initialisers[] = "KILN_SGD_INIT, KILN_ADAM_INIT or KILN_ADAMW_INIT";
+
 static kiln_status check_options(const kiln_optimizer_options *options)
 {
     const char *call = "kiln_optimizer_create", *amount = "finite and 0 or more",
@@ -64,12 +67,9 @@ static kiln_status check_options(const kiln_optimizer_options *options)
         CHECK(epsilon, is_amount, amount),
 #undef CHECK
     };
-    if (options->size != sizeof *options || options->method < KILN_SGD ||
-        options->method > KILN_ADAMW)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: options were not made by KILN_SGD_INIT, KILN_ADAM_INIT or "
-                          "KILN_ADAMW_INIT",
-                          call);
+    if (options->method < KILN_SGD || options->method > KILN_ADAMW)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: options have method %d; start from %s",
+                          call, (int)options->method, initialisers);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (!checks[i].good)
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: option %s is %g, and must be %s",
@@ -100,9 +100,14 @@ static kiln_status check_parameters(const kiln_context *context, size_t n,
     return KILN_OK;
 }
 
+static kiln_status read_options(const kiln_optimizer_options *options, kiln_optimizer_options *own)
+{
+    return KILN__STRUCTURE_READ(NULL, "kiln_optimizer_create", options, initialisers, own);
+}
+
 static kiln_status check_creation(const kiln_context *context,
                                   const kiln_optimizer_options *options, size_t n,
-                                  kiln_buffer *const *parameters)
+                                  kiln_buffer *const *parameters, kiln_optimizer_options *own)
 {
     const char *call = "kiln_optimizer_create";
     if (!context || !options || (n && !parameters))
@@ -110,7 +115,9 @@ static kiln_status check_creation(const kiln_context *context,
                           !context   ? "context"
                           : !options ? "options"
                                      : "parameters");
-    kiln_status status = check_options(options);
+    kiln_status status = read_options(options, own);
+    if (!status)
+        status = check_options(own);
     return status ? status : check_parameters(context, n, parameters);
 }
 
@@ -168,15 +175,16 @@ kiln_status kiln_optimizer_create(kiln_context *context, const kiln_optimizer_op
     if (!result)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: optimizer is NULL", __func__);
     *result = NULL;
-    kiln_status status = check_creation(context, options, n, parameters);
+    kiln_optimizer_options own;
+    kiln_status status = check_creation(context, options, n, parameters, &own);
     if (status)
         return status;
-    bool adam = options->method != KILN_SGD;
+    bool adam = own.method != KILN_SGD;
     kiln_optimizer *optimizer = calloc(1, sizeof *optimizer);
     if (optimizer) {
-        *optimizer = (kiln_optimizer){.context = context, .options = *options, .n = n};
+        *optimizer = (kiln_optimizer){.context = context, .options = own, .n = n};
         optimizer->scalars = adam ? MOST_SCALARS : RATE + 1;
-        optimizer->moments = adam ? 2 : options->momentum > 0 ? 1 : 0;
+        optimizer->moments = adam ? 2 : own.momentum > 0 ? 1 : 0;
         optimizer->parameters = calloc(n + 1, sizeof *optimizer->parameters);
         hold(optimizer, parameters);
         if (optimizer->parameters)

@@ -10,6 +10,7 @@
 
 #include "record/call.h"
 #include "record/sliding.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -36,23 +37,20 @@ static void round_up(struct kiln__sliding *call, uint32_t i)
 static bool read_pool(struct pool *pool, const kiln_pool_options *options, uint32_t n,
                       const size_t *window, kiln_tensor *x)
 {
-    static const kiln_pool_options usual = KILN_POOL_OPTIONS_INIT;
+    kiln_pool_options own = KILN_POOL_OPTIONS_INIT;
     struct kiln__sliding *call = &pool->sliding;
+    struct kiln__error *error = &call->batch->error;
     if (!kiln__batch_node(call->batch, *x, call->name, "x"))
         return false;
-    if (options && options->size != sizeof *options)
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: options were not made by KILN_%s_OPTIONS_INIT", call->name,
-                   n ? "WINDOW" : "POOL");
-    else if (!window)
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT, "%s: window is NULL", call->name);
-    options = options ? options : &usual;
-    call->layout = options->layout;
-    call->groups = 1;
-    if (!window || call->batch->error.status || !kiln__sliding_begin(call, x, n))
+    if (options && KILN__STRUCTURE_READ(error, call->name, options, "KILN_POOL_OPTIONS_INIT", &own))
         return false;
-    const struct kiln__sliding_given given = {options->stride, options->dilation, options->before,
-                                              options->after};
+    if (!window)
+        kiln__fail(error, KILN_INVALID_ARGUMENT, "%s: window is NULL", call->name);
+    call->layout = own.layout;
+    call->groups = 1;
+    if (!window || !kiln__sliding_begin(call, x, n))
+        return false;
+    const struct kiln__sliding_given given = {own.stride, own.dilation, own.before, own.after};
     memcpy(call->window, window, call->n * sizeof *window);
     kiln__sliding_read(call, &given, window);
     if (!kiln__sliding_check(call))
@@ -258,21 +256,23 @@ static bool read_pool2d(struct pool *pool, const kiln_window_options *options, c
                         kiln_tensor *x)
 {
     kiln_pool_options general = KILN_POOL_OPTIONS_INIT;
+    kiln_window_options own = KILN_WINDOW_OPTIONS_INIT;
     struct kiln__sliding *call = &pool->sliding;
+    struct kiln__error *error = &call->batch->error;
     if (!kiln__batch_floating(call->batch, *x, call->name, "x"))
         return false;
-    if (options && options->size == sizeof *options && options->groups > 1) {
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT, "%s: %zu groups; a pool has none",
-                   call->name, options->groups);
+    if (options &&
+        KILN__STRUCTURE_READ(error, call->name, options, "KILN_WINDOW_OPTIONS_INIT", &own))
+        return false;
+    if (own.groups > 1) {
+        kiln__fail(error, KILN_INVALID_ARGUMENT, "%s: %zu groups; a pool has none", call->name,
+                   own.groups);
         return false;
     }
-    if (options) {
-        general.size = options->size == sizeof *options ? sizeof general : 0;
-        memcpy(general.stride, options->stride, sizeof options->stride);
-        memcpy(general.dilation, options->dilation, sizeof options->dilation);
-        memcpy(general.before, options->before, sizeof options->before);
-        memcpy(general.after, options->after, sizeof options->after);
-    }
+    memcpy(general.stride, own.stride, sizeof own.stride);
+    memcpy(general.dilation, own.dilation, sizeof own.dilation);
+    memcpy(general.before, own.before, sizeof own.before);
+    memcpy(general.after, own.after, sizeof own.after);
     general.count_padding = 1;
     return read_pool(pool, &general, 2, window, x);
 }

@@ -12,6 +12,7 @@
 #include "record/batch.h"
 #include "record/call.h"
 #include "record/operations.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -43,7 +44,8 @@ typedef struct state step(const struct layer *layer, kiln_tensor x, struct state
 struct layer {
     kiln_batch *batch;
     const char *name;
-    const kiln_recurrent *given;
+    const kiln_recurrent *given; /* the caller's, then `own` */
+    kiln_recurrent own;
     step *step;
     size_t gates, steps, sequences, inputs, hidden, directions;
     const uint8_t *order; /* of gates */
@@ -325,14 +327,22 @@ static bool read_sizes(struct layer *layer)
     return !layer->batch->error.status;
 }
 
+static bool read_layer(struct layer *own)
+{
+    const kiln_recurrent *layer = own->given;
+    struct kiln__error *error = &own->batch->error;
+    if (!layer)
+        kiln__fail(error, KILN_INVALID_ARGUMENT, "%s: layer is NULL", own->name);
+    else if (!KILN__STRUCTURE_READ(error, own->name, layer, "KILN_RECURRENT_INIT", &own->own))
+        own->given = &own->own;
+    return !error->status;
+}
+
 static bool check_options(struct layer *layer)
 {
     const kiln_recurrent *given = layer->given;
-    if (!given || given->size != sizeof *given)
-        kiln__fail(&layer->batch->error, KILN_INVALID_ARGUMENT, "%s: %s", layer->name,
-                   given ? "the layer was not made by KILN_RECURRENT_INIT" : "layer is NULL");
-    else if ((unsigned)given->direction > KILN_BIDIRECTIONAL ||
-             (unsigned)given->gates > KILN_GATES_PYTORCH)
+    if ((unsigned)given->direction > KILN_BIDIRECTIONAL ||
+        (unsigned)given->gates > KILN_GATES_PYTORCH)
         kiln__fail(&layer->batch->error, KILN_INVALID_ARGUMENT,
                    "%s: no direction %d with gates in order %d", layer->name, (int)given->direction,
                    (int)given->gates);
@@ -344,10 +354,10 @@ static bool check_options(struct layer *layer)
 
 static bool check_layer(struct layer *layer)
 {
-    const kiln_recurrent *given = layer->given;
-    if (!kiln__batch_is_open(layer->batch, layer->name) || !check_options(layer) ||
-        !read_sizes(layer))
+    if (!kiln__batch_is_open(layer->batch, layer->name) || !read_layer(layer) ||
+        !check_options(layer) || !read_sizes(layer))
         return false;
+    const kiln_recurrent *given = layer->given;
     const size_t d = layer->directions, b = layer->sequences, h = layer->hidden;
     const size_t rows = layer->gates * h;
     bool lstm = layer->step == step_lstm;

@@ -11,6 +11,7 @@
 
 #include "record/batch.h"
 #include "record/call.h"
+#include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
@@ -277,12 +278,9 @@ static bool check_options(kiln_batch *batch, const kiln_resize_options *options,
                           const struct kiln__node *node, const size_t *dims)
 {
     bool crops = options->coordinates == KILN_CROP_AND_RESIZE;
-    if (options->size != sizeof *options)
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "kiln_resize: options were not made by KILN_RESIZE_OPTIONS_INIT");
-    else if ((unsigned)options->method > KILN_RESIZE_CUBIC ||
-             (size_t)options->coordinates >= COORDINATES ||
-             (unsigned)options->nearest > KILN_NEAREST_PREFER_CEIL || !isfinite(options->cubic))
+    if ((unsigned)options->method > KILN_RESIZE_CUBIC ||
+        (size_t)options->coordinates >= COORDINATES ||
+        (unsigned)options->nearest > KILN_NEAREST_PREFER_CEIL || !isfinite(options->cubic))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "kiln_resize: no method %d with coordinates %d, nearest %d, cubic %g",
                    (int)options->method, (int)options->coordinates, (int)options->nearest,
@@ -355,16 +353,18 @@ kiln_tensor kiln_resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
                         const kiln_resize_options *options)
 {
     KILN__CALL(batch);
-    static const kiln_resize_options usual = KILN_RESIZE_OPTIONS_INIT;
+    kiln_resize_options own = KILN_RESIZE_OPTIONS_INIT;
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     struct kiln__shape shape;
-    options = options ? options : &usual;
-    if (!node || !check_options(batch, options, node, dims) ||
+    if (!node ||
+        (options && KILN__STRUCTURE_READ(&batch->error, __func__, options,
+                                         "KILN_RESIZE_OPTIONS_INIT", &own)) ||
+        !check_options(batch, &own, node, dims) ||
         !kiln__check_dims(batch, __func__, node->shape.rank, dims, &shape))
         return none;
     if (kiln__shape_count(&shape) == 0)
         return kiln__record_fill(batch, __func__, node->type, &shape, 0);
-    x = resize(batch, x, dims, options);
+    x = resize(batch, x, dims, &own);
     return batch->error.status ? none : x;
 }
 

@@ -9,6 +9,7 @@
 #include "session/parts.h"
 #include "session/validate.h"
 #include "session/values.h"
+#include "util/structure.h"
 
 static void begin(kiln_batch *batch)
 {
@@ -279,7 +280,7 @@ static kiln_status check_question(const kiln_batch *batch, const void *answer, c
                                : kiln__runtime_check_process(&batch->context->runtime, NULL);
 }
 
-kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
+kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_t size)
 {
     struct kiln__error error = {0};
     kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
@@ -288,14 +289,15 @@ kiln_status kiln_batch_get_cost(kiln_batch *batch, kiln_batch_cost *cost)
     if (status)
         return status;
     const struct kiln__plan *plan = batch->lease.plan;
-    *cost = (kiln_batch_cost){.launches = plan->launches.count,
-                              .peak_bytes = kiln__plan_peak(plan),
-                              .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
-                              .saved_bytes = plan->fusion.saved_bytes};
+    kiln_batch_cost own = {.launches = plan->launches.count,
+                           .peak_bytes = kiln__plan_peak(plan),
+                           .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
+                           .saved_bytes = plan->fusion.saved_bytes};
     for (size_t i = 0; i < plan->steps.count; i++) {
-        cost->uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;
-        cost->downloads += plan->steps.items[i].kind == KILN__STEP_DOWNLOAD;
+        own.uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;
+        own.downloads += plan->steps.items[i].kind == KILN__STEP_DOWNLOAD;
     }
+    kiln__structure_fill(cost, size, &own, sizeof own);
     return KILN_OK;
 }
 

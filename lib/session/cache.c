@@ -8,6 +8,7 @@
 #include "cache/store.h"
 #include "session/context.h"
 #include "util/error.h"
+#include "util/structure.h"
 
 static kiln_status is_null(const char *function, const char *argument)
 {
@@ -21,11 +22,14 @@ kiln_status kiln_cache_list(const char *folder, kiln_cache_visitor visitor, void
     return kiln__catalog_list(folder, visitor, user);
 }
 
-kiln_status kiln_cache_get_stats(const char *folder, kiln_cache_stats *stats)
+kiln_status(kiln_cache_get_stats)(const char *folder, kiln_cache_stats *stats, size_t size)
 {
+    kiln_cache_stats own;
     if (!stats)
         return is_null("kiln_cache_get_stats", "stats");
-    return kiln__catalog_stats(folder, stats);
+    kiln_status status = kiln__catalog_stats(folder, &own);
+    kiln__structure_fill(stats, size, &own, sizeof own);
+    return status;
 }
 
 kiln_status kiln_cache_prune(const char *folder, uint64_t limit, uint64_t *removed)

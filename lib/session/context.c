@@ -3,6 +3,7 @@
 #include "session/prove.h"
 #include "session/tuned.h"
 #include "util/environment.h"
+#include "util/structure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +21,12 @@ void kiln_free(void *memory)
     free(memory);
 }
 
-/* Options from a caller built against older headers are shorter: what they lack is zero. */
-static kiln_status read_options(const char *call, const kiln_context_options *given,
-                                kiln_context_options *options)
+static kiln_status read_options(const char *call, const kiln_context_options *options,
+                                kiln_context_options *own)
 {
-    memset(options, 0, sizeof *options);
-    if (!given)
-        return KILN_OK;
-    if (given->size < offsetof(kiln_context_options, device) || given->size > 4096)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "%s: options are not initialised; start from KILN_CONTEXT_OPTIONS_INIT",
-                          call);
-    memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
-    return KILN_OK;
+    *own = (kiln_context_options)KILN_CONTEXT_OPTIONS_INIT;
+    return options ? KILN__STRUCTURE_READ(NULL, call, options, "KILN_CONTEXT_OPTIONS_INIT", own)
+                   : KILN_OK;
 }
 
 static const char *or_environment(const char *option, const char *variable)
@@ -310,16 +304,17 @@ kiln_status kiln_context_finish(kiln_context *context)
     return kiln__runtime_tell(&context->runtime, "kiln_context_finish", NULL);
 }
 
-kiln_status kiln_context_device(const kiln_context *context, kiln_device_info *info)
+kiln_status(kiln_context_device)(const kiln_context *context, kiln_device_info *info, size_t size)
 {
     if (!context || !info)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_device: %s is NULL",
                           context ? "info" : "context");
-    *info = context->runtime.device.info;
+    kiln__structure_fill(info, size, &context->runtime.device.info, sizeof *info);
     return KILN_OK;
 }
 
-kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_stats *stats)
+kiln_status(kiln_context_get_stats)(const kiln_context *context, kiln_context_stats *stats,
+                                    size_t size)
 {
     if (!context || !stats)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_get_stats: %s is NULL",
@@ -327,7 +322,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
     const struct kiln__counters *counters = &context->runtime.counters;
     struct kiln__programs_stats programs;
     kiln__programs_get_stats(context->runtime.programs, &programs);
-    *stats = (kiln_context_stats){
+    const kiln_context_stats own = {
         .uploads = atomic_load(&counters->uploads),
         .upload_bytes = atomic_load(&counters->upload_bytes),
         .downloads = atomic_load(&counters->downloads),
@@ -349,6 +344,7 @@ kiln_status kiln_context_get_stats(const kiln_context *context, kiln_context_sta
         .host_bytes = kiln__pins_bytes((struct kiln__pins *)(uintptr_t)&context->runtime.pins),
         .given_up_bytes = atomic_load(&counters->given_up_bytes),
     };
+    kiln__structure_fill(stats, size, &own, sizeof own);
     return KILN_OK;
 }
 

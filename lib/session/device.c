@@ -3,6 +3,7 @@
 
 #include "device/device.h"
 #include "device/list.h"
+#include "util/structure.h"
 
 kiln_status kiln_device_count(size_t *count)
 {
@@ -15,7 +16,7 @@ kiln_status kiln_device_count(size_t *count)
     return status;
 }
 
-kiln_status kiln_device_describe(size_t index, kiln_device_info *info)
+kiln_status(kiln_device_describe)(size_t index, kiln_device_info *info, size_t size)
 {
     if (!info)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_describe: info is NULL");
@@ -24,7 +25,7 @@ kiln_status kiln_device_describe(size_t index, kiln_device_info *info)
     if (status)
         return status;
     if (index < list.devices.count)
-        *info = list.devices.items[index].info;
+        kiln__structure_fill(info, size, &list.devices.items[index].info, sizeof *info);
     else
         status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                             "kiln_device_describe: no device %zu, there are %zu", index,

@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The initialisers of the headers as functions, for callers that have no macros. Each writes a
- * whole structure of this version: if one grows, callers of older headers need the function that
- * they were compiled against, under its old name. */
+/* The initialisers of the headers as functions, for callers that have no macros. Each fills as much
+ * as the caller says that its structure has. */
+#include <string.h>
+
 #include <kiln/kiln.h>
 
+#include "util/structure.h"
+
+/* The caller's form of what an initialiser made. */
+static void fill(void *options, size_t size, const void *own, size_t own_size)
+{
+    if (!options || size < sizeof size)
+        return;
+    kiln__structure_fill(options, size, own, own_size);
+    memcpy(options, &size, sizeof size);
+}
+
 #define INIT(function, type, initialiser)                                                          \
-    void function(type *options)                                                                   \
+    void(function)(type * options, size_t size)                                                    \
     {                                                                                              \
-        if (options)                                                                               \
-            *options = (type)initialiser;                                                          \
+        static const type own = initialiser;                                                       \
+        fill(options, size, &own, sizeof own);                                                     \
     }
 
 INIT(kiln_attention_options_init, kiln_attention_options, KILN_ATTENTION_OPTIONS_INIT)
@@ -18,7 +30,6 @@ INIT(kiln_cross_entropy_options_init, kiln_cross_entropy_options, KILN_CROSS_ENT
 INIT(kiln_executor_options_init, kiln_executor_options, KILN_EXECUTOR_OPTIONS_INIT)
 INIT(kiln_executor_options_init_latency, kiln_executor_options, KILN_EXECUTOR_LATENCY_INIT)
 INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR_THROUGHPUT_INIT)
-INIT(kiln_model_init, kiln_model, KILN_MODEL_INIT)
 INIT(kiln_pool_options_init, kiln_pool_options, KILN_POOL_OPTIONS_INIT)
 INIT(kiln_request_options_init, kiln_request_options, KILN_REQUEST_OPTIONS_INIT)
 INIT(kiln_recurrent_init, kiln_recurrent, KILN_RECURRENT_INIT)
@@ -26,13 +37,24 @@ INIT(kiln_resize_options_init, kiln_resize_options, KILN_RESIZE_OPTIONS_INIT)
 INIT(kiln_training_init, kiln_training, KILN_TRAINING_INIT)
 INIT(kiln_window_options_init, kiln_window_options, KILN_WINDOW_OPTIONS_INIT)
 
-void kiln_optimizer_options_init(kiln_optimizer_method method, kiln_optimizer_options *options)
+void(kiln_model_init)(kiln_model *model, size_t size, size_t row_size)
+{
+    kiln_model own = KILN_MODEL_INIT;
+    own.row_size = row_size;
+    fill(model, size, &own, sizeof own);
+}
+
+void(kiln_optimizer_options_init)(kiln_optimizer_method method, kiln_optimizer_options *options,
+                                  size_t size)
 {
     static const kiln_optimizer_options all[] = {KILN_SGD_INIT, KILN_ADAM_INIT, KILN_ADAMW_INIT};
-    if (!options)
-        return;
-    *options = (kiln_optimizer_options){0};
+    static const kiln_optimizer_options none;
+    const kiln_optimizer_options *own = &none;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].method == method)
-            *options = all[i];
+            own = &all[i];
+    if (own != &none)
+        fill(options, size, own, sizeof *own);
+    else if (options)
+        memset(options, 0, size); /* which no call takes */
 }

@@ -10,6 +10,7 @@
 #include "cache/note.h"
 #include "util/environment.h"
 #include "util/log.h"
+#include "util/structure.h"
 
 /* ---- reading ---- */
 
@@ -97,24 +98,25 @@ kiln_status kiln_context_tune(kiln_context *context, const char *record)
 
 /* ---- asking ---- */
 
-kiln_status kiln_context_get_tunable(const kiln_context *context, size_t number,
-                                     kiln_tunable *tunable)
+kiln_status(kiln_context_get_tunable)(const kiln_context *context, size_t number,
+                                      kiln_tunable *tunable, size_t size)
 {
+    kiln_tunable own = {0};
     if (!context || !tunable)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
                           context ? "tunable" : "context");
     const struct kiln__device *device = &context->runtime.device;
     const struct kiln__tunable *row = kiln__tunable(device, number);
-    *tunable = (kiln_tunable){0};
-    if (!row)
-        return KILN_OK;
-    tunable->name = row->name;
-    tunable->purpose = row->purpose;
-    tunable->value = kiln__tunable_get(&context->traits, row);
-    tunable->usual = kiln__tunable_get(kiln__traits_for(&device->info), row);
-    tunable->of_works = row->of_works;
-    for (size_t i = 0; row->candidates[i]; i++)
+    if (row) {
+        own.name = row->name;
+        own.purpose = row->purpose;
+        own.value = kiln__tunable_get(&context->traits, row);
+        own.usual = kiln__tunable_get(kiln__traits_for(&device->info), row);
+        own.of_works = row->of_works;
+    }
+    for (size_t i = 0; row && row->candidates[i]; i++)
         if (kiln__tunable_takes(device, row, row->candidates[i]))
-            tunable->candidates[tunable->count++] = row->candidates[i];
+            own.candidates[own.count++] = row->candidates[i];
+    kiln__structure_fill(tunable, size, &own, sizeof own);
     return KILN_OK;
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context, option_word, values_of
-from ._library import Owned, check, lib, name_text, struct
+from ._library import Owned, by_size, check, lib, name_text, struct
 from ._tensor import Tensor, as_tensor, new_array, settle
 
 
@@ -73,7 +73,7 @@ class Batch:
         """What a run costs: launches, uploads, downloads, peak_bytes and so on."""
         self._tape.finish_recording()
         cost = struct('kiln_batch_cost')()
-        check(lib.kiln_batch_get_cost(self._tape.batch, ctypes.byref(cost)))
+        check(lib.kiln_batch_get_cost(self._tape.batch, *by_size(cost)))
         return values_of(cost)
 
     def explain(self) -> str:

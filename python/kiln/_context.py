@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from ._library import (CONSTANTS, STRUCTS, Error, Owned, check, initialised, lib, optional_text,
-                       struct)
+from ._library import (CONSTANTS, STRUCTS, Error, Owned, by_size, check, initialised, lib,
+                       optional_text, struct)
 from ._types import BY_VALUE, DType, Type, as_dtype
 
 _WORDS = {
@@ -55,7 +55,7 @@ def devices() -> list[SimpleNamespace]:
 
 def _describe(index: int) -> SimpleNamespace:
     info = struct('kiln_device_info')()
-    check(lib.kiln_device_describe(index, ctypes.byref(info)))
+    check(lib.kiln_device_describe(index, *by_size(info)))
     return _device(info)
 
 
@@ -104,7 +104,7 @@ class Context:
 
     def _describe_device(self) -> SimpleNamespace:
         info = struct('kiln_device_info')()
-        check(lib.kiln_context_device(self._held(), ctypes.byref(info)))
+        check(lib.kiln_context_device(self._held(), *by_size(info)))
         return _device(info)
 
     def _held(self) -> Owned:
@@ -119,7 +119,7 @@ class Context:
         """What the context has done so far: uploads, upload_bytes, launches, kernels_compiled and
         so on, as kiln_context_stats has them."""
         stats = struct('kiln_context_stats')()
-        check(lib.kiln_context_get_stats(self._held(), ctypes.byref(stats)))
+        check(lib.kiln_context_get_stats(self._held(), *by_size(stats)))
         return values_of(stats)
 
     def finish(self) -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context, values_of
-from ._library import (CONSTANTS, STATUS_VALUES, Error, Handle, Owned, check, initialised, lib,
-                       pointers, struct, word)
+from ._library import (CONSTANTS, STATUS_VALUES, Error, Handle, Owned, by_size, check, initialised,
+                       lib, pointers, struct, word)
 from ._tensor import Tensor, as_type, placed
 from ._tree import leaves_of
 from ._types import DType, Type, as_dtype, from_raw
@@ -332,7 +332,7 @@ class Executor:
     def stats(self) -> SimpleNamespace:
         """What it has done so far: requests, batches, fill, wait.p99 and so on."""
         stats = struct('kiln_executor_stats')()
-        check(lib.kiln_executor_get_stats(self._held(), ctypes.byref(stats)))
+        check(lib.kiln_executor_get_stats(self._held(), *by_size(stats)))
         return values_of(stats)
 
     def metrics(self, form: str = 'json') -> str:

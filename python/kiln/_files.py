@@ -40,7 +40,8 @@ def save(path: Any, values: Any) -> None:
 def saved(path: Any) -> dict[str, tuple]:
     """{name: (type, shape)} of what a safetensors file has; the type is None if kiln has none."""
     listed, count = Owned(lib.kiln_free), ctypes.c_size_t()
-    check(lib.kiln_saved_list(os.fsencode(path), listed.out, ctypes.byref(count)))
+    check(lib.kiln_saved_list(os.fsencode(path), listed.out, ctypes.byref(count),
+                              ctypes.sizeof(struct('kiln_saved'))))
     entries = ctypes.cast(listed.pointer, ctypes.POINTER(struct('kiln_saved')))
     found = {}
     for i in range(count.value):

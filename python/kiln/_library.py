@@ -164,11 +164,16 @@ def initialised(macro: str) -> Any:
     made = struct(name)()
     for (kind, field, length), value in zip(STRUCTS[name], values):
         if value.startswith('sizeof'):
-            setattr(made, field, ctypes.sizeof(made))
+            setattr(made, field, ctypes.sizeof(struct(value[len('sizeof('):-1])))
         elif not length and not kind.endswith('*') and value != '0':
             number = CONSTANTS[value] if value in CONSTANTS else float(value)
             setattr(made, field, number if kind == 'double' else int(number))
     return made
+
+
+def by_size(made: Any) -> tuple[Any, int]:
+    """The arguments of a call that fills a structure as large as it is told."""
+    return ctypes.byref(made), ctypes.sizeof(made)
 
 
 def word(kind: str, value: Any) -> int:

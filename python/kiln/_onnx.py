@@ -13,7 +13,7 @@ import numpy as np
 from . import _tape
 from ._context import Context, default_context
 from ._functions import _several
-from ._library import Handle, Library, Owned, check, lib, load, struct
+from ._library import Handle, Library, Owned, by_size, check, lib, load, struct
 from ._table import CONSTANTS, ONNX_FUNCTIONS
 from ._tensor import Tensor, as_tensor, as_type
 from ._types import BY_VALUE, Type, as_dtype, from_raw
@@ -63,7 +63,7 @@ class Model:
         self._lib = onnx_library()
         self._context = context or default_context()
         options = struct('kiln_model_options')()
-        self._lib.kiln_model_options_init(ctypes.byref(options))
+        self._lib.kiln_model_options_init(*by_size(options))
         options.weights = as_dtype(weights).value if weights else 0
         options.batches = batches
         options.folder = None if folder is None else os.fsencode(folder)
@@ -83,8 +83,9 @@ class Model:
 
     def _values(self, ask: Any) -> list[SimpleNamespace]:
         values = ctypes.c_void_p()
-        count = ask(self._owned, ctypes.byref(values))
-        array = ctypes.cast(values, ctypes.POINTER(struct('kiln_model_value')))
+        value = struct('kiln_model_value')
+        count = ask(self._owned, ctypes.byref(values), ctypes.sizeof(value))
+        array = ctypes.cast(values, ctypes.POINTER(value))
         return [_value(array[i]) for i in range(count)]
 
     def _given(self, arguments: tuple, named: Mapping[str, Any]) -> list[Any]:

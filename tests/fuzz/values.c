@@ -689,7 +689,7 @@ static kiln_cache_visitor take_visitor(void)
 
 static size_t take_struct_size(size_t right)
 {
-    const size_t wrong[] = {0, 1, 4, 8, right - 1, right + 1, right / 2, 4096, 4097, SIZE_MAX};
+    const size_t wrong[] = {0, 1, 4, 8, right - 1, right + 1, right / 2, 4097, SIZE_MAX};
     return one_in(16) ? ONE_OF(wrong) : right;
 }
 
@@ -926,7 +926,8 @@ static const kiln_model *take_model(void)
         rows[0].rank = take_size();
     rows[0].sequence = one_in(8);
     way = one_in(8) ? byte() % 4 : 0;
-    model = (kiln_model){take_struct_size(sizeof model), record_model, &way, 1, rows, 1};
+    model = (kiln_model){
+        take_struct_size(sizeof model), record_model, &way, 1, rows, 1, sizeof(kiln_row)};
     if (one_in(16))
         model.input_count = take_size();
     if (one_in(16))

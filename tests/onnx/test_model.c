@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,64 @@ static Onnx__ModelProto *layer(void)
     return model;
 }
 
+/* A program with other headers than the library's: its structures are shorter or longer. */
+Test(model, tells_of_values_in_the_callers_form)
+{
+    enum { LONGER = sizeof(kiln_model_value) + 24, SHORTER = sizeof(kiln_model_value) - 8 };
+    kiln_onnx_model *model = load(layer());
+    const kiln_model_value *value, *again;
+    for (unsigned outputs = 0; outputs < 2; outputs++)
+        for (size_t size = SHORTER; size <= LONGER; size += LONGER - SHORTER) {
+            size_t count = outputs ? (kiln_model_outputs)(model, &value, size)
+                                   : (kiln_model_inputs)(model, &value, size);
+            cr_assert_eq(count, 1u);
+            cr_expect_str_eq(value->name, outputs ? "y" : "x");
+            for (size_t i = sizeof *value; i < size; i++)
+                cr_expect_eq(((const char *)value)[i], 0);
+            (void)(outputs ? (kiln_model_outputs)(model, &again, size)
+                           : (kiln_model_inputs)(model, &again, size));
+            cr_expect_eq(value, again);
+        }
+    kiln_model_release(model);
+}
+
+Test(model, structures_may_be_shorter_or_longer)
+{
+    union {
+        kiln_model_options options;
+        unsigned char bytes[sizeof(kiln_model_options) + 16];
+    } given = {.options = KILN_MODEL_OPTIONS_INIT};
+    unsigned char op[sizeof(kiln_model_operator) + 16];
+    kiln_onnx_model *model;
+    size_t bytes;
+    uint8_t *packed = pack_model(layer(), &bytes);
+    given.options.size = sizeof given;
+    expect_ok(kiln_model_load_memory(context, packed, bytes, &given.options, &model));
+    kiln_model_release(model);
+    given.bytes[sizeof given - 1] = 1;
+    expect_error(kiln_model_load_memory(context, packed, bytes, &given.options, &model),
+                 KILN_UNSUPPORTED,
+                 "kiln_model_load: options has fields that this version of kiln has not, and they "
+                 "are not 0");
+    given.options.size = offsetof(kiln_model_options, folder);
+    given.options.plain = 1; /* is not looked at */
+    expect_ok(kiln_model_load_memory(context, packed, bytes, &given.options, &model));
+    kiln_model_release(model);
+    for (size_t size = 8; size <= sizeof op; size += 8) {
+        memset(op, 0xA5, sizeof op);
+        expect_ok((kiln_model_get_operator)(0, (kiln_model_operator *)(void *)op, size));
+        for (size_t i = sizeof(kiln_model_operator); i < sizeof op; i++)
+            cr_expect_eq(op[i], i < size ? 0 : 0xA5);
+        cr_expect(size > sizeof(kiln_model_operator) || op[size] == 0xA5);
+        memset(&given, 0xA5, sizeof given);
+        (kiln_model_options_init)(&given.options, size);
+        cr_expect_eq(given.options.size, size);
+        for (size_t i = size; i < sizeof given; i++)
+            cr_expect_eq(given.bytes[i], 0xA5);
+    }
+    free(packed);
+}
+
 Test(model, runs_for_inputs_of_any_batch)
 {
     kiln_onnx_model *model = load(layer());
@@ -123,6 +182,7 @@ Test(model, gives_a_lease_its_memory_back)
     kiln_onnx_model *model = load(layer());
     kiln_model_lease *lease = lease_rows(model, 1);
     float mine[2] = {1, 2}, result[3];
+    cr_assert_eq(lease->size, sizeof *lease);
     expect_ok(kiln_rebind_upload(lease->batch, lease->input_tensors[0], mine));
     expect_ok(kiln_rebind_read(lease->batch, 0, result, sizeof result));
     expect_ok(kiln_batch_execute(lease->batch));
