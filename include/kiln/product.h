@@ -39,7 +39,8 @@ KILN_API kiln_tensor kiln_matmul_transposed(kiln_batch *batch, kiln_tensor a, in
  *  letter that an operand has twice takes the diagonal; "..." stands for any further dimensions,
  *  which broadcast. Without an arrow the result has the letters that occur once, in the alphabet's
  *  order. Dimensions of one letter agree, or are 1 and repeat. Operands are multiplied from the
- *  left, two at a time, by kiln_matmul() where something floating is added up over both. */
+ *  left, two at a time, by kiln_matmul() where something floating is added up over both; sums of
+ *  integers are i64. */
 KILN_API kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
                                  const kiln_tensor *operands);
 
