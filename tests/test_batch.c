@@ -166,11 +166,41 @@ Test(batch, that_is_too_large_fails_and_leaves_the_context_usable)
                       "bytes of device memory");
     cr_expect(strstr(kiln_last_error(), "; the device has "), "%s", kiln_last_error());
     cr_expect_eq(kiln_batch_status(batch), KILN_OK, "an error of a run is sticky");
+    cr_expect_str_eq(kiln_batch_error(batch), kiln_last_error());
     expect_ok(kiln_batch_reset(batch));
+    cr_expect_str_eq(kiln_batch_error(batch), "");
     fill_inputs(1);
     record(batch, a, b, out);
     run_batch(batch);
     expect_result(a, b, out);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
+/* What is wrong with a run is told by the batch, too, until a later one is right. */
+Test(batch, tells_the_error_of_its_last_run)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    float result[4];
+    char *text;
+    kiln_tensor y = kiln_relu(batch, kiln_upload(batch, KILN_F32, 1, (size_t[]){4}, a));
+    expect_error_part(kiln_batch_execute(batch), KILN_INVALID_ARGUMENT, "asks for no result");
+    cr_expect_str_eq(kiln_batch_error(batch), kiln_last_error());
+    expect_error_part(kiln_batch_submit(batch, NULL), KILN_INVALID_ARGUMENT, "kiln_batch_submit: ");
+    cr_expect_str_eq(kiln_batch_error(batch), kiln_last_error());
+    expect_ok(kiln_batch_explain(batch, &text));
+    cr_expect_str_eq(kiln_batch_error(batch), "");
+    kiln_free(text);
+    expect_error_part(kiln_batch_explain(batch, NULL), KILN_INVALID_ARGUMENT, "text is NULL");
+    cr_expect_str_eq(kiln_batch_error(batch), kiln_last_error());
+    expect_ok(kiln_read(batch, y, result, sizeof result));
+    expect_ok(kiln_batch_execute(batch));
+    cr_expect_str_eq(kiln_batch_error(batch), "");
+    kiln_add(batch, y, (kiln_tensor){0});
+    cr_expect_eq(kiln_batch_execute(batch), KILN_INVALID_HANDLE);
+    cr_expect(strstr(kiln_batch_error(batch), "operand b is the empty tensor"), "%s",
+              kiln_batch_error(batch));
     kiln_batch_release(batch);
     close_context(context);
 }

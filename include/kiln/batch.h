@@ -63,14 +63,16 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_run_apart(kiln_batch *batch);
 KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
 
 /** The first error's sentence: which call and its number in the recording, which operands, which
- *  shapes: "kiln_add, call 57: shapes [4,8] and [4,7] do not broadcast (a is "layer3.q")". Empty
- *  without an error.
+ *  shapes: "kiln_add, call 57: shapes [4,8] and [4,7] do not broadcast (a is "layer3.q")". Without
+ *  one, the sentence of the last call that ran the batch, prepared it or asked about it, if that
+ *  failed; such an error is not kept: the next call may succeed. Else empty.
  *  Owner: the batch. Threads: one at a time. Errors: none. */
 KILN_API const char *kiln_batch_error(const kiln_batch *batch);
 
 /** For those who record on behalf of others, such as recorders and bindings: make `sentence` the
  *  batch's error, of a status below 0, as if a call had failed; at most 4095 bytes of it, the
- *  status's own words where there is none. A batch that has an error keeps it. Returns the batch's status.
+ *  status's own words where there is none. A batch that has an error keeps it. Returns the batch's
+ *  status.
  *  Owner: the sentence is copied. Threads: one at a time. Errors: INVALID_ARGUMENT. */
 KILN_API kiln_status kiln_batch_fail(kiln_batch *batch, kiln_status status, const char *sentence);
 

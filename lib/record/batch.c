@@ -3,6 +3,7 @@
 #include "record/batch.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__labels_clear(&batch->labels);
     batch->operations = 0;
     batch->error = (struct kiln__error){0};
+    kiln__batch_told(batch, KILN_OK);
     batch->changed = true;
     batch->serial = next_serial();
 }
@@ -158,7 +160,20 @@ kiln_status kiln_batch_status(const kiln_batch *batch)
 
 const char *kiln_batch_error(const kiln_batch *batch)
 {
-    return batch ? batch->error.text : "the batch is NULL";
+    if (!batch)
+        return "the batch is NULL";
+    return batch->error.status ? batch->error.text : batch->run_error.text;
+}
+
+kiln_status kiln__batch_told(kiln_batch *batch, kiln_status status)
+{
+    if (!batch)
+        return status;
+    batch->run_error.status = status;
+    batch->run_error.text[0] = '\0';
+    if (status)
+        snprintf(batch->run_error.text, sizeof batch->run_error.text, "%s", kiln_last_error());
+    return status;
 }
 
 kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_type *type,

@@ -30,6 +30,8 @@ struct kiln_batch {
     bool (*takes_slopes)(const kiln_batch *batch, kiln_type type, size_t columns);
     uint32_t serial;          /* of this recording; part of every tensor's id */
     struct kiln__error error; /* the first one */
+    struct kiln__error run_error; /* of the last call that ran or asked about it; no run is refused
+                                     for it */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
     struct kiln__index imports;          /* nodes, by the memory of their buffers */
@@ -60,6 +62,10 @@ struct kiln_batch {
 
 /* Start an empty recording: earlier tensors are no longer valid. */
 void kiln__batch_begin(kiln_batch *batch);
+
+/* The status of a call that runs or asks about a batch, whose sentence the batch keeps: it is this
+ * thread's last error. The batch may be NULL. */
+kiln_status kiln__batch_told(kiln_batch *batch, kiln_status status);
 
 /* Free the memory of a recording that nobody records into any more. */
 void kiln__batch_drop(kiln_batch *batch);

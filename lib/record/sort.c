@@ -76,7 +76,8 @@ kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int 
     }
     stop[at] = (int64_t)k;
     kiln_tensor first = kiln_slice(batch, order, start, stop, NULL);
-    if (positions)
+    kiln_tensor values = kiln_gather_elements(batch, x, first, (int)at);
+    if (positions && values.id)
         *positions = first;
-    return kiln_gather_elements(batch, x, first, (int)at);
+    return values;
 }

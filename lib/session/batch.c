@@ -237,8 +237,9 @@ kiln_status kiln_batch_execute(kiln_batch *batch)
     kiln_status status = run(batch, "kiln_batch_execute");
     if (!status)
         status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
-    return status ? status
-                  : kiln__runtime_tell(&batch->context->runtime, "kiln_batch_execute", NULL);
+    if (!status)
+        status = kiln__runtime_tell(&batch->context->runtime, "kiln_batch_execute", NULL);
+    return kiln__batch_told(batch, status);
 }
 
 kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
@@ -248,11 +249,12 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
         *result = NULL;
         event = calloc(1, sizeof *event);
         if (!event)
-            return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory");
+            return kiln__batch_told(
+                batch, kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory"));
     }
     if (batch)
         batch->bindings.left = !result;
-    kiln_status status = run(batch, "kiln_batch_submit");
+    kiln_status status = kiln__batch_told(batch, run(batch, "kiln_batch_submit"));
     if (!status && !event)
         kiln__runs_add(batch->last);
     if (status || !event) {
@@ -286,7 +288,7 @@ kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_
     kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
     if (!status)
         status = borrow_plan(batch, &error);
-    if (status)
+    if (kiln__batch_told(batch, status))
         return status;
     const struct kiln__plan *plan = batch->lease.plan;
     kiln_batch_cost own = {.launches = plan->launches.count,
@@ -308,13 +310,13 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     if (!status && batch->lease.meanwhile)
         drop_plan(batch);
     if (status || has_plan(batch))
-        return status;
+        return kiln__batch_told(batch, status);
     name_replaced(batch);
     status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
                                       &batch->lease, &error);
     if (!status && !batch->lease.executable)
         status = kiln__parts_make(batch, &batch->parts, &error);
-    return status;
+    return kiln__batch_told(batch, status);
 }
 
 typedef kiln_status teller(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
@@ -333,7 +335,7 @@ static kiln_status tell(const char *call, teller *say, kiln_batch *batch, char *
     if (!status)
         *result = text.data ? kiln__text_take(&text) : calloc(1, 1);
     kiln__text_free(&text);
-    return status;
+    return kiln__batch_told(batch, status);
 }
 
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
