@@ -56,12 +56,12 @@ static bool read_pool(struct pool *pool, const kiln_pool_options *options, uint3
     if (!kiln__sliding_check(call))
         return false;
     for (uint32_t i = 0; i < call->n; i++) {
-        pool->counted[i] = options->count_padding ? call->after[i] : 0;
+        pool->counted[i] = own.count_padding ? call->after[i] : 0;
         pool->axes[i] = (int)(1 + call->n + i);
-        if (options->ceil)
+        if (own.ceil)
             round_up(call, i);
     }
-    pool->counts_padding = options->count_padding;
+    pool->counts_padding = own.count_padding;
     return true;
 }
 
