@@ -270,7 +270,8 @@ static kiln_status copy_out(const kiln_model_lease *lease, kiln_array *outputs)
         outputs[i].data = malloc(bytes ? bytes : 1);
         if (!outputs[i].data)
             return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_run: no memory");
-        memcpy(outputs[i].data, lease->outputs[i].data, bytes);
+        if (bytes)
+            memcpy(outputs[i].data, lease->outputs[i].data, bytes);
     }
     return KILN_OK;
 }

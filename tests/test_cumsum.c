@@ -296,8 +296,8 @@ static double drift(float found, size_t n)
     return fabs((double)found / ((double)0.1F * (double)n) - 1);
 }
 
-/* The error of a sum of equal numbers, which all round alike, does not grow with how many there are:
- * accumulators add up so many, and others them. */
+/* The error of a sum of equal numbers, which all round alike, does not grow with how many there
+ * are: accumulators add up so many, and others them. */
 Test(cumsum, many_equal_elements)
 {
     enum { N = 4000000, COLUMNS = 10, ROWS = N / COLUMNS };

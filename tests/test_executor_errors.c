@@ -60,7 +60,7 @@ Test(executor_errors, of_models_are_told_in_words)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kiln_executor *executor = (kiln_executor *)&rows;
         kiln_model model = {
-            sizeof model,  record_as_told, (void *)(uintptr_t)rows[i].how, 1, &eight, 1,
+            sizeof model,    record_as_told, (void *)(uintptr_t)rows[i].how, 1, &eight, 1,
             sizeof(kiln_row)};
         expect_error(kiln_executor_create(&context, 1, &model, NULL, &executor), rows[i].status,
                      rows[i].sentence);

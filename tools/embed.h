@@ -147,6 +147,6 @@ struct embed_windows *embed_begin_windows(const struct embed_windows_options *op
 bool embed_run_windows(struct embed_windows *windows);
 
 /* Waits for what is under way. NULL does nothing. */
-void embed_end_windows(struct embed_windows *windows);
+void embed_end_windows(struct embed_windows *all);
 
 #endif

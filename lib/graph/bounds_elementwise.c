@@ -162,13 +162,12 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
     kiln_type type = node->type;
     for (size_t i = 0; i < kiln__node_count(node); i++) {
         double value = x.values[i], error = x.errors[i];
-        if (isinf(error))
+        if (isinf(error) ||
+            (type != KILN_F32 && error > 0 && wraps(x.node->type, type, value, error)))
             result[i] = INFINITY;
         else if (type == KILN_F32) /* the value may be rounded already */
             result[i] =
                 error + (fabs(value) > KILN__WHOLE ? 0.5001 * kiln__type_ulp(type, value) : 0);
-        else if (error > 0 && wraps(x.node->type, type, value, error))
-            result[i] = INFINITY;
         else if (error > 0)
             result[i] = fmax(rounded_apart(type, value, value + error),
                              rounded_apart(type, value, value - error));

@@ -50,11 +50,11 @@ kiln_type kiln__types_result(enum kiln__types types, kiln_type type);
 
 /* Store a number as an element of `type` at `place`, rounded or saturated as kiln_cast() says, and
  * the reverse, to the nearest double. */
-void kiln__type_store(kiln_type type, double number, void *place);
+void kiln__type_store(kiln_type type, double value, void *place);
 double kiln__type_load(kiln_type type, const void *place);
 
 /* What storing and loading again makes of a number. */
-double kiln__type_round(kiln_type type, double number);
+double kiln__type_round(kiln_type type, double value);
 
 /* Of a floating type: the distance of its numbers at `value`, its smallest normal number, and from
  * where on a number rounds to infinity. */

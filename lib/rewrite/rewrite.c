@@ -60,15 +60,15 @@ static bool find_strides(const struct kiln__graph *graph, uint32_t index,
     }
     kiln__shape_strides(&node->shape, stride);
     while (length-- > 0) {
-        int64_t below[KILN_MAX_RANK];
+        int64_t strides_below[KILN_MAX_RANK];
         const struct kiln__shape *shape = &graph->nodes.items[way[length]->input[0]].shape;
-        memcpy(below, stride, sizeof below);
+        memcpy(strides_below, stride, sizeof strides_below);
         if (way[length]->kind == KILN__RESHAPE &&
-            !kiln__shape_restride(shape, below, &way[length]->shape, stride))
+            !kiln__shape_restride(shape, strides_below, &way[length]->shape, stride))
             return false;
         for (uint32_t k = 0; way[length]->kind == KILN__VIEW && k < way[length]->shape.rank; k++) {
             int d = way[length]->view.source[k];
-            stride[k] = d < 0 ? 0 : way[length]->view.step[k] * below[d];
+            stride[k] = d < 0 ? 0 : way[length]->view.step[k] * strides_below[d];
         }
     }
     return true;
