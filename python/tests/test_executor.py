@@ -138,7 +138,7 @@ class Executors(unittest.TestCase):
             else:
                 stats = kiln._library.struct('kiln_executor_stats')()
                 kiln._library.check(kiln._library.lib.kiln_executor_get_stats(
-                    held, ctypes.byref(stats)))
+                    held, *kiln._library.by_size(stats)))
             with self.assertRaisesRegex(kiln.Error, f'the {word} is closed'):
                 owner.stats
             owner.close()
