@@ -107,13 +107,13 @@ static kiln_status read_model(const kiln_model *model, kiln_model *own)
     return KILN__STRUCTURE_READ(NULL, call, model, "KILN_MODEL_INIT", own);
 }
 
-kiln_status kiln__model_row(const char *call, const kiln_model *model, size_t number, kiln_row *row)
+kiln_status kiln__model_row(const char *asks, const kiln_model *model, size_t number, kiln_row *row)
 {
     /* Headers without row_size had these fields. */
     const size_t first = offsetof(kiln_row, sequence) + sizeof row->sequence;
     const size_t size = model->row_size ? model->row_size : first;
     return kiln__structure_take(NULL,
-                                &(struct kiln__given){call, "row of the model", "KILN_MODEL_INIT",
+                                &(struct kiln__given){asks, "row of the model", "KILN_MODEL_INIT",
                                                       (const char *)model->inputs + number * size,
                                                       size},
                                 row, sizeof *row);

@@ -55,7 +55,7 @@ struct kiln__slots {
 };
 
 /* The row of an input, of a model that was read. Errors: those of kiln__structure_take(). */
-kiln_status kiln__model_row(const char *call, const kiln_model *model, size_t number,
+kiln_status kiln__model_row(const char *asks, const kiln_model *model, size_t number,
                             kiln_row *row);
 
 /* Look at what the caller says of a model. Errors: INVALID_ARGUMENT, TOO_LARGE. */

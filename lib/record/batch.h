@@ -28,8 +28,8 @@ struct kiln_batch {
     /* Whether gradients of attention of this type, with so many columns at most, are recorded as
      * slopes (graph/slopes.h): the device has kernels for them. NULL: none are. */
     bool (*takes_slopes)(const kiln_batch *batch, kiln_type type, size_t columns);
-    uint32_t serial;          /* of this recording; part of every tensor's id */
-    struct kiln__error error; /* the first one */
+    uint32_t serial;              /* of this recording; part of every tensor's id */
+    struct kiln__error error;     /* the first one */
     struct kiln__error run_error; /* of the last call that ran or asked about it; no run is refused
                                      for it */
     struct kiln__graph graph;
