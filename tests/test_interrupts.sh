@@ -3,4 +3,4 @@
 # An exception at every line and instruction of the package for Python, as often as it runs;
 # tests/test_python.sh meets each line once.
 export KILN_INTERRUPTS=all
-exec "${srcdir:-.}/tests/test_python.sh" test_interrupts
+exec sh "${srcdir:-.}/tests/test_python.sh" test_interrupts
