@@ -6,9 +6,6 @@
 
 #include "plan/lower.h"
 
-/* Of a segment's value, whatever accumulator it has, and of a position. */
-#define PARTIAL_BYTES 4
-
 /* That one work-item goes over in several phases: pieces of 512 bytes of f32. Each phase reads them
  * all again, from memory or a large cache, and less at a place takes longer. */
 #define LEAST_COLUMNS 128
@@ -148,8 +145,7 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
     struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
     struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
     unsigned step = kiln__group_total(lowering->group);
-    assert((slot != KILN__NO_SLOT || lowering->plan->failed) &&
-           kiln_type_size(type) <= PARTIAL_BYTES);
+    assert(slot != KILN__NO_SLOT || lowering->plan->failed);
     memory.type = type;
     memory.constant = launch->form.stage != KILN__STAGE_PARTIAL;
     memory.restricted = true;
@@ -164,14 +160,19 @@ static const struct kiln__reduce_row *row_of(const struct kiln__group *group)
     return &kiln__reduce_rows[total->kind == KILN__STEP_SCANNED ? KILN__REDUCE_sum : total->op];
 }
 
+/* What the total of a segment is kept in. */
+static kiln_type partial_type(const struct kiln__group *group)
+{
+    const struct kiln__step *steps = group->steps.items;
+    kiln_type type = steps[steps[kiln__group_total(group)].args[0]].type;
+    return kiln__reduce_accumulator(row_of(group), type);
+}
+
 static void add_partials(struct lowering *lowering)
 {
-    const struct kiln__step *steps = lowering->group->steps.items;
     if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
         return;
-    kiln_type type = steps[steps[kiln__group_total(lowering->group)].args[0]].type;
-    add_partial(lowering, lowering->values, kiln__reduce_accumulator(row_of(lowering->group), type),
-                't');
+    add_partial(lowering, lowering->values, partial_type(lowering->group), 't');
     if (row_of(lowering->group)->indexed)
         add_partial(lowering, lowering->positions, KILN_I32, 'j');
 }
@@ -216,9 +217,9 @@ void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
         return;
     }
     size_t partials = lowering.space.kept_count * lowering.cut.segments;
-    lowering.values = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+    lowering.values = kiln__plan_scratch(plan, partials * kiln_type_size(partial_type(group)));
     if (row_of(group)->indexed)
-        lowering.positions = kiln__plan_scratch(plan, partials * PARTIAL_BYTES);
+        lowering.positions = kiln__plan_scratch(plan, partials * sizeof(int32_t));
     lower_stage(&lowering, index, KILN__STAGE_PARTIAL);
     lower_stage(&lowering, index, kiln__group_scan(group) ? KILN__STAGE_BEHIND : KILN__STAGE_FINAL);
 }

@@ -127,7 +127,6 @@ Test(model, structures_may_be_shorter_or_longer)
         for (size_t i = size; i < sizeof given; i++)
             cr_expect_eq(given.bytes[i], 0xA5);
     }
-    free(packed);
 }
 
 Test(model, runs_for_inputs_of_any_batch)
