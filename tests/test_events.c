@@ -482,6 +482,7 @@ Test(events, of_runs_that_are_left_alone_are_flushed_when_asked_for)
     kiln_event *event;
     run_batch(batch);
     context->runtime.ends_on_demand = true;
+    context->runtime.starts_unflushed = false;
     layer_reset();
     expect_ok(kiln_batch_submit(batch, NULL));
     cr_expect_eq(layer_count("clFlush"), 1u, "nobody knows that it would begin");

