@@ -105,7 +105,8 @@ Test(shapes, of_which_the_thousandth_makes_no_kernel)
     cr_expect_eq(layer_count("clCreateKernel"), 0u);
     cr_expect_eq(layer_count("clReleaseKernel"), 0u);
     cr_expect_eq(layer_count("alive.kernel"), kernels);
-    cr_expect_leq(count_objects(), objects, "%s", layer_snapshot());
+    if (context->runtime.device.info.shares_host_memory) /* else pinned memory grows with sizes */
+        cr_expect_leq(count_objects(), objects, "%s", layer_snapshot());
     cr_expect_leq(kernels, 1000u); /* 64 of each; a GPU has more kinds of them */
 }
 

@@ -39,9 +39,9 @@ static bool read_pool(struct pool *pool, const kiln_pool_options *options, uint3
 {
     kiln_pool_options own = KILN_POOL_OPTIONS_INIT;
     struct kiln__sliding *call = &pool->sliding;
-    struct kiln__error *error = &call->batch->error;
     if (!kiln__batch_node(call->batch, *x, call->name, "x"))
         return false;
+    struct kiln__error *error = &call->batch->error;
     if (options && KILN__STRUCTURE_READ(error, call->name, options, "KILN_POOL_OPTIONS_INIT", &own))
         return false;
     if (!window)
@@ -258,9 +258,9 @@ static bool read_pool2d(struct pool *pool, const kiln_window_options *options, c
     kiln_pool_options general = KILN_POOL_OPTIONS_INIT;
     kiln_window_options own = KILN_WINDOW_OPTIONS_INIT;
     struct kiln__sliding *call = &pool->sliding;
-    struct kiln__error *error = &call->batch->error;
     if (!kiln__batch_floating(call->batch, *x, call->name, "x"))
         return false;
+    struct kiln__error *error = &call->batch->error;
     if (options &&
         KILN__STRUCTURE_READ(error, call->name, options, "KILN_WINDOW_OPTIONS_INIT", &own))
         return false;

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+#include "ops/ops.h"
+
 kiln_tensor numbers(kiln_batch *batch, size_t rank, const size_t *dims, const int32_t *values)
 {
     return check_given(batch, KILN_I32, rank, dims, values);
@@ -32,17 +34,15 @@ kiln_tensor random_indices(kiln_batch *batch, kiln_type type, size_t rank, const
     size_t count = 1;
     for (size_t d = 0; d < rank; d++)
         count *= dims[d];
-    int32_t *values = malloc((count + 1) * sizeof *values);
-    uint8_t *bytes = malloc(count + 1);
-    cr_assert(values && bytes);
+    const size_t size = kiln_type_size(type);
+    uint8_t *values = malloc((count + 1) * size);
+    cr_assert(values);
     for (size_t i = 0; i < count; i++) {
-        values[i] = (int32_t)check_random(extent + 2) - 1;
-        bytes[i] = (uint8_t)check_random(extent + 1);
+        double index = type == KILN_U8 ? check_random(extent + 1) : check_random(extent + 2) - 1.0;
+        kiln__type_store(type, index, values + i * size);
     }
-    kiln_tensor indices =
-        check_given(batch, type, rank, dims, type == KILN_U8 ? (void *)bytes : (void *)values);
+    kiln_tensor indices = check_given(batch, type, rank, dims, values);
     free(values);
-    free(bytes);
     return indices;
 }
 
