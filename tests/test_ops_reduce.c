@@ -274,6 +274,7 @@ Test(ops_reduce, special_values)
         reduce(bounded, KILN_F32, DIMS(301, 33), mask, 0, CHECK_SPECIAL);
     reduce(bounded, KILN_F32, DIMS(301, 7), 2, 0, CHECK_SPECIAL);
     reduce(bounded, KILN_I32, DIMS(301, 33), 2, 0, CHECK_SPECIAL);
+    reduce(bounded, KILN_I64, DIMS(301, 33), 2, 0, CHECK_SPECIAL);
     check_close();
 }
 
