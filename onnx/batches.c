@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onnx/batches.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,6 +267,7 @@ static kiln_status copy_out(const kiln_model_lease *lease, kiln_array *outputs)
 {
     for (size_t i = 0; i < lease->n_outputs; i++) {
         size_t bytes = bytes_of(&lease->outputs[i]);
+        assert(lease->outputs[i].data); /* ask_output() found room for each */
         outputs[i] = lease->outputs[i];
         outputs[i].data = malloc(bytes ? bytes : 1);
         if (!outputs[i].data)
