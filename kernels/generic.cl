@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any group of steps, by the table of plan/generic.h. A cell holds a value of any type that is
+/* Any group of steps, by the table of lower/generic.h. A cell holds a value of any type that is
  * computed in: of integers their bits with the sign before them. Every function has one caller: compilers that put a function's text wherever it is
  * called would compile it as often.
  *
- * The macros and functions G_... stand before this text (codegen/generic.c). */
+ * The macros and functions G_... stand before this text (codegen/generic_text.c). */
 
 static int g_place(global const int *strides, const int offset, const int *index, const int rank)
 {

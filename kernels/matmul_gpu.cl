@@ -27,7 +27,7 @@
  * tile, before and after. TOGETHER 1: OpenCL's fences order memory for the whole device (as on CPUs);
  * 2: NVIDIA's instruction does.
  *
- * Which tiles there are, and for what: lib/plan/matmul_gpu.c.
+ * Which tiles there are, and for what: lib/lower/matmul_gpu.c.
  */
 #ifndef TILE_M
 #define TILE_M 128

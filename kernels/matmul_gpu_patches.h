@@ -7,7 +7,7 @@
  * PATCHES 1: runs are multiples of 4 elements, which are read at once; 2: of any length. */
 
 /* Quotients of numbers below 2^31 (T. Granlund and P. Montgomery, "Division by invariant integers
- * using multiplication", 1994): lib/plan/matmul_gpu.c has the inverse and the shift. */
+ * using multiplication", 1994): lib/lower/matmul_gpu.c has the inverse and the shift. */
 struct divisor {
     uint by, inverse, shift;
 };

@@ -5,7 +5,7 @@
  *
  * The compiler for OpenCL C builds for sm_90, which lacks that instruction and others. It keeps
  * comments of inline assembly and puts registers into them, so that the instructions stand here
- * behind "//!"; the program's binary, which is PTX, is edited (lib/cache/edit.h): "//!" goes, the
+ * behind "//!"; the program's binary, which is PTX, is edited (lib/programs/edit.h): "//!" goes, the
  * target becomes sm_90a, and the local array, [1024] here, gets the size that it needs, which is
  * more than OpenCL C lets a kernel have.
  *

@@ -24,7 +24,7 @@ function characters(line,   i, c, out) {
 
 BEGIN {
   print "/* Made by lib/embed.awk; not to be edited. */"
-  print "#include \"util/kernels.h\"\n\n#include <string.h>"
+  print "#include \"util/kernel_texts.h\"\n\n#include <string.h>"
 }
 
 FNR == 1 {

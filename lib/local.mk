@@ -12,7 +12,7 @@ util_sources = \
 	lib/util/hash.h \
 	lib/util/index.c \
 	lib/util/index.h \
-	lib/util/kernels.h \
+	lib/util/kernel_texts.h \
 	lib/util/log.c \
 	lib/util/log.h \
 	lib/util/structure.c \
@@ -29,20 +29,20 @@ ops_sources = \
 	lib/ops/integers.def \
 	lib/ops/ops.c \
 	lib/ops/ops.h \
-	lib/ops/reduce.def \
 	lib/ops/philox.c \
 	lib/ops/philox.h \
+	lib/ops/reduce.def \
 	lib/ops/types.c \
 	lib/ops/types.def
 
 device_sources = \
-	lib/device/choose.c \
-	lib/device/choose.h \
-	lib/device/describe.c \
-	lib/device/describe.h \
 	lib/device/device.h \
-	lib/device/list.c \
-	lib/device/list.h \
+	lib/device/device_choice.c \
+	lib/device/device_choice.h \
+	lib/device/device_list.c \
+	lib/device/device_list.h \
+	lib/device/device_query.c \
+	lib/device/device_query.h \
 	lib/device/opencl.c \
 	lib/device/opencl.h \
 	lib/device/traits.c \
@@ -51,148 +51,158 @@ device_sources = \
 	lib/device/tunables.h
 
 graph_sources = \
-	lib/graph/again.c \
-	lib/graph/again.h \
-	lib/graph/along.c \
-	lib/graph/along.h \
 	lib/graph/attention.c \
 	lib/graph/attention.h \
-	lib/graph/bounds.c \
-	lib/graph/bounds.h \
-	lib/graph/bounds_elementwise.c \
-	lib/graph/bounds_movement.c \
-	lib/graph/bounds_rules.h \
-	lib/graph/bounds_sums.c \
-	lib/graph/cut.c \
-	lib/graph/cut.h \
-	lib/graph/division.c \
-	lib/graph/division.h \
-	lib/graph/dump.c \
+	lib/graph/attention_backward.c \
+	lib/graph/attention_backward.h \
+	lib/graph/batch_axis.c \
+	lib/graph/batch_axis.h \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
+	lib/graph/graph_text.c \
 	lib/graph/labels.c \
 	lib/graph/labels.h \
-	lib/graph/reference.c \
-	lib/graph/reference.h \
+	lib/graph/micro_batch_graph.c \
+	lib/graph/micro_batch_graph.h \
+	lib/graph/partition.c \
+	lib/graph/partition.h \
 	lib/graph/shape.c \
-	lib/graph/slopes.c \
-	lib/graph/slopes.h \
 	lib/graph/shape.h \
-	lib/graph/verify.c
+	lib/graph/verify_graph.c
+
+reference_sources = \
+	lib/reference/bounds.c \
+	lib/reference/bounds.h \
+	lib/reference/bounds_elementwise.c \
+	lib/reference/bounds_movement.c \
+	lib/reference/bounds_rules.h \
+	lib/reference/bounds_sums.c \
+	lib/reference/reference.c \
+	lib/reference/reference.h \
+	lib/reference/reference_attention.c \
+	lib/reference/reference_attention.h \
+	lib/reference/reference_attention_backward.c
 
 rewrite_sources = \
-	lib/rewrite/chain.c \
 	lib/rewrite/cse.c \
+	lib/rewrite/depthwise.c \
 	lib/rewrite/fold.c \
+	lib/rewrite/insert_chain.c \
 	lib/rewrite/lift.c \
 	lib/rewrite/merge.c \
-	lib/rewrite/parts.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \
 	lib/rewrite/rewrite.h \
 	lib/rewrite/sink.c \
-	lib/rewrite/windows.c
+	lib/rewrite/split_integers.c
 
 fuse_sources = \
-	lib/fuse/bases.c \
-	lib/fuse/begin.c \
-	lib/fuse/beside.c \
+	lib/fuse/donation.c \
 	lib/fuse/fuse.c \
 	lib/fuse/fuse.h \
 	lib/fuse/group.h \
+	lib/fuse/group_begin.c \
+	lib/fuse/group_kinds.c \
+	lib/fuse/group_kinds.h \
 	lib/fuse/group_text.c \
 	lib/fuse/join.c \
 	lib/fuse/join.h \
-	lib/fuse/kinds.c \
-	lib/fuse/kinds.h \
+	lib/fuse/join_reshaped.c \
+	lib/fuse/join_rows.c \
 	lib/fuse/layout.c \
 	lib/fuse/layout.h \
 	lib/fuse/limits.h \
+	lib/fuse/loop_nest.c \
+	lib/fuse/loop_nest.h \
 	lib/fuse/materialise.c \
-	lib/fuse/moved.c \
-	lib/fuse/nest.c \
-	lib/fuse/nest.h \
+	lib/fuse/multi_output.c \
 	lib/fuse/prologue.c \
-	lib/fuse/reshaped.c \
-	lib/fuse/rows.c \
 	lib/fuse/steps.c \
-	lib/fuse/verify.c \
-	lib/fuse/verify.h \
+	lib/fuse/transposed_store.c \
+	lib/fuse/verify_groups.c \
+	lib/fuse/verify_groups.h \
 	lib/fuse/verify_kinds.c \
 	lib/fuse/verify_memory.c \
 	lib/fuse/verify_steps.c
 
 plan_sources = \
-	lib/plan/again.c \
-	lib/plan/again.h \
-	lib/plan/dependencies.c \
-	lib/plan/describe.c \
-	lib/plan/describe.h \
-	lib/plan/generic.h \
-	lib/plan/hasten.c \
-	lib/plan/in_place.c \
-	lib/plan/keep.c \
 	lib/plan/launch.c \
 	lib/plan/launch.h \
-	lib/plan/lower.c \
-	lib/plan/lower.h \
-	lib/plan/lower_attention.c \
-	lib/plan/lower_slopes.c \
-	lib/plan/lower_generic.c \
-	lib/plan/lower_matmul.c \
-	lib/plan/lower_nest.c \
-	lib/plan/lower_scatter.c \
-	lib/plan/lower_sort.c \
-	lib/plan/matmul.h \
-	lib/plan/matmul_cpu.c \
-	lib/plan/matmul_cpu.h \
-	lib/plan/matmul_cpu_skinny.c \
-	lib/plan/matmul_cpu_tiles.c \
-	lib/plan/matmul_gpu.c \
-	lib/plan/matmul_wgmma.c \
-	lib/plan/memory.c \
+	lib/plan/launch_text.c \
+	lib/plan/launch_text.h \
 	lib/plan/names.c \
 	lib/plan/names.h \
-	lib/plan/occupied.c \
-	lib/plan/occupied.h \
-	lib/plan/places.c \
-	lib/plan/places.h \
-	lib/plan/patches.c \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
-	lib/plan/schedule.c \
-	lib/plan/space.c \
-	lib/plan/space.h \
 	lib/plan/verify_dependencies.c \
-	lib/plan/verify_kept.c \
+	lib/plan/verify_frozen.c \
 	lib/plan/verify_plan.c \
 	lib/plan/verify_plan.h \
-	lib/plan/verify_values.c \
-	lib/plan/work.c \
-	lib/plan/work.h
+	lib/plan/verify_values.c
+
+memory_sources = \
+	lib/memory/arena.c \
+	lib/memory/dependencies.c \
+	lib/memory/in_place.c \
+	lib/memory/occupancy.c \
+	lib/memory/occupancy.h \
+	lib/memory/rematerialise.c \
+	lib/memory/rematerialise.h \
+	lib/memory/rematerialise_graph.c \
+	lib/memory/rematerialise_graph.h \
+	lib/memory/schedule_early.c
+
+lower_sources = \
+	lib/lower/axis_mapping.c \
+	lib/lower/frozen.c \
+	lib/lower/generic.h \
+	lib/lower/implicit_im2col.c \
+	lib/lower/iteration_space.c \
+	lib/lower/iteration_space.h \
+	lib/lower/lower.c \
+	lib/lower/lower.h \
+	lib/lower/lower_attention.c \
+	lib/lower/lower_attention_backward.c \
+	lib/lower/lower_generic.c \
+	lib/lower/lower_matmul.c \
+	lib/lower/lower_nest.c \
+	lib/lower/lower_scatter.c \
+	lib/lower/lower_sort.c \
+	lib/lower/matmul.h \
+	lib/lower/matmul_cpu.c \
+	lib/lower/matmul_cpu.h \
+	lib/lower/matmul_cpu_skinny.c \
+	lib/lower/matmul_cpu_tiles.c \
+	lib/lower/matmul_gpu.c \
+	lib/lower/matmul_wgmma.c \
+	lib/lower/plan_make.c \
+	lib/lower/strided_operands.c \
+	lib/lower/strided_operands.h \
+	lib/lower/workload.c \
+	lib/lower/workload.h
 
 codegen_sources = \
 	lib/codegen/body.c \
 	lib/codegen/body.h \
-	lib/codegen/checked.c \
+	lib/codegen/checked_text.c \
 	lib/codegen/codegen.c \
 	lib/codegen/codegen.h \
 	lib/codegen/emit.c \
 	lib/codegen/emit.h \
-	lib/codegen/epilogue.c \
-	lib/codegen/follow.c \
-	lib/codegen/follow.h \
-	lib/codegen/gather.c \
-	lib/codegen/generic.c \
-	lib/codegen/scan.c \
+	lib/codegen/epilogue_text.c \
+	lib/codegen/generic_text.c \
 	lib/codegen/indent.c \
 	lib/codegen/indent.h \
-	lib/codegen/nest.c \
+	lib/codegen/load_gather.c \
+	lib/codegen/loops.c \
+	lib/codegen/online_phases.c \
+	lib/codegen/online_phases.h \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
 	lib/codegen/prelude.c \
-	lib/codegen/prologue.c \
+	lib/codegen/prologue_text.c \
+	lib/codegen/scan.c \
 	lib/codegen/storage.c \
 	lib/codegen/storage.h \
 	lib/codegen/strips.c \
@@ -201,62 +211,66 @@ codegen_sources = \
 	lib/codegen/totals.c \
 	lib/codegen/verify_launches.c
 
-cache_sources = \
-	lib/cache/apart.c \
-	lib/cache/apart.h \
-	lib/cache/build.c \
-	lib/cache/build.h \
-	lib/cache/bundle.c \
-	lib/cache/catalog.c \
-	lib/cache/catalog.h \
-	lib/cache/edit.c \
-	lib/cache/edit.h \
-	lib/cache/entry.c \
-	lib/cache/entry.h \
-	lib/cache/errand.c \
-	lib/cache/errand.h \
-	lib/cache/file.c \
-	lib/cache/file.h \
-	lib/cache/folder.c \
-	lib/cache/folder.h \
-	lib/cache/gate.c \
-	lib/cache/gate.h \
-	lib/cache/host.c \
-	lib/cache/host.h \
-	lib/cache/keep.c \
-	lib/cache/keep.h \
-	lib/cache/kernels.c \
-	lib/cache/kernels.h \
-	lib/cache/key.c \
-	lib/cache/key.h \
-	lib/cache/lock.c \
-	lib/cache/lock.h \
-	lib/cache/note.c \
-	lib/cache/note.h \
-	lib/cache/own.c \
-	lib/cache/own.h \
-	lib/cache/place.c \
-	lib/cache/place.h \
-	lib/cache/prepare.c \
-	lib/cache/program.c \
-	lib/cache/program.h \
-	lib/cache/program_state.h \
-	lib/cache/programs.c \
-	lib/cache/store.c \
-	lib/cache/store.h \
-	lib/cache/storing.c \
-	lib/cache/storing.h \
-	lib/cache/tag.c \
-	lib/cache/tag.h
+store_sources = \
+	lib/store/bundle.c \
+	lib/store/cache_files.c \
+	lib/store/cache_files.h \
+	lib/store/catalog.c \
+	lib/store/catalog.h \
+	lib/store/entry.c \
+	lib/store/entry.h \
+	lib/store/folder.c \
+	lib/store/folder.h \
+	lib/store/host_identity.c \
+	lib/store/host_identity.h \
+	lib/store/key.c \
+	lib/store/key.h \
+	lib/store/location.c \
+	lib/store/location.h \
+	lib/store/lock.c \
+	lib/store/lock.h \
+	lib/store/store.c \
+	lib/store/store.h \
+	lib/store/store_file.c \
+	lib/store/store_file.h \
+	lib/store/tag.c \
+	lib/store/tag.h
+
+programs_sources = \
+	lib/programs/build.c \
+	lib/programs/build.h \
+	lib/programs/compile_job.c \
+	lib/programs/compile_job.h \
+	lib/programs/compile_workers.c \
+	lib/programs/compile_workers.h \
+	lib/programs/device_note.c \
+	lib/programs/device_note.h \
+	lib/programs/edit.c \
+	lib/programs/edit.h \
+	lib/programs/fetch_interlock.c \
+	lib/programs/fetch_interlock.h \
+	lib/programs/kernel_objects.c \
+	lib/programs/kernel_objects.h \
+	lib/programs/prepare.c \
+	lib/programs/program.c \
+	lib/programs/program.h \
+	lib/programs/program_state.h \
+	lib/programs/program_table.c \
+	lib/programs/store_entry.c \
+	lib/programs/store_entry.h \
+	lib/programs/store_thread.c \
+	lib/programs/store_thread.h
 
 runtime_sources = \
+	lib/runtime/backing_store.c \
+	lib/runtime/backing_store.h \
 	lib/runtime/bindings.c \
 	lib/runtime/bindings.h \
 	lib/runtime/budget.c \
 	lib/runtime/budget.h \
 	lib/runtime/buffer.c \
 	lib/runtime/buffer.h \
-	lib/runtime/checked.c \
+	lib/runtime/checked_launch.c \
 	lib/runtime/clblast.c \
 	lib/runtime/clblast.h \
 	lib/runtime/clblast_sets.h \
@@ -264,22 +278,20 @@ runtime_sources = \
 	lib/runtime/commands.h \
 	lib/runtime/executable.c \
 	lib/runtime/executable.h \
-	lib/runtime/kept.c \
-	lib/runtime/kept.h \
+	lib/runtime/memory_pool.c \
+	lib/runtime/memory_pool.h \
 	lib/runtime/pages.c \
 	lib/runtime/pages.h \
 	lib/runtime/pinned.c \
 	lib/runtime/pinned.h \
-	lib/runtime/placing.c \
-	lib/runtime/placing.h \
-	lib/runtime/pool.c \
-	lib/runtime/pool.h \
+	lib/runtime/prepacked.c \
+	lib/runtime/prepacked.h \
 	lib/runtime/run.c \
 	lib/runtime/run.h \
 	lib/runtime/runtime.c \
 	lib/runtime/runtime.h \
-	lib/runtime/source.c \
-	lib/runtime/source.h \
+	lib/runtime/slot_memory.c \
+	lib/runtime/slot_memory.h \
 	lib/runtime/staging.c \
 	lib/runtime/staging.h \
 	lib/runtime/stream.c \
@@ -288,103 +300,110 @@ runtime_sources = \
 	lib/runtime/trace.h
 
 record_sources = \
-	lib/record/attention.c \
-	lib/record/slopes.c \
-	lib/record/slopes.h \
 	lib/record/batch.c \
 	lib/record/batch.h \
 	lib/record/call.c \
 	lib/record/call.h \
-	lib/record/channels.c \
-	lib/record/convolution.c \
-	lib/record/convolution.h \
-	lib/record/convolution_transposed.c \
-	lib/record/einsum.c \
+	lib/record/concatenate.c \
 	lib/record/elements.c \
 	lib/record/gather.c \
-	lib/record/interpolation.c \
-	lib/record/loss.c \
 	lib/record/movement.c \
-	lib/record/normalization.c \
 	lib/record/operations.c \
 	lib/record/operations.h \
-	lib/record/optimizer.c \
 	lib/record/pad.c \
-	lib/record/place.c \
-	lib/record/pool.c \
 	lib/record/product.c \
-	lib/record/quantize.c \
 	lib/record/random.c \
-	lib/record/recurrent.c \
-	lib/record/resize.c \
-	lib/record/signal.c \
-	lib/record/sliding.c \
-	lib/record/sliding.h \
+	lib/record/record_attention.c \
+	lib/record/record_attention_backward.c \
+	lib/record/record_attention_backward.h \
 	lib/record/sort.c \
 	lib/record/transfer.c
 
+nn_sources = \
+	lib/nn/channels.c \
+	lib/nn/convolution.c \
+	lib/nn/convolution.h \
+	lib/nn/convolution_transposed.c \
+	lib/nn/einsum.c \
+	lib/nn/interpolation.c \
+	lib/nn/normalization.c \
+	lib/nn/pooling.c \
+	lib/nn/quantize.c \
+	lib/nn/recurrent.c \
+	lib/nn/resize.c \
+	lib/nn/signal.c \
+	lib/nn/sliding_windows.c \
+	lib/nn/sliding_windows.h
+
 grad_sources = \
-	lib/grad/attention.c \
-	lib/grad/convolution.c \
-	lib/grad/gather.c \
+	lib/grad/grad_attention.c \
+	lib/grad/grad_attention_backward.c \
+	lib/grad/grad_convolution.c \
+	lib/grad/grad_gather.c \
+	lib/grad/grad_movement.c \
+	lib/grad/grad_product.c \
+	lib/grad/grad_rows.c \
 	lib/grad/gradient.c \
-	lib/grad/gradient.h \
-	lib/grad/movement.c \
-	lib/grad/product.c \
-	lib/grad/rows.c \
-	lib/grad/slopes.c
+	lib/grad/gradient.h
 
 session_sources = \
-	lib/session/batch.c \
-	lib/session/behind.c \
-	lib/session/behind.h \
-	lib/session/buffer.c \
-	lib/session/cache.c \
+	lib/session/background.c \
+	lib/session/background.h \
 	lib/session/compile.c \
 	lib/session/compile.h \
-	lib/session/context.c \
 	lib/session/context.h \
-	lib/session/device.c \
-	lib/session/event.c \
 	lib/session/explain.c \
 	lib/session/explain.h \
 	lib/session/explain_summary.c \
-	lib/session/expose.c \
-	lib/session/expose.h \
-	lib/session/host_memory.c \
-	lib/session/measure.c \
-	lib/session/measure.h \
-	lib/session/now.c \
-	lib/session/options.c \
-	lib/session/parts.c \
-	lib/session/parts.h \
+	lib/session/option_words.c \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
+	lib/session/plan_programs.c \
 	lib/session/plan_table.c \
 	lib/session/plan_table.h \
-	lib/session/precision.c \
-	lib/session/prove.c \
-	lib/session/prove.h \
-	lib/session/trial.c \
-	lib/session/trial.h \
-	lib/session/programs.c \
+	lib/session/plan_workloads.c \
+	lib/session/plan_workloads.h \
 	lib/session/sample.c \
-	lib/session/sample.h \
-	lib/session/section.c \
-	lib/session/section.h \
-	lib/session/tuned.c \
-	lib/session/tuned.h \
-	lib/session/validate.c \
-	lib/session/validate.h \
-	lib/session/values.c \
-	lib/session/values.h \
-	lib/session/words.c \
-	lib/session/works.c \
-	lib/session/works.h
+	lib/session/sample.h
+
+debug_sources = \
+	lib/debug/crash_probe.c \
+	lib/debug/crash_probe.h \
+	lib/debug/intermediates.c \
+	lib/debug/intermediates.h \
+	lib/debug/nan_check.c \
+	lib/debug/nan_check.h \
+	lib/debug/self_test.c \
+	lib/debug/self_test.h \
+	lib/debug/validate.c \
+	lib/debug/validate.h
+
+tune_sources = \
+	lib/tune/measure_products.c \
+	lib/tune/measure_products.h \
+	lib/tune/precision.c \
+	lib/tune/tuning_record.c \
+	lib/tune/tuning_record.h
+
+api_sources = \
+	lib/api/api_batch.c \
+	lib/api/api_buffer.c \
+	lib/api/api_cache.c \
+	lib/api/api_context.c \
+	lib/api/api_device.c \
+	lib/api/api_event.c \
+	lib/api/eager.c \
+	lib/api/host_memory.c \
+	lib/api/initializers.c \
+	lib/api/micro_batch_plan.c \
+	lib/api/micro_batch_plan.h \
+	lib/api/micro_batches.c \
+	lib/api/micro_batches.h
 
 executor_sources = \
-	lib/executor/bell.c \
-	lib/executor/bell.h \
+	lib/executor/device_queue.c \
+	lib/executor/event_count.c \
+	lib/executor/event_count.h \
 	lib/executor/executor.c \
 	lib/executor/executor.h \
 	lib/executor/future.c \
@@ -393,21 +412,26 @@ executor_sources = \
 	lib/executor/histogram.h \
 	lib/executor/inbox.c \
 	lib/executor/inbox.h \
-	lib/executor/lane.c \
 	lib/executor/metrics.c \
 	lib/executor/model.c \
 	lib/executor/model.h \
 	lib/executor/models.c \
 	lib/executor/parallel.c \
-	lib/executor/queue.c \
-	lib/executor/queue.h \
+	lib/executor/request_queue.c \
+	lib/executor/request_queue.h \
 	lib/executor/split.c \
 	lib/executor/submit.c \
-	lib/executor/tune.c \
-	lib/executor/tune.h \
+	lib/executor/tune_batches.c \
+	lib/executor/tune_batches.h \
 	lib/executor/worker.c
 
+train_sources = \
+	lib/train/loss.c \
+	lib/train/optimizer.c
+
 files_sources = \
+	lib/files/file_types.c \
+	lib/files/file_types.h \
 	lib/files/load.c \
 	lib/files/mapping.c \
 	lib/files/mapping.h \
@@ -416,9 +440,7 @@ files_sources = \
 	lib/files/npy_header.c \
 	lib/files/safetensors.c \
 	lib/files/safetensors.h \
-	lib/files/save.c \
-	lib/files/types.c \
-	lib/files/types.h
+	lib/files/save.c
 
 kernels = \
 	kernels/attention_copies.cl \
@@ -489,16 +511,25 @@ libkiln_internal_la_SOURCES = \
 	$(ops_sources) \
 	$(device_sources) \
 	$(graph_sources) \
+	$(reference_sources) \
 	$(rewrite_sources) \
 	$(fuse_sources) \
 	$(plan_sources) \
+	$(memory_sources) \
+	$(lower_sources) \
 	$(codegen_sources) \
-	$(cache_sources) \
+	$(store_sources) \
+	$(programs_sources) \
 	$(runtime_sources) \
 	$(record_sources) \
+	$(nn_sources) \
 	$(grad_sources) \
 	$(session_sources) \
+	$(debug_sources) \
+	$(tune_sources) \
+	$(api_sources) \
 	$(executor_sources) \
+	$(train_sources) \
 	$(files_sources)
 nodist_libkiln_internal_la_SOURCES = lib/kernels.c
 libkiln_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)

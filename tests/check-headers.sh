@@ -18,11 +18,11 @@ compile() {
   }
 }
 
-# Bindings have no macros: each initialiser of kiln.h is one of lib/session/options.c, too.
+# Bindings have no macros: each initialiser of kiln.h is one of lib/api/initializers.c, too.
 own=$(find "$source/include/kiln" -name '*.h' ! -name onnx.h)
 # shellcheck disable=SC2013,SC2086
 for macro in $(sed -n 's/^#define \(KILN_[A-Z_]*_INIT\).*/\1/p' $own); do
-  grep -q "\b$macro\b" "$source/lib/session/options.c" || {
+  grep -q "\b$macro\b" "$source/lib/api/initializers.c" || {
     echo "$macro has no function that does the same"
     status=1
   }

@@ -11,17 +11,26 @@ util:
 ops: util
 device: util
 graph: util ops
+reference: util ops graph
 rewrite: util ops graph
 fuse: util ops graph
 plan: util ops graph fuse device
-codegen: util ops graph fuse device plan
-cache: util device
-runtime: util ops graph fuse device plan cache
+memory: util ops graph fuse device plan
+lower: util ops graph fuse device plan memory
+codegen: util ops graph fuse device plan lower
+store: util device
+programs: util device store
+runtime: util ops graph fuse device plan lower programs
 record: util ops graph device runtime
+nn: util ops graph record
 grad: util ops graph record
+session: util ops graph rewrite fuse device plan memory lower codegen store programs runtime record
+debug: util ops graph reference fuse device plan lower programs runtime record session
+tune: util ops graph device programs runtime record session
+api: util ops graph device plan lower store programs runtime record session debug tune
 executor: util ops
-files: util ops graph cache session
-session: util ops graph rewrite fuse device plan codegen cache runtime record
+train: util ops graph record
+files: util ops graph store session
 '
 
 status=0

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "graph/bounds.h"
 #include "record/batch.h"
+#include "reference/bounds.h"
 #include "support/check.h"
 #include "support/sweep.h"
 

@@ -530,7 +530,7 @@ static void expect_near(bool slopes, kiln_type type, int causal, int masked, dou
     kiln_batch_release(b);
 }
 
-/* By products, and where the device has kernels for it, by slopes (graph/slopes.h). */
+/* By products, and where the device has kernels for it, by slopes (graph/attention_backward.h). */
 Test(attention, gradients_of_narrow_operands_on_gpus)
 {
     for (int slopes = 0; slopes < 2; slopes++) {

@@ -11,14 +11,14 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
-#include "cache/edit.h"
 #include "codegen/codegen.h"
 #include "graph/graph.h"
+#include "programs/edit.h"
 #include "session/compile.h"
 #include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
-#include "util/kernels.h"
+#include "util/kernel_texts.h"
 
 /* ---- the device, and who believes in it ---- */
 

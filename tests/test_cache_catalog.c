@@ -11,7 +11,7 @@
 
 #include <kiln/cache.h>
 
-#include "cache/catalog.h"
+#include "store/catalog.h"
 #include "support/cache.h"
 #include "support/missing.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/edit.h"
+#include "programs/edit.h"
 
 static char why[KILN__EDIT_WHY];
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
-#include "cache/host.h"
-#include "cache/key.h"
+#include "store/entry.h"
+#include "store/host_identity.h"
+#include "store/key.h"
 
 /* ---- entries ---- */
 

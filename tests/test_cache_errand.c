@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/errand.h"
+#include "programs/compile_job.h"
 #include "support/cache.h"
 #include "support/missing.h"
 #include "util/environment.h"

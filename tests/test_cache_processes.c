@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/entry.h"
-#include "cache/file.h"
-#include "cache/folder.h"
-#include "cache/place.h"
+#include "store/entry.h"
+#include "store/folder.h"
+#include "store/location.h"
+#include "store/store_file.h"
 #include "support/fill.h"
 #include "support/layer.h"
 

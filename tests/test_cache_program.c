@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/gate.h"
+#include "programs/fetch_interlock.h"
 #include "support/cache.h"
 #include "support/fill.h"
 #include "support/missing.h"

@@ -17,8 +17,8 @@
 #include <kiln/cache.h>
 #include <kiln/status.h>
 
-#include "cache/folder.h"
-#include "cache/place.h"
+#include "store/folder.h"
+#include "store/location.h"
 #include "support/cache.h"
 #include "support/missing.h"
 

@@ -9,7 +9,7 @@
 
 #include <kiln/device.h>
 
-#include "device/choose.h"
+#include "device/device_choice.h"
 #include "device/traits.h"
 #include "support/missing.h"
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "executor/tune.h"
+#include "executor/tune_batches.h"
 #include "support/context.h"
 #include "support/served.h"
 

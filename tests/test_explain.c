@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/store.h"
 #include "session/context.h"
+#include "store/store.h"
 #include "support/context.h"
 #include "support/graph.h"
 #include "support/missing.h"

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/kept.h"
+#include "runtime/prepacked.h"
 #include "session/context.h"
 #include "support/context.h"
 #include "support/product.h"

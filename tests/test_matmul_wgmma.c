@@ -13,7 +13,7 @@
 #include "session/context.h"
 #include "support/context.h"
 #include "support/graph.h"
-#include "util/kernels.h"
+#include "util/kernel_texts.h"
 
 /* ---- the device, and who believes in it ---- */
 

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/bounds.h"
 #include "ops/ops.h"
 #include "record/batch.h"
+#include "reference/bounds.h"
 #include "support/check.h"
 
 struct known {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/cut.h"
+#include "graph/micro_batch_graph.h"
 #include "session/context.h"
 #include "support/context.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/note.h"
+#include "programs/device_note.h"
 #include "session/context.h"
 #include "support/context.h"
 #include "support/layer.h"

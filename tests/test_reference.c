@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/bounds.h"
+#include "reference/bounds.h"
 #include "support/check.h"
 #include "support/graph.h"
 

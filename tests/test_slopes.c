@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attention's gradient is made of where no scores are stored (graph/slopes.h): by the kernel
- * that every device has, its second derivatives, and which launches a device with tensor cores
- * gets.
+/* What attention's gradient is made of where no scores are stored (graph/attention_backward.h): by
+ * the kernel that every device has, its second derivatives, and which launches a device with tensor
+ * cores gets.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -13,9 +13,9 @@
 #include <kiln/movement.h>
 #include <kiln/operations.h>
 
-#include "graph/slopes.h"
+#include "graph/attention_backward.h"
 #include "plan/plan.h"
-#include "record/slopes.h"
+#include "record/record_attention_backward.h"
 #include "session/compile.h"
 #include "support/check.h"
 #include "support/gradient.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cache/note.h"
-#include "session/trial.h"
+#include "debug/crash_probe.h"
+#include "programs/device_note.h"
 #include "support/fill.h"
 
 static void begin(void)

@@ -10,7 +10,7 @@
 #include "util/environment.h"
 #include "util/error.h"
 #include "util/hash.h"
-#include "util/kernels.h"
+#include "util/kernel_texts.h"
 #include "util/text.h"
 #include "util/vector.h"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/matmul.h"
-#include "plan/work.h"
+#include "lower/matmul.h"
+#include "lower/workload.h"
 #include "session/compile.h"
 #include "session/context.h"
 #include "support/graph.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `kiln-store`: compiles kernels again in a process of its own and stores their binaries, as
- * cache/errand.h says. It is started by the library, reads its errands from standard input and
- * answers on standard output. */
+ * programs/compile_job.h says. It is started by the library, reads its errands from standard input
+ * and answers on standard output. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/build.h"
-#include "cache/errand.h"
-#include "cache/keep.h"
-#include "device/list.h"
+#include "device/device_list.h"
+#include "programs/build.h"
+#include "programs/compile_job.h"
+#include "programs/store_entry.h"
 
 static int answers; /* a descriptor of its own: the driver may print */
 

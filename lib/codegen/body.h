@@ -12,7 +12,7 @@
 #define KILN_CODEGEN_BODY_H
 
 #include "codegen/emit.h"
-#include "fuse/nest.h"
+#include "fuse/loop_nest.h"
 
 struct kiln__body {
     const struct kiln__emit *emit;

@@ -5,8 +5,8 @@
 
 #include "codegen/emit.h"
 #include "codegen/indent.h"
-#include "fuse/nest.h"
-#include "util/kernels.h"
+#include "fuse/loop_nest.h"
+#include "util/kernel_texts.h"
 
 /* Everything in it is part of the text, nothing that is not. */
 static void name_group(const struct kiln__plan *plan, const struct kiln__launch *launch,

@@ -14,7 +14,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 bool kiln__codegen_is_checked(const struct kiln__launch *launch);
 
 /* The OpenCL C text of a launch; `checked`: in a form that looks at every index into memory
- * (checked.c). The kernel then takes further arguments: for each memory
+ * (checked_text.c). The kernel then takes further arguments: for each memory
  * argument two longs, the bytes between which it may be used; the launch's number, from 1; and
  * KILN__WRONG_BYTES of memory, zeroed, where the first index that is outside is noted:
  * [0] the launch's number, [1] which memory, from 1, [2] and [3] the element, low half first. */

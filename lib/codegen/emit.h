@@ -66,7 +66,7 @@ void kiln__emit_steps(const struct kiln__emit *emit, unsigned from, unsigned to,
 /* The dimension that vectors run over. */
 uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit);
 
-/* The value of a GATHER or NUMBER step as an expression (gather.c). */
+/* The value of a GATHER or NUMBER step as an expression (load_gather.c). */
 void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
                          unsigned width, const char *base, const char *at);
 void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
@@ -89,11 +89,11 @@ struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type ty
                                      const char *pointer, const char *offset);
 
 /* Before a file of kernels/: what a product's kernel does to elements of operands that it reads
- * (prologue.c), and before it stores (epilogue.c). */
+ * (prologue_text.c), and before it stores (epilogue_text.c). */
 void kiln__emit_operands(const struct kiln__emit *emit);
 void kiln__emit_epilogue(const struct kiln__emit *emit);
 
-/* Before kernels/generic.cl: all operations, for groups of any kind (generic.c). */
+/* Before kernels/generic.cl: all operations, for groups of any kind (generic_text.c). */
 void kiln__emit_generic_prelude(const struct kiln__emit *emit);
 void kiln__emit_generic(const struct kiln__emit *emit);
 
@@ -103,8 +103,8 @@ struct kiln__value_name {
 };
 struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step);
 
-/* What a checked kernel has beside (checked.c): before it, behind its parameters, before its body,
- * and for an access that comes by a store's pointer. Nothing for others. */
+/* What a checked kernel has beside (checked_text.c): before it, behind its parameters, before its
+ * body, and for an access that comes by a store's pointer. Nothing for others. */
 void kiln__emit_check_helper(const struct kiln__emit *emit);
 void kiln__emit_check_parameters(const struct kiln__emit *emit);
 void kiln__emit_check_memories(const struct kiln__emit *emit);

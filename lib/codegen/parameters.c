@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
-#include "util/kernels.h"
+#include "util/kernel_texts.h"
 
 static size_t word_length(const char *at)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "codegen/emit.h"
-#include "fuse/nest.h"
-#include "util/kernels.h"
+#include "fuse/loop_nest.h"
+#include "util/kernel_texts.h"
 
 /* ---- texts that differ by type, each a macro or a function with the type in its name ---- */
 

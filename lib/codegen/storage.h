@@ -35,7 +35,7 @@ struct kiln__elements {
     kiln_type type;
     unsigned width;
     enum kiln__fit fit;
-    bool checked; /* the index is looked at (checked.c) */
+    bool checked; /* the index is looked at (checked_text.c) */
     const char *pointer, *offset;
     const char *at, *stride; /* STRIDED */
 };

@@ -9,8 +9,8 @@
 #include "codegen/codegen.h"
 #include "codegen/parameters.h"
 #include "graph/attention.h"
-#include "graph/slopes.h"
-#include "plan/matmul.h"
+#include "graph/attention_backward.h"
+#include "lower/matmul.h"
 
 struct verifier {
     const struct kiln__plan *plan;

@@ -55,7 +55,7 @@ struct kiln__traits {
     unsigned rows;    /* chunked: rows that a reduction of columns reads at once */
     unsigned edge;    /* of a tile that is turned in local memory */
     unsigned stream;  /* chunked: stores past the caches 1: never, 2: always */
-    unsigned product; /* 1 + the implementation's number (plan/matmul.h) */
+    unsigned product; /* 1 + the implementation's number (lower/matmul.h) */
     unsigned tile;    /* 1 + the number of the tile in the implementation's table */
     unsigned splits;  /* of a product's depth */
     unsigned share;   /* chunked: work-items of a product for each unit */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which traits `kiln tune` may choose, and among which values: the others are not known to be
  * right. A parameter to be tuned is a field of the traits and a row of the table. Values are the
- * device's, or those of one work, as plan/work.h names it: a kind of kernel and its sizes. */
+ * device's, or those of one work, as lower/workload.h names it: a kind of kernel and its sizes. */
 #ifndef KILN_DEVICE_TUNABLES_H
 #define KILN_DEVICE_TUNABLES_H
 

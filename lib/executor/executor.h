@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests become batches:
  *
- *     submit.c   a caller's thread: checks, and the inbox
- *     worker.c   two threads per context: take requests, copy in, run, copy out, complete
- *     lane.c     whether a context is to take a batch now
+ *     submit.c        a caller's thread: checks, and the inbox
+ *     worker.c        two threads per context: take requests, copy in, run, copy out, complete
+ *     device_queue.c  whether a context is to take a batch now
  *
  * While one worker of a context waits for its batch, the other gathers the next, and may upload and
  * run it: batches run apart. One lock guards everything that is neither a worker's own nor atomic;
@@ -19,11 +19,11 @@
 
 #include <kiln/executor.h>
 
-#include "executor/bell.h"
+#include "executor/event_count.h"
 #include "executor/histogram.h"
 #include "executor/inbox.h"
 #include "executor/model.h"
-#include "executor/queue.h"
+#include "executor/request_queue.h"
 
 #define KILN__WORKERS 2 /* of a context */
 #define KILN__SHELVES 8

@@ -12,8 +12,8 @@
 
 #include <kiln/files.h>
 
-#include "cache/file.h"
 #include "ops/ops.h"
+#include "store/store_file.h"
 #include "util/error.h"
 
 /* Longer ones describe structures, which are refused anyway. */

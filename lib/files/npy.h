@@ -8,7 +8,7 @@
 
 #include <kiln/status.h>
 
-#include "files/types.h"
+#include "files/file_types.h"
 #include "graph/shape.h"
 #include "util/text.h"
 

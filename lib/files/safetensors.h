@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
+#include "files/file_types.h"
 #include "files/mapping.h"
-#include "files/types.h"
 #include "graph/shape.h"
 
 struct kiln__saved {

@@ -6,9 +6,9 @@
 
 #include <kiln/files.h>
 
-#include "cache/file.h"
 #include "files/safetensors.h"
 #include "session/context.h"
+#include "store/store_file.h"
 #include "util/text.h"
 
 /* The contents of buffers go through so many bytes. */

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of fusion share. They read in this order:
  *
- *   group.h          what a group is: the program of one kernel
- *   kinds.h, .c      the kinds of groups, a row of traits each
- *   limits.h         limits and costs
- *   fuse.c           the chain of what follows
- *   materialise.c    which values go to memory, and why
- *   prologue.c       which ones a product computes as it reads its operands
- *   layout.h, .c     where in memory their elements are found
- *   begin.c          a group for a value that goes to memory, its root
- *   steps.c          the steps of a group, and what they read
- *   reshaped.c       the same behind a reshape
- *   join.c, rows.c   or else the earlier group that a root joins
- *   moved.c          results that are stored in another order at once
- *   bases.c          parts that go into the memory of what is below them
- *   nest.h, .c       what a group of steps computes, as a loop nest
- *   group_text.c     groups as text
- *   verify.h, verify*.c   what later stages rely on */
+ *   group.h                     what a group is: the program of one kernel
+ *   group_kinds.h, .c           the kinds of groups, a row of traits each
+ *   limits.h                    limits and costs
+ *   fuse.c                      the chain of what follows
+ *   materialise.c               which values go to memory, and why
+ *   prologue.c                  which ones a product computes as it reads its operands
+ *   layout.h, .c                where in memory their elements are found
+ *   group_begin.c               a group for a value that goes to memory, its root
+ *   steps.c                     the steps of a group, and what they read
+ *   join_reshaped.c             the same behind a reshape
+ *   join.c, join_rows.c         or else the earlier group that a root joins
+ *   transposed_store.c          results that are stored in another order at once
+ *   donation.c                  parts that go into the memory of what is below them
+ *   loop_nest.h, .c             what a group of steps computes, as a loop nest
+ *   group_text.c                groups as text
+ *   verify_groups.h, verify*.c  what later stages rely on */
 #ifndef KILN_FUSE_FUSE_H
 #define KILN_FUSE_FUSE_H
 
@@ -64,19 +64,19 @@ bool kiln__fuse_suits_scan(const struct kiln__fuser *fuser, uint32_t index);
 bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigned k);
 
 /* These four answer false without memory.
- * A new group for the root `index` (begin.c). */
+ * A new group for the root `index` (group_begin.c). */
 bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index);
 /* Have the root join an earlier group, *number; KILN__NO_GROUP if there is none (join.c). */
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number);
-/* Let kernels compute a second node beside their own (beside.c). False without memory. */
+/* Let kernels compute a second node beside their own (multi_output.c). False without memory. */
 bool kiln__fuse_beside(struct kiln__fuser *fuser);
 
-/* Results that are only copied to another order are stored in it (moved.c). */
+/* Results that are only copied to another order are stored in it (transposed_store.c). */
 bool kiln__fuse_move(struct kiln__fuser *fuser);
-/* Parts that can go straight into the memory of their base do (bases.c). */
+/* Parts that can go straight into the memory of their base do (donation.c). */
 bool kiln__fuse_take_over(struct kiln__fuser *fuser);
 
-/* ---- reshapes between a group and a root (reshaped.c) ---- */
+/* ---- reshapes between a group and a root (join_reshaped.c) ---- */
 
 /* Of a root whose dimensions are not the group's, as behind a reshape: its elements are those of
  * some of the group's dimensions, in the same order. */

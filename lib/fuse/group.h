@@ -5,15 +5,15 @@
  * A reduce group visits kept dimensions, and for each of their elements all reduced ones: steps
  * before the REDUCED step run for every element, steps after it once for each kept element.
  * A rows group visits each row, which is all reduced elements of a kept one, once per phase:
- * several REDUCED steps and stores of whole rows (nest.h). Rows may well be columns in memory. With
- * SCANNED steps a row is one dimension, and its elements are visited in order: sums are carried
- * from one to the next.
- * A matmul group has steps for each element of its first operand, then for each of the second: of
- * both, the first loads the element itself, and the last is what the PRODUCT behind them
- * multiplies. Their accesses walk the operands' own dimensions. Further steps run once for each
- * element of the product, before the stores. An attention group has an access for each input of its
- * one node, with a step that loads and perhaps one that converts; so has a scatter group, which
- * adds its first access, at the rows that its second says, to what its base group stores. */
+ * several REDUCED steps and stores of whole rows (loop_nest.h). Rows may well be columns in memory.
+ * With SCANNED steps a row is one dimension, and its elements are visited in order: sums are
+ * carried from one to the next. A matmul group has steps for each element of its first operand,
+ * then for each of the second: of both, the first loads the element itself, and the last is what
+ * the PRODUCT behind them multiplies. Their accesses walk the operands' own dimensions. Further
+ * steps run once for each element of the product, before the stores. An attention group has an
+ * access for each input of its one node, with a step that loads and perhaps one that converts; so
+ * has a scatter group, which adds its first access, at the rows that its second says, to what its
+ * base group stores. */
 #ifndef KILN_FUSE_GROUP_H
 #define KILN_FUSE_GROUP_H
 
@@ -108,8 +108,8 @@ struct kiln__group {
 
 #define KILN__NO_GROUP UINT32_MAX
 
-/* Nodes of a group that is not made of steps: one, or one beside it (fuse/beside.c), in the order
- * of their stores. */
+/* Nodes of a group that is not made of steps: one, or one beside it (fuse/multi_output.c), in the
+ * order of their stores. */
 #define KILN__MOST_WHOLE 2
 
 /* Operands of a product. */
@@ -168,11 +168,11 @@ void kiln__fusion_free(struct kiln__fusion *fusion);
 /* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
 size_t kiln__fusion_trim(struct kiln__fusion *fusion);
 
-/* Check what plan and codegen rely on (verify.c). Returns NULL, or says what is wrong with
+/* Check what plan and codegen rely on (verify_groups.c). Returns NULL, or says what is wrong with
  * which group in `text`. */
 const char *kiln__fusion_verify(const struct kiln__fusion *fusion, char text[KILN__WRONG]);
 
-/* ---- what depends on a group's kind, from its traits (kinds.h) ---- */
+/* ---- what depends on a group's kind, from its traits (group_kinds.h) ---- */
 
 /* "map", "reduce", ... */
 const char *kiln__group_name(const struct kiln__group *group);

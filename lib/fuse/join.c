@@ -3,7 +3,7 @@
  * What the root goes on with (producer and consumer) comes before what only reads the same. */
 #include <string.h>
 
-#include "fuse/kinds.h"
+#include "fuse/group_kinds.h"
 
 static const struct kiln__node *root_of(const struct kiln__join *join)
 {

@@ -35,7 +35,7 @@ typedef bool kiln__join_way(struct kiln__join *join);
 /* Each element of the root comes with one result of the group (join.c). */
 kiln__join_way kiln__fuse_join_results;
 
-/* Root and group go over the same rows, which one or both reduce (rows.c). */
+/* Root and group go over the same rows, which one or both reduce (join_rows.c). */
 kiln__join_way kiln__fuse_join_rows;
 
 /* Of access strides over the group's dimensions: neighbours, or one value for all, along a row, or

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which values are materialised: go to memory. Everything else is computed where it is used. */
-#include "fuse/kinds.h"
+#include "fuse/group_kinds.h"
 
 const char *kiln__fusion_why(enum kiln__why why)
 {

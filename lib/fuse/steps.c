@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a group while it is made, and a memo of the values that they compute. */
-#include "fuse/kinds.h"
+#include "fuse/group_kinds.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds for one kind of group alone (kinds.c). */
-#include "fuse/nest.h"
-#include "fuse/verify.h"
+/* What holds for one kind of group alone (group_kinds.c). */
+#include "fuse/loop_nest.h"
+#include "fuse/verify_groups.h"
 
 /* What is read once per result stands still along what is reduced. */
 static const char *check_late_reads(const struct kiln__group_verifier *verifier)

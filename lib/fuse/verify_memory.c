@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What groups read and write: values that are in memory by then, and nothing beyond them. */
-#include "fuse/verify.h"
+#include "fuse/verify_groups.h"
 
 /* ---- accesses ---- */
 

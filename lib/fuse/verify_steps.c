@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether steps are such as kernels compute: of known kinds, of right types, from earlier ones. */
-#include "fuse/verify.h"
+#include "fuse/verify_groups.h"
 
 static const char *check_read(const struct kiln__group_verifier *verifier,
                               const struct kiln__step *step)

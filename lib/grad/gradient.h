@@ -54,7 +54,7 @@ kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention 
 
 /* Where node number `operand`, times one matrix of weights, is the windows of an image as rows: let
  * what flows to the image when g flows to that product flow there at once. Else false
- * (convolution.c). */
+ * (grad_convolution.c). */
 bool kiln__gradient_convolution(struct kiln__gradient *walk, uint32_t operand, kiln_tensor weights,
                                 kiln_tensor g);
 

@@ -25,16 +25,6 @@ struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph
 /* What is wrong with the node, or NULL. */
 const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node);
 
-/* Its value in double precision; `values` are those of all nodes. */
-void kiln__attention_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
-                              double *const *values, double *result);
-
-/* How far a float computation may be from it: `errors` are bounds of all nodes' errors. False
- * without memory. */
-bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__node *node,
-                           double *const *values, double *const *errors, double denormal,
-                           double *result);
-
 /* Keys that a chunked device's kernel takes at a time. */
 #define KILN__ATTENTION_KEYS 64
 

@@ -34,7 +34,7 @@ enum kiln__kind {
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
                      ... (a kiln_scatter_mode) where its index is */
     KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order */
-    KILN__SLOPES /* what the gradient of attention is made of: graph/slopes.h */
+    KILN__SLOPES /* what the gradient of attention is made of: graph/attention_backward.h */
 };
 
 /* A cast to the type that its input has can mark where gradients end. Integers that become shorter
@@ -85,7 +85,7 @@ struct kiln__view {
     int64_t start[KILN_MAX_RANK]; /* per dimension of the input */
 };
 
-/* Which of slopes.h. */
+/* Which of attention_backward.h. */
 enum kiln__slopes_form {
     KILN__SLOPES_SCALES,
     KILN__SLOPES_VALUES,
@@ -143,7 +143,8 @@ struct kiln__moved {
     uint32_t node, heir;
 };
 
-/* Of a node where some values are computed more than once, for want of memory (graph/again.h). */
+/* Of a node where some values are computed more than once, for want of memory
+ * (memory/rematerialise_graph.h). */
 struct kiln__again {
     uint32_t since; /* its kernel is begun by this node or a later one */
     bool held;      /* it goes to memory: one of these values */

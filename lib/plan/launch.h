@@ -58,7 +58,7 @@ enum kiln__along {
 /* Items that exchange values without local memory, where any do. */
 #define KILN__SHUFFLED 32
 
-/* What becomes of an axis of a group's nest (nest.h) on the device. */
+/* What becomes of an axis of a group's nest (loop_nest.h) on the device. */
 enum kiln__walk {
     KILN__WALK_NONE,    /* there is no such axis */
     KILN__WALK_EACH,    /* one after the other; kept: of a chunk; reduced, inside kept VECTORS: all
@@ -135,7 +135,7 @@ struct kiln__form {
     uint8_t shuffles; /* kept LANES: items exchange totals by kernels/lanes.cl; 1 + log2 of how many
                          share a row, a number that other kernels are told */
     uint8_t tile;     /* TILES, not chunked: edge of a work-group's, in elements */
-    uint8_t together; /* a phase that follows another (nest.h) is done in one visit with it */
+    uint8_t together; /* a phase that follows another (loop_nest.h) is done in one visit with it */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
@@ -164,9 +164,9 @@ struct kiln__launch {
     enum kiln__part part;   /* of arguments that are appended from now on */
     bool failed;            /* without memory for an argument; further ones make no difference */
     uint32_t covers;        /* 1 + the group that its group does on the way; 0: none */
-    uint32_t makes;         /* 1 + the slot that it makes of buffers that stay (keep.c); 0: none */
+    uint32_t makes; /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
-    KILN__VECTOR(int32_t) table; /* see plan/generic.h; most have none */
+    KILN__VECTOR(int32_t) table; /* see lower/generic.h; most have none */
     uint32_t dimensions;
     size_t global[3], local[3];
     uint64_t bytes; /* memory traffic at least */

@@ -31,7 +31,7 @@ struct kiln__slot {
     size_t bytes;
     size_t offset;        /* of an arena slot, in bytes */
     uint32_t first, last; /* steps between which its content matters */
-    /* Of a slot that launches make of buffers which stay as they are (keep.c): */
+    /* Of a slot that launches make of buffers which stay as they are (frozen.c): */
     struct kiln__hash128 key;             /* names what is made of the sources, in all plans */
     uint32_t sources[KILN__MOST_SOURCES]; /* inputs, each once */
     uint32_t n_sources;                   /* of a kept slot: 1 at least */
@@ -68,8 +68,8 @@ struct kiln__proof {
                        found, too; of a product: whether tiles are handed over */
 };
 
-/* Of the kernel for slopes of this form (graph/slopes.h) whose operands have so many columns at
- * most (lower_slopes.c). */
+/* Of the kernel for slopes of this form (graph/attention_backward.h) whose operands have so many
+ * columns at most (lower_attention_backward.c). */
 struct kiln__proof kiln__slopes_proof(enum kiln__slopes_form form, kiln_type type, size_t columns);
 
 struct kiln__prover {
@@ -86,8 +86,8 @@ struct kiln__plan_options {
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
                             The plan has a copy */
     bool all_generic;    /* all are that can be: for tests */
-    uint64_t limit; /* most bytes that a run may need, if values that are computed again (again.c)
-                       can bring it there; 0: none */
+    uint64_t limit;      /* most bytes that a run may need, if values that are computed again
+                            (rematerialise.c)      can bring it there; 0: none */
 };
 
 struct kiln__plan {
@@ -104,11 +104,12 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
-    bool *parts; /* per group: those that read what it makes do its work on the way (patches.c) */
-    uint32_t *next_request; /* per request: the next one of the same node */
-    bool *generic;          /* the options' own */
-    uint32_t *replacements; /* per input, up to the last such: 1 + the request that replaces it */
-    bool *changes; /* per slot of a node: it is not made of buffers alone that stay (keep.c) */
+    bool *parts;             /* per group: those that read what it makes do its work on the way
+                                (implicit_im2col.c) */
+    uint32_t *next_request;  /* per request: the next one of the same node */
+    bool *generic;           /* the options' own */
+    uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
+    bool *changes; /* per slot of a node: it is not made of buffers alone that stay (frozen.c) */
     size_t inputs; /* so many */
     size_t arena_bytes;
     size_t kept_bytes; /* of kept slots */
@@ -156,6 +157,9 @@ struct kiln__named {
 bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__plan_step *step,
                            struct kiln__named *named);
 
+/* Append a slot; KILN__NO_SLOT without memory. */
+uint32_t kiln__plan_add_slot(struct kiln__plan *plan, struct kiln__slot slot);
+
 /* The slot of working memory for one launch; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 
@@ -165,7 +169,7 @@ uint32_t kiln__plan_counters(struct kiln__plan *plan);
 /* Find which values are made of buffers alone that the batch does not replace, by groups that only
  * bring these into another form, for those who use them again and again: launches that make them
  * can be left out as long as the buffers are not written and their memory is kept. False without
- * memory (keep.c). */
+ * memory (frozen.c). */
 bool kiln__plan_find_lasting(struct kiln__plan *plan);
 
 /* Whether all that operand `operand` of the group is made of is such a value or buffer. */
@@ -186,7 +190,7 @@ bool kiln__plan_settle_kept(struct kiln__plan *plan);
  * (in_place.c). */
 bool kiln__plan_in_place(struct kiln__plan *plan);
 
-/* Give arena slots their offsets; slots alive at the same time do not overlap (memory.c). */
+/* Give arena slots their offsets; slots alive at the same time do not overlap (arena.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);
 
 /* Whether the device adds up products of whole numbers as such, however deep, for such a graph. */
@@ -205,7 +209,8 @@ void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
 
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
 typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
-/* Of an attention whose kernel does not find them: the scales beside it (lower_slopes.c). */
+/* Of an attention whose kernel does not find them: the scales beside it
+ * (lower_attention_backward.c). */
 kiln__lower kiln__lower_scales;
 kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_slopes,
     kiln__lower_scatter, kiln__lower_sort;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What running a plan relies on: launches that a device can take, memory that nothing else uses
  * while it matters, and steps in an order in which every value is there when it is read.
- * verify_plan.c looks at slots, launches and what steps name, verify_kept.c at what may be left
- * out, verify_values.c walks the steps. The plan's fusion is a sound one (fuse/verify.h). */
+ * verify_plan.c looks at slots, launches and what steps name, verify_frozen.c at what may be left
+ * out, verify_values.c walks the steps. The plan's fusion is a sound one (fuse/verify_groups.h). */
 #ifndef KILN_PLAN_VERIFY_PLAN_H
 #define KILN_PLAN_VERIFY_PLAN_H
 

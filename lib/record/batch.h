@@ -26,7 +26,7 @@ struct kiln_batch {
     kiln_context *context;
     const kiln_device_info *device; /* what it will run on */
     /* Whether gradients of attention of this type, with so many columns at most, are recorded as
-     * slopes (graph/slopes.h): the device has kernels for them. NULL: none are. */
+     * slopes (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
     bool (*takes_slopes)(const kiln_batch *batch, kiln_type type, size_t columns);
     uint32_t serial;              /* of this recording; part of every tensor's id */
     struct kiln__error error;     /* the first one */
@@ -54,7 +54,7 @@ struct kiln_batch {
         char word[16];
     } operands[3];
 
-    /* What running it leaves here (session/batch.c). */
+    /* What running it leaves here (api/api_batch.c). */
     struct kiln__lease lease;  /* plan and kernels; empty until needed */
     struct kiln__parts *parts; /* that it runs in; NULL: it fits into the memory that there is */
     struct kiln__run *last;    /* the latest run, or NULL */

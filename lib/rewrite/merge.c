@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one value with several weights, as queries, keys and values are, become one product
  * with the weights side by side, and each a slice of its result. Weights are what is made of
- * buffers alone that the batch does not replace: side by side they are kept (plan/keep.c), unless
- * rows are so many that a launch more is nothing beside them. A bias of each joins, too. Only where
- * products and attention read the slices, as they lie: what else follows a product runs in its
- * kernel, and would not in that of another slice.
+ * buffers alone that the batch does not replace: side by side they are kept (lower/frozen.c),
+ * unless rows are so many that a launch more is nothing beside them. A bias of each joins, too.
+ * Only where products and attention read the slices, as they lie: what else follows a product runs
+ * in its kernel, and would not in that of another slice.
  *
  * An element is the same sum in a wider product. */
 #include <stdlib.h>

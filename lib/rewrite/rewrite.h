@@ -68,7 +68,7 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
 uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
                             const struct kiln__node *node);
 
-/* chain.c: note a place that has something below; false without memory. */
+/* insert_chain.c: note a place that has something below; false without memory. */
 bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index);
 
 /* From the place `index` down its chain as far as long stretches show nothing of what is seen: the

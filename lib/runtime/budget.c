@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
+#include "runtime/memory_pool.h"
 #include "runtime/pages.h"
-#include "runtime/pool.h"
 
 /* Smaller pieces are found to be missing when they are used. */
 #define TOUCHED ((size_t)1 << 20)

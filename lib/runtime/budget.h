@@ -28,7 +28,7 @@ struct kiln__budget {
     pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
     pthread_mutex_t
         keeping; /* guards what follows; no OpenCL call that can wait is made under it */
-    struct kiln__kept *kept; /* all that has memory (kept.h), from the last on, */
+    struct kiln__kept *kept; /* all that has memory (prepacked.h), from the last on, */
     uint64_t kept_bytes;     /* so much, of `bytes` */
 };
 
@@ -68,7 +68,7 @@ void kiln__budget_make_room(struct kiln__budget *budget);
 /* Release the idle memory of all pools, and what is kept of buffers. */
 void kiln__budget_trim(struct kiln__budget *budget);
 
-/* The latter alone (kept.c). */
+/* The latter alone (prepacked.c). */
 void kiln__kept_trim(struct kiln__budget *budget);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/kept.h"
+#include "runtime/prepacked.h"
 #include "runtime/runtime.h"
 
 /* ---- who uses it ---- */

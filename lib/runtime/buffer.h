@@ -10,7 +10,7 @@
 #include <kiln/buffer.h>
 
 #include "graph/shape.h"
-#include "runtime/source.h"
+#include "runtime/backing_store.h"
 #include "runtime/stream.h"
 
 struct kiln_buffer {
@@ -20,9 +20,9 @@ struct kiln_buffer {
     struct kiln__shape shape;
     size_t bytes;
     struct kiln__stream *stream; /* of the calls that clear and map it, and of small transfers */
-    cl_mem memory;               /* NULL if it has no elements, or has given it up (source.h) */
-    bool lent;                   /* by the program, which may use it in the stream's queue */
-    bool wraps;                  /* memory of the host's, which is none of the device's budget */
+    cl_mem memory;     /* NULL if it has no elements, or has given it up (backing_store.h) */
+    bool lent;         /* by the program, which may use it in the stream's queue */
+    bool wraps;        /* memory of the host's, which is none of the device's budget */
     atomic_bool shown; /* its cl_mem, to the program, which may write it unseen from then on */
     atomic_bool mapped;
     void *mapping;
@@ -36,8 +36,9 @@ struct kiln_buffer {
     atomic_bool crossed; /* since the last writer, the reader noted need not be the last one */
     atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
                                      whenever somebody may write it */
-    struct kiln__kept *kept; /* what was made of the content (kept.h), under the budget's lock */
-    pthread_mutex_t lock;    /* guards what follows; nothing waits under it */
+    struct kiln__kept
+        *kept;            /* what was made of the content (prepacked.h), under the budget's lock */
+    pthread_mutex_t lock; /* guards what follows; nothing waits under it */
     struct kiln__buffer_source source;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/clblast.h"
 
-#include "plan/matmul.h"
+#include "lower/matmul.h"
 
 #ifdef HAVE_CLBLAST
 

@@ -3,7 +3,7 @@
 
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
-#include "runtime/placing.h"
+#include "runtime/slot_memory.h"
 
 struct commands {
     struct kiln__executable *executable;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/kernels.h"
-#include "plan/describe.h"
+#include "plan/launch_text.h"
 #include "plan/names.h"
-#include "runtime/pool.h"
+#include "programs/kernel_objects.h"
+#include "runtime/memory_pool.h"
 
 /* ---- making it ---- */
 

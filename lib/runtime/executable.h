@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An executable: the kernels of a plan with their constant arguments set. Running it again
  * (runtime/commands.h) sets only the memory arguments that changed. One that nobody runs has no
- * kernels: their programs lend them to others (cache/kernels.h). */
+ * kernels: their programs lend them to others (programs/kernel_objects.h). */
 #ifndef KILN_RUNTIME_EXECUTABLE_H
 #define KILN_RUNTIME_EXECUTABLE_H
 
@@ -26,7 +26,7 @@ struct kiln__executable { /* used by one thread at a time */
     uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
     uint32_t *called;    /* per launch, and behind these per slot: names in a trace; NULL: none */
     uint64_t labels;     /* hash of what these are of */
-    bool *ready;         /* per slot, in that run: what is kept is there (runtime/kept.h) */
+    bool *ready;         /* per slot, in that run: what is kept is there (runtime/prepacked.h) */
     bool *needed;        /* per slot, in that run: a launch reads what is not there */
     bool *left_out;      /* per launch, in that run */
     bool *stepped;       /* per slot: a step that is no launch names it */
@@ -87,7 +87,7 @@ void kiln__executable_return(struct kiln__executable *executable);
  * Errors: DEVICE_ERROR, OUT_OF_HOST_MEMORY; it can only be destroyed then. */
 kiln_status kiln__executable_borrow(struct kiln__executable *executable, struct kiln__error *error);
 
-/* ---- checked.c ---- */
+/* ---- checked_launch.c ---- */
 
 /* Memory to note wrong indices in, and the further arguments of a checked kernel. */
 kiln_status kiln__checked_begin(struct kiln__executable *executable, struct kiln__error *error);

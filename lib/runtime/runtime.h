@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "cache/program.h"
 #include "device/device.h"
+#include "programs/program.h"
 #include "runtime/stream.h"
 #include "runtime/trace.h"
 #include "util/forks.h"

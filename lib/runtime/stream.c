@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cache/gate.h"
 #include "plan/plan.h"
+#include "programs/fetch_interlock.h"
 #include "runtime/runtime.h"
 
 static kiln_status take_queue(struct kiln__stream *stream, cl_command_queue queue,

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "runtime/pool.h"
+#include "runtime/memory_pool.h"
 #include "runtime/run.h"
 #include "runtime/staging.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "codegen/codegen.h"
-#include "plan/again.h"
+#include "memory/rematerialise.h"
 #include "rewrite/passes.h"
 
 /* Plans that are tried to bring one below its limit. */

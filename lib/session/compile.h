@@ -32,7 +32,7 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
                                      const unsigned *threads, struct kiln__executable **made,
                                      struct kiln__error *error);
 
-/* ---- programs.c: text from codegen, binary from the cache ---- */
+/* ---- plan_programs.c: text from codegen, binary from the cache ---- */
 
 /* Look up or compile the program of each launch; `checked`: those of generated kernels look at
  * every index (codegen/codegen.h). Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */

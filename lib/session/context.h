@@ -36,7 +36,7 @@ struct kiln_event {
 };
 
 /* Say which option or variable out of a few words has a value that nobody knows, or which file
- * cannot be written, on behalf of `call` (words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
+ * cannot be written, on behalf of `call` (option_words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
 kiln_status kiln__words_check(const char *call, const kiln_context_options *options);
 
 /* The same of a kiln_precision. */

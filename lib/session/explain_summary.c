@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "plan/describe.h"
+#include "plan/launch_text.h"
 #include "plan/names.h"
 #include "session/explain.h"
 

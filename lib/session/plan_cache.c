@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/behind.h"
+#include "session/background.h"
 #include "session/compile.h"
 #include "session/explain.h"
 #include "session/plan_table.h"
-#include "session/works.h"
+#include "session/plan_workloads.h"
 #include "util/environment.h"
 #include "util/hash.h"
 #include "util/index.h"
@@ -25,7 +25,7 @@ struct kiln__plan_cache {
                                   other way around */
     pthread_mutex_t lock;      /* guards what follows; planning and compiling happen outside */
     struct kiln__plan_table table;
-    struct kiln__index works; /* hashes of those that were written down (works.h) */
+    struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "../support/cache.h"
-#include "cache/file.h"
+#include "store/store_file.h"
 
 struct trial {
     struct kiln__disk_store *store;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "../support/cache.h"
-#include "cache/file.h"
+#include "store/store_file.h"
 #include "support/missing.h"
 
 enum { MINE = 1, OTHER = 2 };

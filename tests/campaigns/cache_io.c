@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "../support/cache.h"
-#include "cache/folder.h"
 #include "faulty_io.h"
+#include "store/folder.h"
 
 enum { THERE = 1, MISSING = 2, MOST_CALLS = 1000 };
 

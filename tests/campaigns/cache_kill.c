@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "../support/cache.h"
-#include "cache/folder.h"
+#include "store/folder.h"
 
 enum { PROCESSES = 8, KEYS = 40, HANG_MS = 5000 };
 

@@ -10,7 +10,7 @@
 
 #include <kiln/kiln.h>
 
-#include "cache/entry.h"
+#include "store/entry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

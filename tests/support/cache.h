@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cache/store.h"
+#include "store/store.h"
 
 /* True if the argument "long" is given. */
 bool campaign_is_long(int argc, char **argv);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/bounds.h"
 #include "record/operations.h"
+#include "reference/bounds.h"
 
 #define MOST_UNKNOWN 0.1 /* of what a program compares */
 /* Of random batches: chains of 40 operations lose bounds, those with casts to few digits sooner. */

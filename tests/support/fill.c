@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/gate.h"
-#include "cache/kernels.h"
+#include "programs/fetch_interlock.h"
+#include "programs/kernel_objects.h"
 
 enum { ITEMS = 64 };
 

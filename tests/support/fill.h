@@ -5,7 +5,7 @@
 #ifndef KILN_TESTS_SUPPORT_FILL_H
 #define KILN_TESTS_SUPPORT_FILL_H
 
-#include "cache/program.h"
+#include "programs/program.h"
 
 struct fill {
     cl_context context;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/reference.h"
 #include "record/batch.h"
+#include "reference/reference.h"
 
 #define GRID 0x1p-8
 #define STEP 0x1p-11

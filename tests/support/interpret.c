@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/bounds.h"
 #include "interpret_groups.h"
+#include "reference/bounds.h"
 #include "session/compile.h"
 #include "session/context.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/bounds.h"
+#include "reference/bounds.h"
 
 const struct kiln__node *interpret_node(const struct machine *machine, uint32_t index)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/reference.h"
+#include "reference/reference.h"
 
 static void *keep(void *memory)
 {

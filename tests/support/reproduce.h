@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "graph/reference.h"
 #include "record/batch.h"
+#include "reference/reference.h"
 
 /* Append the program: it prints what validation says, and returns whether there was anything. */
 void reproduce_print(const kiln_batch *batch, struct kiln__text *text);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/reference.h"
+#include "reference/reference.h"
 
 /* ---- printing: one statement per node ---- */
 

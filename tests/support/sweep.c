@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "graph/bounds.h"
 #include "ops/ops.h"
+#include "reference/bounds.h"
 
 #define CHUNK ((size_t)1 << 18)
 

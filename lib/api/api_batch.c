@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches: made, run, asked about. */
+#include <stdlib.h>
+
+#include <kiln/opencl.h>
+
+#include "api/micro_batches.h"
+#include "debug/nan_check.h"
+#include "debug/validate.h"
+#include "runtime/commands.h"
+#include "session/context.h"
+#include "util/structure.h"
+
+static void begin(kiln_batch *batch)
+{
+    kiln__batch_begin(batch);
+    batch->product = batch->context->product;
+}
+
+/* Asked while a gradient is recorded, so that one goes through products where the kernels have not
+ * proved right. The first time on a device that takes as long as compiling them. */
+static bool takes_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
+{
+    static const enum kiln__slopes_form forms[] = {KILN__SLOPES_QUERIES, KILN__SLOPES_BOTH};
+    struct kiln__prover *prover = batch->context->prover;
+    bool takes = prover && batch->context->runtime.device.ptx_level == KILN__HOPPER;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && takes; i++) {
+        const struct kiln__proof proof = kiln__slopes_proof(forms[i], type, columns);
+        takes = prover->proves(prover, &proof);
+    }
+    return takes;
+}
+
+kiln_batch *kiln_batch_create(kiln_context *context)
+{
+    if (!context) {
+        kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_create: context is NULL");
+        return NULL;
+    }
+    kiln_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_create: no memory");
+        return NULL;
+    }
+    kiln_context_retain(context);
+    batch->context = context;
+    batch->device = &context->runtime.device.info;
+    batch->takes_slopes = takes_slopes;
+    begin(batch);
+    return batch;
+}
+
+kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error)
+{
+    return kiln__run_await(batch->last, call, error);
+}
+
+static void drop_plan(kiln_batch *batch)
+{
+    kiln__parts_free(batch->context->plan_cache, batch->parts);
+    batch->parts = NULL;
+    kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
+}
+
+/* The driver keeps what enqueued commands use, so that nothing needs waiting for here. */
+static void drop_run(kiln_batch *batch)
+{
+    drop_plan(batch);
+    kiln__run_release(batch->last);
+    batch->last = NULL;
+}
+
+void kiln_batch_release(kiln_batch *batch)
+{
+    if (!batch)
+        return;
+    kiln_context *context = batch->context;
+    if (!kiln__runtime_check_process(&context->runtime, NULL)) {
+        if (batch->last && batch->tables.count) /* that a run may still read */
+            kiln__run_settle(batch->last);
+        drop_run(batch);
+        kiln__batch_begin(batch);
+    }
+    kiln__batch_drop(batch);
+    free(batch);
+    kiln_context_release(context);
+}
+
+kiln_status kiln_batch_reset(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
+    kiln_status status = kiln__runtime_check_process(&batch->context->runtime, NULL);
+    if (status)
+        return status;
+    if (batch->last)
+        status = kiln__batch_await(batch, "kiln_batch_reset", NULL);
+    drop_run(batch);
+    begin(batch);
+    return status;
+}
+
+kiln_status kiln_batch_sum_alike(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_sum_alike: batch is NULL");
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    batch->graph.alike = batch->changed = true;
+    return KILN_OK;
+}
+
+kiln_status kiln_batch_set_precision(kiln_batch *batch, kiln_precision precision)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", __func__);
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    kiln_status status = kiln__precision_check(__func__, (int)precision);
+    if (!status)
+        batch->product =
+            precision ? (uint8_t)(precision - KILN_PRECISION_EXACT) : batch->context->product;
+    return status;
+}
+
+kiln_status kiln_batch_run_apart(kiln_batch *batch)
+{
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_run_apart: batch is NULL");
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    batch->bindings.apart = true;
+    return KILN_OK;
+}
+
+/* ---- running ---- */
+
+/* 1 + the one input in the memory of result `index`; 0: none such. */
+static uint32_t find_replaced(const kiln_batch *batch, size_t index)
+{
+    size_t at = 0;
+    uint32_t node, other;
+    uint64_t memory = batch->bindings.results.items[index].identity;
+    if (!kiln__index_find(&batch->imports, memory, &at, &node) ||
+        kiln__index_find(&batch->imports, memory, &at, &other))
+        return 0;
+    return 1 + (uint32_t)batch->graph.nodes.items[node].binding;
+}
+
+/* Which buffers are updated is part of a batch's structure; planning relies on it. */
+static void name_replaced(kiln_batch *batch)
+{
+    for (size_t i = 0; i < batch->graph.requests.count; i++)
+        if (batch->graph.requests.items[i].kind == KILN__EXPORT)
+            batch->graph.requests.items[i].replaces = find_replaced(batch, i);
+}
+
+/* Whether the plan of an earlier recording still is the batch's. */
+static bool has_plan(kiln_batch *batch)
+{
+    if (batch->changed || kiln__plan_cache_has_changed(batch->context->plan_cache, &batch->lease))
+        drop_plan(batch);
+    batch->changed = false;
+    return batch->lease.entry != NULL;
+}
+
+static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
+{
+    if (has_plan(batch))
+        return KILN_OK;
+    name_replaced(batch);
+    return kiln__plan_cache_lease(batch->context->plan_cache, &batch->graph, false, &batch->lease,
+                                  error);
+}
+
+/* What is compared with the host runs in order. */
+static struct kiln__stream *choose_stream(const kiln_batch *batch)
+{
+    struct kiln__runtime *runtime = &batch->context->runtime;
+    bool apart = batch->bindings.apart && batch->context->validate.share == 0 &&
+                 batch->context->check_values.share == 0;
+    return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
+}
+
+static kiln_status run_in_parts(kiln_batch *batch, const char *call, struct kiln__run **made,
+                                struct kiln__error *error)
+{
+    kiln_status status = batch->parts ? KILN_OK : kiln__parts_make(batch, &batch->parts, error);
+    if (!status && kiln__values_wanted(batch))
+        status = kiln__parts_check_values(batch, batch->parts, call, error);
+    return status ? status
+                  : kiln__parts_run(batch, batch->parts, choose_stream(batch), made, error);
+}
+
+/* The batch keeps the run as its latest one. */
+static kiln_status run(kiln_batch *batch, const char *call)
+{
+    struct kiln__error error = {0};
+    if (!batch)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
+    if (batch->error.status)
+        return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
+    if (batch->graph.nodes.count && !batch->graph.requests.count)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: the batch asks for no result; kiln_read() or kiln_export() one",
+                          call);
+    kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
+    struct kiln__inputs inputs = {0};
+    struct kiln__run *made = NULL;
+    if (!status)
+        status = borrow_plan(batch, &error);
+    bool whole = !status && batch->lease.executable;
+    if (whole && kiln__values_wanted(batch))
+        status = kiln__values_check(batch, NULL, call, &error);
+    if (whole && !status)
+        status = kiln__validate_begin(&inputs, batch, call, &error);
+    if (whole && !status)
+        status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
+                                    &made, &error);
+    else if (!status)
+        status = run_in_parts(batch, call, &made, &error);
+    if (status) {
+        kiln__inputs_free(&inputs);
+        return status;
+    }
+    kiln__run_release(batch->last);
+    batch->last = made;
+    if (!whole)
+        return KILN_OK;
+    return kiln__validate_end(&inputs, batch, call, &error);
+}
+
+kiln_status kiln_batch_execute(kiln_batch *batch)
+{
+    if (batch)
+        batch->bindings.left = false;
+    kiln_status status = run(batch, "kiln_batch_execute");
+    if (!status)
+        status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
+    if (!status)
+        status = kiln__runtime_tell(&batch->context->runtime, "kiln_batch_execute", NULL);
+    return kiln__batch_told(batch, status);
+}
+
+kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
+{
+    kiln_event *event = NULL;
+    if (result) {
+        *result = NULL;
+        event = calloc(1, sizeof *event);
+        if (!event)
+            return kiln__batch_told(
+                batch, kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory"));
+    }
+    if (batch)
+        batch->bindings.left = !result;
+    kiln_status status = kiln__batch_told(batch, run(batch, "kiln_batch_submit"));
+    if (!status && !event)
+        kiln__runs_add(batch->last);
+    if (status || !event) {
+        free(event);
+        return status;
+    }
+    atomic_init(&event->references, 1);
+    event->context = batch->context;
+    kiln_context_retain(batch->context);
+    kiln__run_retain(batch->last);
+    event->run = batch->last;
+    *result = event;
+    return KILN_OK;
+}
+
+/* ---- asking ---- */
+
+static kiln_status check_question(const kiln_batch *batch, const void *answer, const char *name,
+                                  const char *call)
+{
+    if (!batch || !answer)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          batch ? name : "batch");
+    return batch->error.status ? kiln__fail(NULL, batch->error.status, "%s", batch->error.text)
+                               : kiln__runtime_check_process(&batch->context->runtime, NULL);
+}
+
+kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_t size)
+{
+    struct kiln__error error = {0};
+    kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
+    if (!status)
+        status = borrow_plan(batch, &error);
+    if (kiln__batch_told(batch, status))
+        return status;
+    const struct kiln__plan *plan = batch->lease.plan;
+    kiln_batch_cost own = {.launches = plan->launches.count,
+                           .peak_bytes = kiln__plan_peak(plan),
+                           .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
+                           .saved_bytes = plan->fusion.saved_bytes};
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        own.uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;
+        own.downloads += plan->steps.items[i].kind == KILN__STEP_DOWNLOAD;
+    }
+    kiln__structure_fill(cost, size, &own, sizeof own);
+    return KILN_OK;
+}
+
+kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
+{
+    struct kiln__error error = {0};
+    kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
+    if (!status && batch->lease.meanwhile)
+        drop_plan(batch);
+    if (status || has_plan(batch))
+        return kiln__batch_told(batch, status);
+    name_replaced(batch);
+    status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
+                                      &batch->lease, &error);
+    if (!status && !batch->lease.executable)
+        status = kiln__parts_make(batch, &batch->parts, &error);
+    return kiln__batch_told(batch, status);
+}
+
+typedef kiln_status teller(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                           struct kiln__text *text, struct kiln__error *error);
+
+static kiln_status tell(const char *call, teller *say, kiln_batch *batch, char **result)
+{
+    struct kiln__text text = {0};
+    kiln_status status = check_question(batch, result, "text", call);
+    if (result)
+        *result = NULL;
+    if (!status)
+        name_replaced(batch);
+    if (!status)
+        status = say(batch->context->plan_cache, &batch->graph, &text, NULL);
+    if (!status)
+        *result = text.data ? kiln__text_take(&text) : calloc(1, 1);
+    kiln__text_free(&text);
+    return kiln__batch_told(batch, status);
+}
+
+kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
+{
+    return tell(__func__, kiln__plan_cache_explain, batch, result);
+}
+
+kiln_status kiln_batch_list_works(kiln_batch *batch, char **result)
+{
+    return tell(__func__, kiln__plan_cache_list_works, batch, result);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <kiln/device.h>
+
+#include "device/device.h"
+#include "device/device_list.h"
+#include "util/structure.h"
+
+kiln_status kiln_device_count(size_t *count)
+{
+    if (!count)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_count: count is NULL");
+    struct kiln__device_list list;
+    kiln_status status = kiln__device_list(&list, NULL);
+    *count = list.devices.count;
+    kiln__device_list_free(&list);
+    return status;
+}
+
+kiln_status(kiln_device_describe)(size_t index, kiln_device_info *info, size_t size)
+{
+    if (!info)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_describe: info is NULL");
+    struct kiln__device_list list;
+    kiln_status status = kiln__device_list(&list, NULL);
+    if (status)
+        return status;
+    if (index < list.devices.count)
+        kiln__structure_fill(info, size, &list.devices.items[index].info, sizeof *info);
+    else
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                            "kiln_device_describe: no device %zu, there are %zu", index,
+                            list.devices.count);
+    kiln__device_list_free(&list);
+    return status;
+}
+
+kiln_status kiln_device_find(const char *choice, size_t *index)
+{
+    if (!index)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_find: index is NULL");
+    struct kiln__device device;
+    kiln_status status = kiln__device_choose(choice, &device, NULL);
+    if (!status)
+        *index = device.info.index;
+    return status;
+}

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loops of a generated kernel: what becomes of the kept axis, and inside it of the reduced one,
+ * is the form's word; a function for each word writes it. */
+#include "codegen/online_phases.h"
+#include "codegen/tiles.h"
+
+typedef void walk(struct kiln__body *body);
+
+static void reduce(struct kiln__body *body);
+
+/* "for (; i + 16 <= count; i += 16) {" */
+static void open_strip(const struct kiln__body *body, unsigned elements, const char *count)
+{
+    kiln__text_add(body->text, "for (; i + %u <= %s; i += %u) {\n", elements, count, elements);
+}
+
+static void close(const struct kiln__body *body)
+{
+    kiln__text_add(body->text, "}\n");
+}
+
+/* As many elements from `from` on as lie along dimension `d` before `to`. */
+static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, const char *from,
+                       const char *to)
+{
+    if (outer)
+        kiln__text_add(body->text, "const idx count = min(d%u - %s %% d%u, %s - %s);\n", d, from, d,
+                       to, from);
+    else
+        kiln__text_add(body->text, "const idx count = %s - %s;\n", to, from);
+}
+
+/* ---- the reduced axis ---- */
+
+/* Totals of lanes whose numbers differ in one bit become those of both, bit by bit. Where several
+ * accesses are held it stays a loop: without one NVIDIA's compiler loads what only a later phase
+ * needs behind it, and layer norm's gradient took an H200 17.9 us instead of 14.4. */
+static void emit_exchange(const struct kiln__body *body, unsigned lanes)
+{
+    kiln__text_add(body->text, "%sfor (int other = %u; other; other /= 2) {\n",
+                   __builtin_popcount(body->held) > 1 ? "#pragma unroll 1\n" : "", lanes / 2);
+    kiln__body_totals(body, 1, "const $ @_other = across_$(@, other);\n");
+    kiln__body_merge(body, "@", "@_other");
+    close(body);
+}
+
+/* As emit_tree() where items exchange values: through local memory go those of each 32 lanes. */
+static void emit_shuffled_tree(const struct kiln__body *body)
+{
+    unsigned lanes = kiln__body_shuffled(body), parts = lanes / KILN__SHUFFLED;
+    if (lanes > 1)
+        emit_exchange(body, lanes < KILN__SHUFFLED ? lanes : KILN__SHUFFLED);
+    if (parts < 2)
+        return;
+    kiln__text_add(body->text, "if (lane %% %d == 0) {\n", KILN__SHUFFLED);
+    kiln__body_totals(body, 1, kiln__phrase("scratch_@[item / %d] = @;\n", KILN__SHUFFLED).text);
+    kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n");
+    kiln__body_totals(
+        body, 1,
+        kiln__phrase("@ = scratch_@[(item - lane) / %d + lane %% %u];\n", KILN__SHUFFLED, parts)
+            .text);
+    emit_exchange(body, parts);
+}
+
+/* The totals of a row's lanes become its first lane's, which all read. */
+static void emit_tree(const struct kiln__body *body)
+{
+    if (kiln__body_reduction(body, 0) == body->group->steps.count)
+        return;
+    if (body->form->shuffles) {
+        emit_shuffled_tree(body);
+        return;
+    }
+    const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
+    kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
+    kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                               "for (int other = (int)lanes / 2; other; other /= 2) {\n"
+                               "if (lane < other) {\n");
+    kiln__body_merge(body, "scratch_@[item]",
+                     columns ? "scratch_@[item + other * beside]" : "scratch_@[item + other]");
+    kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
+    kiln__body_totals(body, 1,
+                      columns ? "@ = scratch_@[item - lane * beside];\n"
+                              : "@ = scratch_@[item - lane];\n");
+}
+
+/* Phases at one row, up to the values of their reductions. */
+static void emit_phases(struct kiln__body *body)
+{
+    for (unsigned phase = 0; phase < body->nest.phases; phase++) {
+        kiln__body_turn(body, phase);
+        kiln__body_values(body, 1, "0");
+        if (kiln__follow_applies(body, phase)) {
+            kiln__follow_end(body);
+        } else {
+            kiln__body_totals(body, 1, KILN__START);
+            kiln__follow_totals(body);
+            reduce(body);
+        }
+        if (kiln__walk_shares(body->form->kept_walk))
+            emit_tree(body);
+        kiln__body_finish(body, 1);
+    }
+}
+
+/* Of lanes that have a column, each a run of it: what they read of so many elements comes at
+ * once. */
+#define AT_ONCE 8
+
+static void reduce_each(struct kiln__body *body)
+{
+    struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
+    bool carries = kiln__body_carries(body), shares = kiln__walk_shares(body->form->kept_walk);
+    kiln__text_add(body->text, carries ? "{\n" : "");
+    kiln__body_sums(body, 1, KILN__START);
+    if (shares)
+        kiln__text_add(body->text,
+                       "const idx part = (to - from + (lanes - 1)) / lanes;\n"
+                       "const idx begin = live ? from + lane * part : to;\n"
+                       "const idx end = min(begin + part, to);\n"
+                       "#pragma unroll %d\n",
+                       AT_ONCE);
+    kiln__text_add(body->text, "for (idx r = %s; r < %s; r++) {\n", shares ? "begin" : "from",
+                   shares ? "end" : "to");
+    kiln__body_reduced_bases(body, r.text);
+    kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
+    kiln__text_add(body->text, carries ? "}\n}\n" : "}\n");
+}
+
+/* `unroll` vectors of the run at `i`, each `apart` elements behind the one before. */
+static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const char *i,
+                          const char *apart)
+{
+    for (unsigned u = 0; u < unroll; u++) {
+        unsigned width = body->form->vector;
+        struct kiln__phrase place = kiln__phrase(u ? "(%s + %s * %u)" : "%s", i, apart, u);
+        struct kiln__phrase at = kiln__body_in_order(body, place.text, width, "count");
+        kiln__text_add(body->text, "{\n");
+        kiln__body_element(body, width, at.text, kiln__phrase("r + %s", at.text).text, u);
+        close(body);
+    }
+}
+
+/* What an accumulator adds up before that goes on to a second one: the error of a sum of many
+ * floats grows with this, not with their number. */
+#define IN_ONE 64
+
+/* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
+ * own. */
+static void emit_parts(const struct kiln__body *body, unsigned unroll)
+{
+    unsigned width = body->form->vector;
+    kiln__text_add(body->text,
+                   "const bool apart = count >= %d;\n"
+                   "const idx whole = count / %u * %u, part = whole / %u;\n"
+                   "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
+                   "const idx end = apart ? part : whole;\n",
+                   1 << body->form->apart, unroll * width, unroll * width, unroll, width, width,
+                   unroll * width);
+    const bool adds = kiln__body_adds(body);
+    if (adds)
+        kiln__text_add(body->text,
+                       "for (;;) {\n"
+                       "const idx stop = min(i + step * %d, end);\n",
+                       IN_ONE);
+    kiln__text_add(body->text, "for (; i < %s; i += step) {\n", adds ? "stop" : "end");
+    emit_unrolled(body, unroll, "i", "between");
+    close(body);
+    if (adds) {
+        kiln__text_add(body->text, "if (i >= end)\nbreak;\n");
+        kiln__body_pass_on(body, unroll);
+        close(body);
+    }
+    kiln__text_add(body->text, "i = whole;\n");
+}
+
+static void begin_vectors(struct kiln__body *body, unsigned count)
+{
+    kiln__body_accumulators(body, count);
+    kiln__follow_accumulators(body, count);
+}
+
+static void end_vectors(struct kiln__body *body, unsigned count)
+{
+    kiln__body_fold(body, count);
+    kiln__follow_fold(body, count);
+}
+
+/* The vectors of a run before `end`. */
+static void emit_vectors(const struct kiln__body *body, unsigned unroll, const char *end)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase apart = kiln__phrase("%u", width);
+    for (unsigned u = unroll;; u = 1) {
+        open_strip(body, width * u, end);
+        emit_unrolled(body, u, "i", apart.text);
+        close(body);
+        if (u == 1)
+            break;
+    }
+}
+
+static void emit_singles(const struct kiln__body *body)
+{
+    struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
+    kiln__text_add(body->text, "for (; i < count; i++) {\n");
+    kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
+    close(body);
+}
+
+/* Elements that a phase is ahead of the one that follows it: enough to make little of rescaling,
+ * few enough to be in the nearest cache until then. */
+#define AHEAD 1024
+
+/* The two side by side: one waits for memory while the other computes. */
+static void emit_ahead(struct kiln__body *body, unsigned unroll)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase apart = kiln__phrase("%u", width), ahead = kiln__phrase("(i + %d)", AHEAD);
+    kiln__text_add(body->text, "const idx whole = count / %u * %u, lead = min((idx)%d, whole);\n",
+                   width, width, AHEAD);
+    emit_vectors(body, unroll, "lead");
+    kiln__text_add(body->text, "i = 0;\nwhile (i + %d <= whole) {\n", 2 * AHEAD);
+    kiln__follow_tops(body, width, unroll);
+    kiln__text_add(body->text, "for (const idx end = i + %d; i < end; i += %u) {\n", AHEAD,
+                   unroll * width);
+    kiln__follow_turn(body);
+    emit_unrolled(body, unroll, "i", apart.text);
+    kiln__follow_turn_back(body);
+    emit_unrolled(body, unroll, ahead.text, apart.text);
+    kiln__text_add(body->text, "}\n}\nconst idx rest = i;\ni += lead;\n");
+    emit_vectors(body, unroll, "whole");
+    kiln__follow_tops(body, width, unroll);
+    kiln__text_add(body->text, "i = rest;\n");
+    kiln__follow_turn(body);
+    emit_vectors(body, unroll, "whole");
+    kiln__follow_turn_back(body);
+    kiln__text_add(body->text, "{\n");
+    emit_singles(body);
+    kiln__follow_tops(body, 1, 0);
+    kiln__text_add(body->text, "i = whole;\n");
+    kiln__follow_turn(body);
+    emit_singles(body);
+    kiln__follow_turn_back(body);
+    kiln__text_add(body->text, "}\n");
+}
+
+/* `count` elements from `r` on are one run. */
+static void reduce_vectors(struct kiln__body *body)
+{
+    unsigned unroll = kiln__body_unroll(body);
+    bool parts = unroll > 1 && body->form->apart > 0;
+    uint32_t inner = body->form->rank - 1u;
+    kiln__text_add(body->text, "{\n");
+    kiln__body_sums(body, 1, KILN__START);
+    kiln__body_sums(body, 1, "$ @_lost = 0;\n");
+    begin_vectors(body, unroll);
+    if (parts && kiln__body_adds(body))
+        kiln__body_totals(body, body->form->vector, "$ @_sum = ($)(!);\n");
+    kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
+    emit_count(body, inner, inner > body->form->kept, "r", "to");
+    kiln__body_reduced_bases(body, "r");
+    kiln__text_add(body->text, "idx i = 0;\n");
+    if (kiln__follow_applies(body, body->phase + 1)) {
+        emit_ahead(body, unroll);
+    } else {
+        if (parts)
+            emit_parts(body, unroll);
+        emit_vectors(body, parts ? 1 : unroll, "count");
+        emit_singles(body);
+    }
+    kiln__text_add(body->text, "r += count;\n}\n");
+    if (parts && kiln__body_adds(body))
+        kiln__body_take_back(body);
+    end_vectors(body, unroll);
+    close(body);
+}
+
+/* `unroll` vectors that are `lanes` vectors apart, into accumulators or all into `into`. */
+static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned width,
+                       unsigned into)
+{
+    for (unsigned u = 0; u < unroll; u++) {
+        struct kiln__phrase r = kiln__phrase(u ? "(r + lanes * %u)" : "r", u * width);
+        kiln__text_add(body->text, "{\n");
+        kiln__body_reduced_bases(body, r.text);
+        kiln__body_element(body, width, "0", r.text, into == KILN__TOTALS ? into : into + u);
+        close(body);
+    }
+}
+
+/* While all are whole, for the phase that follows, too. */
+static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width, unsigned into,
+                       unsigned most)
+{
+    kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
+                   (unroll - 1) * width, width, unroll * width);
+    emit_apart(body, unroll, width, into);
+    kiln__follow_tops(body, width, into == KILN__TOTALS ? 0 : most);
+    if (kiln__follow_turn(body)) {
+        emit_apart(body, unroll, width, into);
+        kiln__follow_turn_back(body);
+    }
+    close(body);
+}
+
+/* Every lane has part in each piece, for the barriers' sake. */
+static void carry_lanes(struct kiln__body *body)
+{
+    bool vectors = body->form->vector > 1, partial = body->form->stage == KILN__STAGE_PARTIAL;
+    kiln__text_add(body->text, partial ? "" : "{\n"); /* else the totals are still to be stored */
+    kiln__body_sums(body, 1, KILN__START);
+    kiln__body_reduced_bases(body, "0");
+    if (vectors)
+        kiln__body_accumulators(body, 1);
+    kiln__text_add(body->text, kiln__body_shared(body) ? "int side = 0;\n" : "");
+    if (body->form->stage == KILN__STAGE_BEHIND)
+        kiln__body_segments(body);
+    kiln__body_pieces(body);
+    if (vectors)
+        kiln__body_fold(body, 1);
+    kiln__text_add(body->text, partial ? "" : "}\n");
+}
+
+/* Single elements one at a time: four took an H200 longer. With a phase that follows they are
+ * rescaled together. */
+#define TOGETHER 8
+
+static void reduce_lanes(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    if (kiln__body_carries(body)) {
+        carry_lanes(body);
+        return;
+    }
+    kiln__text_add(body->text, "if (live) {\nidx r = from + lane * %u;\n", width);
+    if (width > 1) {
+        begin_vectors(body, unroll);
+        if (unroll > 1)
+            emit_lanes(body, unroll, width, 0, unroll);
+        emit_lanes(body, 1, width, 0, unroll);
+        end_vectors(body, unroll);
+        kiln__text_add(body->text, "r = from + (to - from) / %u * %u + lane;\n", width, width);
+    } else if (kiln__follow_applies(body, body->phase + 1)) {
+        emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
+    }
+    emit_lanes(body, 1, 1, KILN__TOTALS, 0);
+    close(body);
+}
+
+/* All vectors of a lane, which it keeps from phase to phase. */
+static void reduce_held(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    unroll = unroll < body->form->held ? unroll : body->form->held;
+    kiln__text_add(body->text, "{\n");
+    kiln__body_accumulators(body, unroll);
+    for (body->slot = 0; body->slot < body->form->held; body->slot++) {
+        struct kiln__phrase r = kiln__phrase("at%u", body->slot);
+        kiln__text_add(body->text, "if (in%u) {\n", body->slot);
+        kiln__body_reduced_bases(body, r.text);
+        kiln__body_element(body, width, "0", r.text, body->slot % unroll);
+        close(body);
+    }
+    kiln__body_fold(body, unroll);
+    close(body);
+}
+
+static void reduce_partials(struct kiln__body *body)
+{
+    bool lanes = body->form->kept_walk == KILN__WALK_LANES;
+    kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
+                   lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
+    kiln__body_merge(body, "@", kiln__body_partial(body));
+    close(body);
+}
+
+static void reduce(struct kiln__body *body)
+{
+    static walk *const walks[] = {
+        [KILN__WALK_EACH] = reduce_each,         [KILN__WALK_VECTORS] = reduce_vectors,
+        [KILN__WALK_LANES] = reduce_lanes,       [KILN__WALK_HELD] = reduce_held,
+        [KILN__WALK_PARTIALS] = reduce_partials,
+    };
+    walks[body->form->reduced_walk](body);
+}
+
+/* ---- the kept axis: what a work-item, or several that share one, has of it ---- */
+
+static void open_chunk(const struct kiln__body *body, const char *step)
+{
+    kiln__text_add(body->text,
+                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
+                   "for (idx p = first; p < last;%s) {\n",
+                   step);
+}
+
+static void keep_each(struct kiln__body *body)
+{
+    open_chunk(body, " p++");
+    kiln__body_bases(body, body->form->kept);
+    emit_phases(body);
+    kiln__body_store(body, 1, "p", "0");
+    close(body);
+}
+
+/* A run of a map: vectors, and single elements after them; before them too where a streaming store
+ * needs them to start at a cache line, or at a multiple of their size. */
+static void emit_run(const struct kiln__body *body)
+{
+    unsigned width = body->form->vector;
+    struct kiln__phrase next = kiln__phrase("(i + %u)", width);
+    struct kiln__visit pair[] = {{.width = width, .at = "i"},
+                                 {.width = width, .at = next.text, .letter = 'w'}};
+    if (body->form->streams) {
+        unsigned bytes = width * (unsigned)kiln_type_size(kiln__emit_store_type(body->emit, 0));
+        unsigned line = bytes > KILN__LINE ? bytes : KILN__LINE;
+        kiln__text_add(body->text,
+                       "const idx head = stream ? (%u - ((size_t)(y0 + q0 + p) & %u)) / "
+                       "(int)sizeof *y0 %% (%u / (int)sizeof *y0) : 0;\n",
+                       line, line - 1, line);
+    }
+    kiln__text_add(body->text, "idx i = 0, stop = %s;\nfor (;;) {\nfor (; i < stop; i++) {\n",
+                   body->form->streams ? "min(head, count)" : "0");
+    kiln__body_element(body, 1, "i", "", 0);
+    kiln__text_add(body->text, "}\nif (i == count)\nbreak;\n");
+    for (unsigned count = body->form->pairs ? 2 : 1; count > 0; count--) {
+        open_strip(body, count * width, "count");
+        kiln__body_elements(body, pair, count);
+        close(body);
+    }
+    kiln__text_add(body->text, "stop = count;\n}\n");
+}
+
+static void keep_vectors(struct kiln__body *body)
+{
+    uint32_t inner = body->form->kept - 1u;
+    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+        kiln__emit_strip_totals(body);
+    open_chunk(body, "");
+    emit_count(body, inner, inner > 0, "p", "last");
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+        kiln__emit_strips(body);
+    else if (body->form->reduced_walk == KILN__WALK_EACH)
+        kiln__emit_columns(body);
+    else
+        emit_run(body);
+    kiln__text_add(body->text, "p += count;\n}\n");
+}
+
+/* Two vectors of a work-item, one for each item of its group between them. */
+static void keep_pair(struct kiln__body *body)
+{
+    unsigned width = body->form->vector, items = 1u << body->form->work_group;
+    kiln__text_add(body->text,
+                   "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u;\n"
+                   "const idx last = min(n, first + %u);\n"
+                   "if (first + %u <= n) {\n",
+                   2 * items, width, (items + 1) * width, (items + 1) * width);
+    for (unsigned u = 0; u < 2; u++) {
+        kiln__text_add(body->text, "{\nconst idx p = first + %u;\n", u * items * width);
+        kiln__body_bases(body, body->form->kept);
+        kiln__body_element(body, width, "0", "", 0);
+        close(body);
+    }
+    kiln__text_add(body->text, "return;\n}\nfor (idx p = first; p < last; p += %u) {\n",
+                   items * width);
+    kiln__body_bases(body, body->form->kept);
+    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__body_element(body, 1, "i", "", 0);
+    kiln__text_add(body->text, "}\n}\n");
+}
+
+static void keep_item(struct kiln__body *body)
+{
+    unsigned width = body->form->vector;
+    if (body->form->pairs) {
+        keep_pair(body);
+        return;
+    }
+    kiln__text_add(body->text, "const idx p = (idx)get_global_id(0) * %u;\nif (p >= n)\nreturn;\n",
+                   width);
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk != KILN__WALK_NONE) {
+        emit_phases(body);
+        kiln__body_store(body, 1, "p", "0");
+        return;
+    }
+    if (width > 1) {
+        kiln__text_add(body->text, "if (p + %u <= n) {\n", width);
+        kiln__body_element(body, width, "0", "", 0);
+        kiln__text_add(body->text, "return;\n}\n");
+    }
+    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__body_element(body, 1, "i", "", 0);
+    close(body);
+}
+
+/* Where a lane's held vectors are in the row: at<u>, and whether they are. */
+static void emit_held(struct kiln__body *body)
+{
+    for (unsigned u = 0; u < body->form->held; u++)
+        kiln__text_add(body->text,
+                       "const idx at%u = (lane + lanes * %u) * %u;\n"
+                       "const bool in%u = live && at%u < to;\n",
+                       u, u, body->form->vector, u, u);
+    kiln__body_hold(body);
+}
+
+/* Lanes beyond the last row go along, for the barriers' sake, and store nothing. A lane reads back
+ * only what it has stored itself. */
+static void keep_lanes(struct kiln__body *body)
+{
+    unsigned shared = kiln__body_shared(body);
+    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", shared);
+    if (body->form->shuffles)
+        kiln__text_add(body->text, "enum { lanes = %u };\n", kiln__body_shuffled(body));
+    for (unsigned phase = 0; phase < body->nest.phases && shared; phase++) {
+        kiln__body_turn(body, phase);
+        kiln__body_totals(body, 1, scratch.text);
+    }
+    kiln__body_lanes_memory(body);
+    if (body->form->kept_walk == KILN__WALK_COLUMNS)
+        kiln__text_add(body->text,
+                       "const int item = get_local_id(0), beside = %u / (int)lanes;\n"
+                       "const int lane = item / beside;\n"
+                       "const idx place = (idx)get_group_id(0) * beside + item %% beside;\n"
+                       "const idx p = min(place, n - 1);\n",
+                       1u << body->form->work_group);
+    else
+        kiln__text_add(body->text,
+                       "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
+                       "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n");
+    kiln__text_add(body->text, "const bool live = place < n;\n");
+    kiln__body_bases(body, body->form->kept);
+    if (body->form->reduced_walk == KILN__WALK_HELD)
+        emit_held(body);
+    emit_phases(body);
+    kiln__text_add(body->text, "if (live && lane == 0) {\n");
+    kiln__body_store(body, 1, "p", "0");
+    close(body);
+}
+
+/* ---- kernels ---- */
+
+/* What the launch sets, in its order. */
+static void emit_signature(const struct kiln__body *body)
+{
+    const struct kiln__launch *launch = body->emit->launch;
+    bool shares = body->form->reduced_walk != KILN__WALK_NONE || body->form->across;
+    kiln__text_add(body->text, "kernel ");
+    if (body->form->chunked || shares)
+        kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
+                       body->form->chunked ? 1 : 1u << body->form->work_group);
+    kiln__text_add(body->text, "void %s(", launch->kernel);
+    kiln__emit_parameters(body->emit);
+    kiln__text_add(body->text, ")\n{\n");
+}
+
+/* The part of the reduced axis that the kernel has to do with. */
+static void emit_range(const struct kiln__body *body)
+{
+    if (body->form->reduced_walk == KILN__WALK_NONE ||
+        body->form->reduced_walk == KILN__WALK_PARTIALS)
+        return;
+    kiln__text_add(body->text,
+                   kiln__stage_of_segments(body->form->stage)
+                       ? "const idx segment = get_global_id(1), from = segment * length;\n"
+                         "const idx to = min(from + length, reduced);\n"
+                       : "const idx from = 0, to = reduced;\n");
+}
+
+void kiln__emit_nest(const struct kiln__emit *emit)
+{
+    static walk *const walks[] = {
+        [KILN__WALK_EACH] = keep_each,         [KILN__WALK_VECTORS] = keep_vectors,
+        [KILN__WALK_TILES] = kiln__emit_tiles, [KILN__WALK_ITEM] = keep_item,
+        [KILN__WALK_LANES] = keep_lanes,       [KILN__WALK_COLUMNS] = keep_lanes,
+    };
+    struct kiln__body body;
+    kiln__body_begin(&body, emit);
+    if (emit->form->kept_walk == KILN__WALK_TILES && emit->form->chunked)
+        kiln__emit_turns(emit);
+    emit_signature(&body);
+    kiln__emit_updated(emit);
+    emit_range(&body);
+    walks[emit->form->kept_walk](&body);
+    close(&body);
+}

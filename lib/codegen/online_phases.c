@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codegen/online_phases.h"
+
+bool kiln__follow_applies(const struct kiln__body *body, unsigned phase)
+{
+    return body->form->together && kiln__nest_follows(body->group, &body->nest, phase);
+}
+
+bool kiln__follow_turn(struct kiln__body *body)
+{
+    if (!kiln__follow_applies(body, body->phase + 1))
+        return false;
+    kiln__body_turn(body, body->phase + 1);
+    return true;
+}
+
+void kiln__follow_turn_back(struct kiln__body *body)
+{
+    kiln__body_turn(body, body->phase - 1);
+}
+
+/* ---- tops ---- */
+
+/* The largest of the first phase's accumulators, or its total, but no infinity: what is below that
+ * is infinitely far below the lowest number, where -INFINITY less itself is NaN. */
+static void emit_largest(const struct kiln__body *body, unsigned i, unsigned width, unsigned count)
+{
+    struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
+    const char *pick = width > 1 ? "PICK_VECTOR" : "PICK";
+    kiln__text_add(body->text, "%s r%u = (%s)(-FLT_MAX);\n", type.text, i, type.text);
+    for (unsigned u = 0; u < (count ? count : 1); u++) {
+        struct kiln__phrase from = kiln__phrase(count ? "t%u_%u" : "t%u", i, u);
+        kiln__text_add(body->text, "r%u = ", i);
+        if (body->form->level_80) /* one instruction; after a NaN all is NaN in any case */
+            kiln__text_add(body->text, "LARGER_%s(%s, r%u);\n", type.text, from.text, i);
+        else
+            kiln__text_add(body->text, "%s(%s > r%u, %s, r%u);\n", pick, from.text, i, from.text,
+                           i);
+    }
+}
+
+/* Declare the tops so far, and what they come from. */
+static void emit_tops(const struct kiln__body *body, unsigned width, unsigned count)
+{
+    const struct kiln__step *steps = body->group->steps.items;
+    struct kiln__emit own = *body->emit;
+    bool wanted[KILN__MOST_STEPS] = {false};
+    own.letter = 'r';
+    for (KILN__EACH_REDUCTION(i, body))
+        wanted[body->nest.top[i] - 1] = true;
+    for (size_t i = body->group->steps.count; i-- > 0;)
+        for (unsigned k = 0; wanted[i] && k < steps[i].n_args && !body->nest.full[steps[i].args[k]];
+             k++)
+            wanted[steps[i].args[k]] = true;
+    for (unsigned i = 0; i < body->group->steps.count; i++)
+        if (wanted[i] && steps[i].kind == KILN__STEP_REDUCED)
+            emit_largest(body, i, width, count);
+        else if (wanted[i])
+            kiln__emit_steps(&own, i, i + 1, width, "h", "0");
+}
+
+static struct kiln__phrase top_of(const struct kiln__body *body, unsigned i)
+{
+    return kiln__phrase("r%u", body->nest.top[i] - 1u);
+}
+
+/* exp(top_t4 - r1) */
+static void emit_scale(const struct kiln__body *body, unsigned i, unsigned width, const char *at)
+{
+    const char *power = kiln__elementwise_rows[KILN__OP_exp].device;
+    struct kiln__phrase fall = kiln__phrase("(top_t%u%s - %s)", i, at, top_of(body, i).text);
+    kiln__emit_expression(body->emit, power, fall.text, NULL, NULL, KILN_F32, width);
+    kiln__text_add(body->text, ";\n");
+}
+
+/* The totals, or `count` accumulators, from below their top to below the one so far. */
+static void rescale(const struct kiln__body *body, unsigned i, unsigned width, unsigned count)
+{
+    struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
+    if (count == 0) {
+        kiln__text_add(body->text, "t%u *= ", i);
+        emit_scale(body, i, width, "");
+        return;
+    }
+    kiln__text_add(body->text, "const %s scale_%u = ", type.text, i);
+    emit_scale(body, i, width, "_0");
+    for (unsigned u = 0; u < count; u++)
+        kiln__text_add(body->text, "t%u_%u *= scale_%u;\n", i, u, i);
+}
+
+/* ---- in a phase's loops ---- */
+
+void kiln__follow_totals(struct kiln__body *body)
+{
+    if (!kiln__follow_turn(body))
+        return;
+    kiln__body_totals(body, 1, KILN__START "$ top_@ = -FLT_MAX;\n");
+    kiln__follow_turn_back(body);
+}
+
+void kiln__follow_accumulators(struct kiln__body *body, unsigned count)
+{
+    if (!kiln__follow_turn(body))
+        return;
+    kiln__body_accumulators(body, count);
+    kiln__body_totals(body, body->form->vector, "$ top_@_0 = ($)(-FLT_MAX);\n");
+    kiln__follow_turn_back(body);
+}
+
+void kiln__follow_tops(struct kiln__body *body, unsigned width, unsigned count)
+{
+    if (!kiln__follow_turn(body))
+        return;
+    emit_tops(body, width, count);
+    for (KILN__EACH_REDUCTION(i, body)) {
+        rescale(body, i, width, count);
+        kiln__text_add(body->text, "top_t%u%s = %s;\n", i, count ? "_0" : "", top_of(body, i).text);
+    }
+    kiln__follow_turn_back(body);
+}
+
+void kiln__follow_fold(struct kiln__body *body, unsigned count)
+{
+    if (!kiln__follow_applies(body, body->phase + 1))
+        return;
+    kiln__text_add(body->text, "{\n");
+    kiln__follow_tops(body, 1, 0);
+    kiln__follow_turn(body);
+    for (KILN__EACH_REDUCTION(i, body))
+        rescale(body, i, body->form->vector, count);
+    kiln__body_fold(body, count);
+    kiln__follow_turn_back(body);
+    kiln__text_add(body->text, "}\n");
+}
+
+void kiln__follow_end(const struct kiln__body *body)
+{
+    for (KILN__EACH_REDUCTION(i, body))
+        rescale(body, i, 1, 0);
+}

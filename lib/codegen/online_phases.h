@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A phase and the one that follows it (fuse/loop_nest.h) in one visit:
+ *
+ *   for elements { first's body } tops so far; rescale; for the same elements { second's body }
+ *
+ * and so on along the row. Each lane of a vector has a top of its own, so that nothing crosses
+ * lanes before the row is over. Names in the text: top_t<i> is what the total t<i> is below,
+ * top_t<i>_0 what its accumulators are. */
+#ifndef KILN_CODEGEN_ONLINE_PHASES_H
+#define KILN_CODEGEN_ONLINE_PHASES_H
+
+#include "codegen/body.h"
+
+/* Whether a phase is done together with the one before it. */
+bool kiln__follow_applies(const struct kiln__body *body, unsigned phase);
+
+/* What follows is about the phase that follows the one at hand, and nothing where none does. */
+
+/* Declare its totals, or `count` accumulators, at their start. */
+void kiln__follow_totals(struct kiln__body *body);
+void kiln__follow_accumulators(struct kiln__body *body, unsigned count);
+
+/* Bring them below the tops of the elements that the first phase has taken into `count`
+ * accumulators, `width` wide, or, with 0, into the totals, and declare these tops. */
+void kiln__follow_tops(struct kiln__body *body, unsigned width, unsigned count);
+
+/* Turn to it, which may go over these elements then. False where there is none. */
+bool kiln__follow_turn(struct kiln__body *body);
+void kiln__follow_turn_back(struct kiln__body *body);
+
+/* Its first `count` accumulators into the totals, once the first phase's are. */
+void kiln__follow_fold(struct kiln__body *body, unsigned count);
+
+/* The totals of the phase at hand, which was done with the one before: from below their own tops to
+ * below the row's. */
+void kiln__follow_end(const struct kiln__body *body);
+
+#endif

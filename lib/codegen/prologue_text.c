@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a file of kernels/ makes of the elements of an operand as it reads them, as functions that
+ * stand before its text and as the macros with which it calls them (kernels/operands.h); for its
+ * operand A, and so for others:
+ *
+ *   OPERAND_A(from, batch, line, k)         the element at `from`
+ *   OPERAND_A_VECTOR(from, batch, line, k)  form.vector ones, neighbours in memory from there on
+ *
+ * which is element k of row `line` of a product's first operand, or of column `line` of its
+ * second. To operands of kernels for a single node, which are only converted, no place matters.
+ */
+#include "codegen/emit.h"
+#include "lower/iteration_space.h"
+
+struct hook {
+    struct kiln__emit emit;
+    struct kiln__operand operand;
+    char letter; /* the file's name of it */
+};
+
+static const char *stored_type(const struct hook *hook)
+{
+    return kiln__stored_type(kiln__emit_access_type(&hook->emit, hook->operand.access));
+}
+
+static void emit_function(const struct hook *hook, const char *name, unsigned width)
+{
+    const struct kiln__emit *emit = &hook->emit;
+    size_t own = hook->operand.access;
+    kiln_type type = emit->group->steps.items[hook->operand.value].type;
+    kiln__text_add(emit->text,
+                   "static inline __attribute__((always_inline)) %s\n"
+                   "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
+                   "    const long k OPERAND_%c_PARAMETERS)\n{\n"
+                   "    const long b%zu = 0;\n",
+                   kiln__emit_type(type, width).text, hook->letter, name, stored_type(hook), own,
+                   hook->letter, own);
+    for (size_t k = own + 1; k < hook->operand.end; k++)
+        kiln__text_add(
+            emit->text,
+            "    const long b%zu = o%zu + batch * s%zu_0 + line * s%zu_1 + k * s%zu_2;\n", k, k, k,
+            k, k);
+    kiln__emit_steps(emit, hook->operand.first, hook->operand.value + 1u, width, "b", "0");
+    kiln__text_add(emit->text, "    return v%u;\n}\n", hook->operand.value);
+}
+
+static void emit_operand(const struct kiln__emit *given, char letter, unsigned number, bool across)
+{
+    struct hook hook = {*given, kiln__group_operand(given->group, number), letter};
+    struct kiln__text *text = given->text;
+    enum kiln__part part = (enum kiln__part)(KILN__PART_OPERAND_A + (letter - 'A'));
+    hook.emit.along = 1 + (across ? KILN__BY_LINE : KILN__BY_DEPTH);
+    kiln__text_add(text, "#define OPERAND_%c_TYPE %s\n", letter, stored_type(&hook));
+    kiln__text_add(text, "#define OPERAND_%c_PARAMETERS ", letter);
+    kiln__emit_part(given, part, true);
+    kiln__text_add(text, "#define OPERAND_%c_ARGUMENTS ", letter);
+    kiln__emit_part(given, part, false);
+    emit_function(&hook, "element", 1);
+    emit_function(&hook, "vector", given->form->vector);
+    kiln__text_add(text,
+                   "#define OPERAND_%c(from, batch, line, k) \\\n"
+                   "    operand_%c_element(from, batch, line, k OPERAND_%c_ARGUMENTS)\n"
+                   "#define OPERAND_%c_VECTOR(from, batch, line, k) \\\n"
+                   "    operand_%c_vector(from, batch, line, k OPERAND_%c_ARGUMENTS)\n",
+                   letter, letter, letter, letter, letter, letter);
+}
+
+void kiln__emit_operands(const struct kiln__emit *emit)
+{
+    unsigned reads = emit->form->operands, swapped = (reads & KILN__READS_SWAPPED) != 0;
+    if (reads & KILN__READS_A)
+        emit_operand(emit, 'A', swapped, reads & KILN__READS_A_ACROSS);
+    if (reads & KILN__READS_B)
+        emit_operand(emit, 'B', 1 - swapped, reads & KILN__READS_B_ACROSS);
+    for (unsigned k = KILN__OPERANDS; k < KILN__READABLE; k++)
+        if (reads & KILN__READS_A << k)
+            emit_operand(emit, (char)('A' + k), k, false);
+}

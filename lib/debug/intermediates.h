@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A batch run once more on copies of its inputs, with every value asked for: to be looked at. */
+#ifndef KILN_DEBUG_INTERMEDIATES_H
+#define KILN_DEBUG_INTERMEDIATES_H
+
+#include "session/context.h"
+
+/* The content of a batch's inputs before its run, copied. */
+struct kiln__inputs {
+    void **items; /* per binding; NULL: nothing is copied */
+    size_t count;
+    bool lost; /* a run that uses them could not be awaited: they cannot be freed */
+};
+
+/* Waits for earlier runs, which may still write what this one reads.
+ * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR; nothing is copied then. */
+kiln_status kiln__inputs_copy(const kiln_batch *batch, struct kiln__inputs *inputs,
+                              struct kiln__error *error);
+void kiln__inputs_free(struct kiln__inputs *inputs);
+
+/* The content of one binding, to be freed whatever comes of it. */
+kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding *binding,
+                               void **copy, struct kiln__error *error);
+
+/* Whether the device can hold every value at once, and something beside; else that is logged, with
+ * what is not done (NULL: nothing is logged). */
+bool kiln__exposure_fits(const kiln_batch *batch, const char *undone);
+
+/* Run a graph, if `checked` with kernels that look at every index. `lost`: the end could not be
+ * awaited. Errors: those of a run; WRONG_RESULT for an index outside its memory. */
+kiln_status kiln__exposure_run(kiln_context *context, const struct kiln__graph *graph,
+                               struct kiln__bindings *bindings, bool checked, const char *call,
+                               bool *lost, struct kiln__error *error);
+
+/* The batch's graph with every operation's value asked for, and where the values are. */
+struct kiln__exposure {
+    struct kiln__graph graph;
+    struct kiln__bindings bindings;
+};
+
+/* What no result needs stays out. False without memory; to be freed then, too. */
+bool kiln__exposure_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
+                         struct kiln__exposure *exposure);
+void kiln__exposure_free(struct kiln__exposure *exposure, bool lost);
+
+/* The value of each node in turn, as the device has it: *next counts what was asked for, from 0.
+ * NULL: it was not. */
+const void *kiln__exposure_value(const struct kiln__exposure *exposure, uint32_t node,
+                                 size_t *next);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that wait: a list for each priority, first come first served. */
+#ifndef KILN_EXECUTOR_REQUEST_QUEUE_H
+#define KILN_EXECUTOR_REQUEST_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "executor/model.h"
+
+#define KILN__PRIORITIES 3
+#define KILN__NEVER INT64_MAX
+
+struct kiln__list {
+    kiln_future *first, *last;
+};
+
+struct kiln__queue {
+    struct kiln__list lists[KILN__PRIORITIES]; /* high, normal, low */
+    size_t count, rows;
+    size_t rows_of[KILN__MOST_LENGTHS]; /* of each length, by number */
+    size_t deadlines;                   /* requests that have one */
+    int64_t due; /* when the first of them has waited for company long enough */
+    bool stale;  /* that may have become later */
+};
+
+void kiln__queue_push(struct kiln__queue *queue, kiln_future *request);
+
+/* Before all others of its priority: it has waited already. */
+void kiln__queue_push_front(struct kiln__queue *queue, kiln_future *request);
+void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request);
+
+/* The next one, or NULL. */
+kiln_future *kiln__queue_first(const struct kiln__queue *queue);
+
+/* The length, by number, of the next batch where something waits: the first request's, unless it
+ * has less than `enough` rows and another one has not. */
+unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough);
+
+/* The most rows of one length. */
+size_t kiln__queue_most(const struct kiln__queue *queue);
+
+/* KILN__NEVER: nothing waits. */
+int64_t kiln__queue_due(struct kiln__queue *queue);
+
+void kiln__list_push(struct kiln__list *list, kiln_future *request);
+kiln_future *kiln__list_pop(struct kiln__list *list);
+
+#endif

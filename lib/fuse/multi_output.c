@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two nodes that each have a kernel of their own become one group where a kernel computes the one
+ * beside the other: of an attention the scales of its rows, which its gradient asks for, and of
+ * that gradient what flows to the values beside what flows to the keys. */
+#include "fuse/fuse.h"
+#include "graph/attention_backward.h"
+
+static const struct kiln__node *root_of(const struct kiln__fusion *fusion,
+                                        const struct kiln__group *group)
+{
+    return &fusion->graph.nodes.items[group->nodes.items[0]];
+}
+
+static bool is_form(const struct kiln__node *node, enum kiln__slopes_form form)
+{
+    return node->kind == KILN__SLOPES && node->attention.form == form;
+}
+
+/* Whether the kernel for `node` computes `other` as well, of what both read. */
+static bool computes(const struct kiln__node *node, const struct kiln__node *other)
+{
+    const struct kiln__attention *a = &node->attention, *b = &other->attention;
+    const bool scales = node->kind == KILN__ATTENTION && node->n_inputs <= KILN__MASK &&
+                        is_form(other, KILN__SLOPES_SCALES);
+    const bool values = is_form(node, KILN__SLOPES_KEYS) && is_form(other, KILN__SLOPES_VALUES);
+    return (scales || values) && node->op == other->op && a->scale == b->scale &&
+           a->diagonal == b->diagonal && a->causal == b->causal;
+}
+
+static bool reads_the_same(const struct kiln__group *group, const struct kiln__group *other)
+{
+    bool same = group->accesses.count >= other->accesses.count;
+    for (size_t i = 0; i < other->accesses.count && same; i++)
+        same = kiln__fuse_same_access(&group->accesses.items[i], &other->accesses.items[i]);
+    return same;
+}
+
+static bool is_whole(const struct kiln__group *group)
+{
+    return (group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_SLOPES) &&
+           group->stores.count == 1;
+}
+
+static bool join(struct kiln__fusion *fusion, uint32_t number, struct kiln__group *other)
+{
+    struct kiln__group *group = &fusion->groups.items[number];
+    const uint32_t node = other->nodes.items[0];
+    struct kiln__store *store = kiln__vector_push(&group->stores);
+    uint32_t *place = store ? kiln__vector_push(&group->nodes) : NULL;
+    if (!place)
+        return false;
+    *store = other->stores.items[0];
+    *place = node;
+    other->stores.count = other->accesses.count = other->steps.count = 0; /* never launched */
+    fusion->group_of[node] = number;
+    return true;
+}
+
+bool kiln__fuse_beside(struct kiln__fuser *fuser)
+{
+    struct kiln__fusion *fusion = fuser->fusion;
+    for (uint32_t g = 0; g < fusion->groups.count; g++) {
+        struct kiln__group *other = &fusion->groups.items[g];
+        if (!is_whole(other))
+            continue;
+        for (uint32_t i = 0; i < g; i++) {
+            const struct kiln__group *group = &fusion->groups.items[i];
+            if (!is_whole(group) || !computes(root_of(fusion, group), root_of(fusion, other)) ||
+                !reads_the_same(group, other))
+                continue;
+            if (!join(fusion, i, other))
+                return false;
+            break;
+        }
+    }
+    return true;
+}

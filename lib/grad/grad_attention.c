@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The adjoint of attention: scores and weights are computed again, a block of query rows at a time,
+ * so that what is in memory of the m by n matrices is bounded.
+ *
+ * Where the operands are all of a narrow type and weights may be rounded to it, on a GPU all that
+ * is multiplied is: weights, the slope and what flows to the scores. Then all five products have
+ * operands for tensor cores, and the m by n matrices take half the memory. What is too small for
+ * f16 would be lost, so slopes go on at a size that fits: those of a matrix times a power of two.
+ * The scale of the scores, which may be of any size, comes after the products that they go into.
+ *
+ * Where the device has kernels for that, which keep scores in registers, such a gradient is
+ * recorded as slopes (graph/attention_backward.h): no m by n matrix is in memory at all. */
+#include <math.h>
+
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
+#include <kiln/operations.h>
+#include <kiln/product.h>
+#include <kiln/reductions.h>
+
+#include "grad/gradient.h"
+#include "graph/attention_backward.h"
+#include "record/record_attention_backward.h"
+
+/* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. GPUs
+ * need much work at once, and have the memory for it. */
+#define BLOCK_SCORES ((size_t)4 << 20)
+#define GPU_SCORES ((size_t)64 << 20)
+#define GPU_SHARE 256 /* of its memory: no more for the scores of a block */
+#define MOST_BLOCKS 32
+#define LEAST_ROWS 64
+
+struct adjoint {
+    struct kiln__gradient *walk;
+    kiln_batch *batch;
+    const struct kiln__node *node;
+    struct kiln__attention_size size;
+    kiln_type narrow;          /* what is multiplied is rounded to this; 0: is not */
+    kiln_tensor q, k, v, mask; /* mask: empty if there is none */
+    kiln_tensor g;             /* of the result, */
+    kiln_tensor unit;          /* times this; empty: as it is */
+    kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
+};
+
+/* What has been found so far. */
+struct found {
+    kiln_tensor q[MOST_BLOCKS], mask[MOST_BLOCKS]; /* per block of rows */
+    kiln_tensor k, v;                              /* sums over blocks */
+    size_t blocks;
+};
+
+/* Rows `first` to `end` of a [.., m, x] tensor. */
+static kiln_tensor rows_of(const struct adjoint *a, kiln_tensor x, size_t first, size_t end)
+{
+    struct kiln__shape shape = kiln__gradient_shape(a->walk, x);
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < shape.rank; d++)
+        stop[d] = (int64_t)shape.dims[d];
+    if (!x.id || shape.rank < 2)
+        return x;
+    start[shape.rank - 2] = (int64_t)first;
+    stop[shape.rank - 2] = (int64_t)end;
+    return kiln_slice(a->batch, x, start, stop, NULL);
+}
+
+static kiln_tensor real(const struct adjoint *a, double value)
+{
+    return kiln_constant(a->batch, KILN_F32, value);
+}
+
+/* As it is multiplied: f32 again, so that what is transposed next is what a product reads. */
+static kiln_tensor rounded(const struct adjoint *a, kiln_tensor x)
+{
+    return a->narrow ? kiln_cast(a->batch, kiln_cast(a->batch, x, a->narrow), KILN_F32) : x;
+}
+
+/* A result of the walk, at its own size; `scores`: made of what flows to the scores. */
+static kiln_tensor resized(const struct adjoint *a, kiln_tensor x, bool scores)
+{
+    if (!a->unit.id || !x.id)
+        return x;
+    x = scores ? kiln_scale(a->batch, x, a->node->attention.scale) : x;
+    return kiln_div(a->batch, x, a->unit);
+}
+
+kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,
+                                size_t first, size_t queries, size_t keys)
+{
+    const size_t dims[2] = {queries, keys};
+    int64_t least = -(int64_t)(first + queries), most = (int64_t)keys;
+    int64_t diagonal = attention->diagonal;
+    diagonal = diagonal < least ? least : diagonal > most ? most : diagonal;
+    kiln_tensor row = kiln_iota(batch, 2, dims, 0), key = kiln_iota(batch, 2, dims, 1);
+    kiln_tensor last = kiln_constant(batch, KILN_I32, (double)((int64_t)first + diagonal));
+    return kiln_less_equal(batch, key, kiln_add(batch, row, last));
+}
+
+/* Whether rows do not see all keys. */
+static bool hides(const struct adjoint *a)
+{
+    return a->mask.id || a->node->attention.causal;
+}
+
+/* Rows that meet slopes in a product. A slope is 0 where a row does not see a key, whatever either
+ * holds, and NaN where it sees a NaN: such elements need no factor. What is rounded is read by the
+ * product as it lies. */
+static kiln_tensor factor(const struct adjoint *a, kiln_tensor rows)
+{
+    if (!hides(a) || a->narrow)
+        return rows;
+    return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, real(a, 0));
+}
+
+/* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
+ * if they see no key. */
+static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t first, size_t end)
+{
+    kiln_batch *b = a->batch;
+    const int axis = -1;
+    const double scale = a->node->attention.scale;
+    kiln_tensor score = a->narrow ? kiln_scale(b, kiln_matmul_transposed(b, q, 0, a->k, 1), scale)
+                                  : kiln_matmul_transposed(b, kiln_scale(b, q, scale), 0, a->k, 1);
+    kiln_tensor hidden = real(a, -INFINITY), mask = rows_of(a, a->mask, first, end);
+    bool masked =
+        mask.id && a->walk->batch->graph.nodes.items[a->node->input[KILN__MASK]].type == KILN_U8;
+    if (masked)
+        score = kiln_where(b, mask, score, hidden);
+    else if (mask.id)
+        score = kiln_where(b, kiln_equal(b, mask, hidden), hidden, kiln_add(b, score, mask));
+    if (a->node->attention.causal)
+        score = kiln_where(
+            b, kiln__gradient_seen(b, &a->node->attention, first, end - first, a->size.n), score,
+            hidden);
+    kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
+    peak = kiln_where(b, kiln_equal(b, peak, hidden), real(a, 0), peak);
+    kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
+    kiln_tensor total = kiln_sum(b, weight, 1, &axis, 1);
+    total = kiln_where(b, kiln_equal(b, total, real(a, 0)), real(a, 1), total);
+    weight = kiln_div(b, weight, total);
+    return hides(a) ? kiln_where(b, kiln_equal(b, score, hidden), real(a, 0), weight) : weight;
+}
+
+static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
+{
+    *sum = sum->id ? kiln_add(a->batch, *sum, part) : part;
+}
+
+/* With p the weights, s the scores and D the shift: v' = p^T g, p' = g v^T, s' = p (p' - D),
+ * q' = scale s' k, k' = scale s'^T q (Dao et al. 2022, appendix B.2). */
+static void walk_block(const struct adjoint *a, size_t first, size_t end, struct found *found)
+{
+    kiln_batch *b = a->batch;
+    const double scale = a->unit.id ? 1 : a->node->attention.scale; /* 1: resized() has it */
+    kiln_tensor q = rows_of(a, a->q, first, end), g = rows_of(a, a->g, first, end);
+    kiln_tensor p = rounded(a, weights_of(a, q, first, end));
+    if (kiln__gradient_wants(a->walk, a->node->input[KILN__VALUE]))
+        add_to(a, &found->v, kiln_matmul_transposed(b, p, 1, g, 0));
+    kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
+    kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
+    if (hides(a))
+        of_s = kiln_where(b, kiln_equal(b, p, real(a, 0)), real(a, 0), of_s);
+    found->mask[found->blocks] = of_s;
+    kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
+    found->q[found->blocks++] = kiln_matmul(b, scaled, factor(a, a->k));
+    if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
+        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, factor(a, q), 0));
+}
+
+static size_t scores_at_once(const kiln_device_info *device)
+{
+    uint64_t room = device->memory / GPU_SHARE / sizeof(float);
+    if (device->type != KILN_DEVICE_GPU || room < BLOCK_SCORES)
+        return BLOCK_SCORES;
+    return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
+}
+
+static size_t rows_per_block(const kiln_device_info *device,
+                             const struct kiln__attention_size *size)
+{
+    size_t scores = size->batches * size->n, rows = size->m;
+    if (scores)
+        rows = scores_at_once(device) / scores;
+    size_t least = (size->m + MOST_BLOCKS - 1) / MOST_BLOCKS;
+    rows = rows < least ? least : rows;
+    return rows < LEAST_ROWS ? LEAST_ROWS : rows;
+}
+
+static void give_found(const struct adjoint *a, const struct found *found)
+{
+    const uint32_t *to = a->node->input;
+    if (kiln__gradient_wants(a->walk, to[KILN__QUERY]))
+        kiln__gradient_give(a->walk, to[KILN__QUERY],
+                            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2), true));
+    kiln__gradient_give(a->walk, to[KILN__KEY], resized(a, found->k, true));
+    kiln__gradient_give(a->walk, to[KILN__VALUE], resized(a, found->v, false));
+    if (a->mask.id && kiln__gradient_wants(a->walk, to[KILN__MASK]))
+        kiln__gradient_give(
+            a->walk, to[KILN__MASK],
+            resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2), false));
+}
+
+/* The largest magnitude of each matrix, [.., 1, 1]. */
+static kiln_tensor peak_of(const struct adjoint *a, kiln_tensor x)
+{
+    kiln_batch *b = a->batch;
+    const int column = -1, row = -2;
+    kiln_tensor peak = kiln_max(b, kiln_abs(b, x), 1, &column, 1);
+    return kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
+}
+
+/* A power of two for each matrix, [.., 1, 1], that has f16 hold the slopes, and what flows to the
+ * scores before their scale. That is at most twice the largest slope times the largest value, in
+ * each of e columns: below 2^15, and slopes below 2^14. The largest values of f16 leave a largest
+ * slope of 2^-3 / e at least, of which f16 loses 2^-22 e. */
+static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
+{
+    kiln_batch *b = a->batch;
+    kiln_tensor room =
+        kiln_sub(b, real(a, 14 - log2((double)a->size.e)), kiln_log2(b, peak_of(a, a->v)));
+    room = kiln_sub(b, kiln_minimum(b, room, real(a, 14)), kiln_log2(b, peak_of(a, g)));
+    return kiln_exp2(b, kiln_maximum(b, kiln_floor(b, room), real(a, -120)));
+}
+
+/* ---- by slopes ---- */
+
+/* What slopes of every kind take; their kernels read rows of 16 bytes. */
+static bool takes_slopes(const struct adjoint *a)
+{
+    const struct kiln__attention_size *size = &a->size;
+    const size_t columns = size->d > size->e ? size->d : size->e;
+    return a->narrow && !a->mask.id && a->node->attention.scale > 0 && size->d % 8 == 0 &&
+           size->e % 8 == 0 && columns <= KILN__SLOPES_COLUMNS && a->batch->takes_slopes &&
+           a->batch->takes_slopes(a->batch, a->narrow, columns);
+}
+
+/* [.., m, 4]: scale, shift, and what undoes the units. */
+static kiln_tensor stats_of(const struct adjoint *a, kiln_tensor scales)
+{
+    kiln_batch *b = a->batch;
+    const size_t dims[2] = {1, KILN__STATS_COLUMNS};
+    kiln_tensor column = kiln_iota(b, 2, dims, 1), of_values = real(a, 1);
+    if (a->unit.id)
+        of_values = kiln_div(b, of_values, a->unit);
+    kiln_tensor of_slopes = kiln_scale(b, of_values, a->node->attention.scale);
+    kiln_tensor stats =
+        kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 2)), of_slopes, of_values);
+    stats = kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), a->shift, stats);
+    return kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 0)), scales, stats);
+}
+
+static void give_slopes(const struct adjoint *a)
+{
+    kiln_batch *b = a->batch;
+    const uint32_t *to = a->node->input;
+    const uint8_t type = (uint8_t)a->narrow;
+    struct kiln__attention how = a->node->attention;
+    const kiln_tensor scores[] = {a->q, a->k};
+    how.form = KILN__SLOPES_SCALES;
+    kiln_tensor stats = stats_of(a, kiln__record_slopes(b, &how, type, 2, scores));
+    const kiln_tensor by_key[] = {a->k, a->q, a->v, a->g, stats},
+                      by_query[] = {a->q, a->k, a->g, a->v, stats};
+    const struct {
+        unsigned operand;
+        enum kiln__slopes_form form;
+        const kiln_tensor *inputs;
+    } parts[] = {{KILN__QUERY, KILN__SLOPES_QUERIES, by_query},
+                 {KILN__KEY, KILN__SLOPES_KEYS, by_key},
+                 {KILN__VALUE, KILN__SLOPES_VALUES, by_key}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !b->error.status; i++) {
+        how.form = parts[i].form;
+        if (kiln__gradient_wants(a->walk, to[parts[i].operand]))
+            kiln__gradient_give(a->walk, to[parts[i].operand],
+                                kiln__record_slopes(b, &how, type, 5, parts[i].inputs));
+    }
+}
+
+void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
+                             kiln_tensor y, kiln_tensor g)
+{
+    struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node};
+    struct found found = {.blocks = 0};
+    const int axis = -1;
+    a.size = kiln__attention_size(&walk->batch->graph, node);
+    if (kiln__node_count(node) == 0 || a.size.n == 0)
+        return; /* nothing depends on anything */
+    if (a.batch->device->type == KILN_DEVICE_GPU)
+        a.narrow = (kiln_type)node->op;
+    a.q = kiln__gradient_operand(walk, node, KILN__QUERY);
+    a.k = kiln__gradient_operand(walk, node, KILN__KEY);
+    a.v = kiln__gradient_operand(walk, node, KILN__VALUE);
+    if (node->n_inputs > KILN__MASK)
+        a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
+    if (a.narrow == KILN_F16) {
+        a.unit = unit_of(&a, g);
+        g = kiln_mul(a.batch, g, a.unit);
+    }
+    a.g = rounded(&a, g);
+    a.shift = kiln_sum(a.batch, kiln_mul(a.batch, a.g, rounded(&a, y)), 1, &axis, 1);
+    if (takes_slopes(&a)) {
+        give_slopes(&a);
+        return;
+    }
+    size_t rows = rows_per_block(a.batch->device, &a.size);
+    for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
+        walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
+    if (!a.batch->error.status)
+        give_found(&a, &found);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/attention_backward.h"
+
+static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
+                                          const struct kiln__node *node, unsigned i)
+{
+    return &graph->nodes.items[node->input[i]].shape;
+}
+
+static size_t dimension(const struct kiln__shape *shape, uint32_t from_last)
+{
+    return shape->dims[shape->rank - from_last];
+}
+
+bool kiln__slopes_by_key(const struct kiln__node *node)
+{
+    return node->attention.form == KILN__SLOPES_VALUES || node->attention.form == KILN__SLOPES_KEYS;
+}
+
+struct kiln__attention_size kiln__slopes_size(const struct kiln__graph *graph,
+                                              const struct kiln__node *node)
+{
+    struct kiln__attention_size size = {.batches = 1};
+    size.m = dimension(&node->shape, 2);
+    size.n = dimension(shape_of(graph, node, KILN__WALKED), 2);
+    size.d = dimension(shape_of(graph, node, KILN__OWN), 1);
+    size.e = node->n_inputs > KILN__STATS ? dimension(shape_of(graph, node, KILN__OWN_OTHER), 1)
+                                          : size.d;
+    for (uint32_t i = 0; i + 2 < node->shape.rank; i++)
+        size.batches *= node->shape.dims[i];
+    return size;
+}
+
+/* ---- verify ---- */
+
+static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *node, unsigned i,
+                      size_t rows, size_t columns)
+{
+    struct kiln__shape shape = node->shape;
+    shape.dims[shape.rank - 2] = rows;
+    shape.dims[shape.rank - 1] = columns;
+    return kiln__shape_equal(&shape, shape_of(graph, node, i));
+}
+
+const char *kiln__slopes_check(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const bool scales = node->attention.form == KILN__SLOPES_SCALES;
+    if (node->attention.form > KILN__SLOPES_QUERIES)
+        return "form";
+    if (node->shape.rank < 2 || node->n_inputs != (scales ? 2 : KILN__STATS + 1))
+        return "rank or number of inputs";
+    if (node->type != KILN_F32 || (node->op && node->op != KILN_F16 && node->op != KILN_BF16))
+        return "type";
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (shape_of(graph, node, i)->rank != node->shape.rank ||
+            graph->nodes.items[node->input[i]].type != KILN_F32)
+            return "rank or type of an operand";
+    const struct kiln__attention_size size = kiln__slopes_size(graph, node);
+    const size_t queries = kiln__slopes_by_key(node) ? size.n : size.m;
+    const size_t columns = scales                                        ? 1
+                           : node->attention.form == KILN__SLOPES_VALUES ? size.e
+                                                                         : size.d;
+    if (dimension(&node->shape, 1) != columns ||
+        !has_shape(graph, node, KILN__OWN, size.m, size.d) ||
+        !has_shape(graph, node, KILN__WALKED, size.n, size.d))
+        return "shapes";
+    if (!scales && (!has_shape(graph, node, KILN__OWN_OTHER, size.m, size.e) ||
+                    !has_shape(graph, node, KILN__WALKED_OTHER, size.n, size.e) ||
+                    !has_shape(graph, node, KILN__STATS, queries, KILN__STATS_COLUMNS)))
+        return "shapes of slopes, values or stats";
+    return NULL;
+}

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a group's axes on a device. */
+#include "fuse/loop_nest.h"
+#include "lower/lower.h"
+
+/* ---- along what vectors run ---- */
+
+/* Whether an access moves in one of the dimensions from `first` to `end`. */
+static bool moves(const struct kiln__space *space, size_t access, uint32_t first, uint32_t end)
+{
+    for (uint32_t d = first; d < end; d++)
+        if (space->stride[access][d] != 0 && space->dims[d] > 1)
+            return true;
+    return false;
+}
+
+/* Whether an access is read as it is for the index of a gather. */
+static bool is_index(const struct kiln__group *group, size_t access)
+{
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        const struct kiln__step *index = step->n_args ? &group->steps.items[step->args[0]] : NULL;
+        if (step->kind == KILN__STEP_GATHER && index->kind == KILN__STEP_LOAD &&
+            index->index == access)
+            return true;
+    }
+    return false;
+}
+
+/* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
+ * has one element per result or per reduced element is small beside the others. All that rows have
+ * lies in one way. */
+bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space)
+{
+    unsigned rows = 0, columns = 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
+            continue;
+        bool gathered = group->accesses.items[i].kind == KILN__ACCESS_GATHER;
+        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept) &&
+                !is_index(group, i);
+        columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
+                   (gathered || moves(space, i, space->kept, space->rank));
+    }
+    return !kiln__group_reduces(group) ||
+           (group->kind == KILN__GROUP_REDUCE ? columns > rows : kiln__group_is_of_columns(group));
+}
+
+static bool is_linear(const struct kiln__space *space, size_t access)
+{
+    int64_t run = 1;
+    for (uint32_t d = space->rank; d-- > 0;) {
+        if (space->stride[access][d] != run)
+            return false;
+        run *= (int64_t)space->dims[d];
+    }
+    return true;
+}
+
+/* Edges of a work-group's tiles. A transpose of 8192 x 8192 took an H200 0.134 ms with 64, 0.141
+ * with 32, and 0.128 are a copy. */
+#define LARGEST_TILE 64
+#define SMALLEST_TILE 32
+
+/* 1 + the dimension along which an access has its neighbours where they do not lie along the last
+ * one: reading it in squares is worth while on devices that walk long runs, and for work-groups of
+ * which neighbours would read far from each other. Squares may overlap, so what is changed in place
+ * is not walked like that. */
+static uint8_t choose_across(const struct kiln__traits *traits, const struct kiln__group *group,
+                             const struct kiln__space *space)
+{
+    uint32_t last = space->rank - 1;
+    size_t least = traits->chunked ? traits->vector : SMALLEST_TILE / 2;
+    if ((traits->chunked && traits->vector == 1) || space->dims[last] < least)
+        return 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
+            kiln__space_along(space, i, last) != KILN__STRIDED)
+            continue;
+        for (uint32_t d = 0; d < last; d++)
+            if (space->stride[i][d] == 1 && space->dims[d] >= least)
+                return (uint8_t)(d + 1);
+    }
+    return 0;
+}
+
+/* Only maps know accesses by the element's number, and tiles know rows, not runs over all
+ * dimensions. */
+static enum kiln__along choose_along(const struct kiln__group *group,
+                                     const struct kiln__space *space, size_t access, uint32_t d,
+                                     uint8_t across)
+{
+    bool plain = group->accesses.items[access].kind == KILN__ACCESS_MEMORY;
+    enum kiln__along along = kiln__space_along(space, access, d);
+    if (across && plain && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
+        return KILN__ACROSS;
+    return !kiln__group_reduces(group) && !across && is_linear(space, access) ? KILN__LINEAR
+                                                                              : along;
+}
+
+/* Bytes of all tiles with such an edge; those of a row more keep columns in different banks. */
+static uint64_t tile_bytes(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__form *form, unsigned edge)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (form->along[i] != KILN__ACROSS)
+            continue;
+        kiln_type type = nodes[group->accesses.items[i].node].type;
+        bytes += (uint64_t)edge * (edge + 1) * kiln_type_size(kiln__type_row(type)->computed);
+    }
+    return bytes;
+}
+
+/* Tiles take half of the local memory at most, so that another work-group finds room beside them:
+ * as large ones as do, and not larger than lines that the items have an element each of. What has
+ * no place there is read as it lies. */
+static void choose_tile(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form)
+{
+    const uint64_t room = plan->options.device->info.local_memory / 2;
+    const unsigned items = 1u << form->work_group;
+    const unsigned tuned = plan->options.device->traits->edge;
+    const unsigned largest = tuned ? tuned : LARGEST_TILE;
+    unsigned edge = largest < items ? largest : items;
+    while (edge > SMALLEST_TILE && tile_bytes(plan, group, form, edge) > room)
+        edge /= 2;
+    for (size_t i = group->accesses.count; i-- > 0 && tile_bytes(plan, group, form, edge) > room;)
+        if (form->along[i] == KILN__ACROSS)
+            form->along[i] = KILN__STRIDED;
+    form->tile = (uint8_t)edge;
+}
+
+/* A part that is one run needs no strides. */
+static uint8_t choose_placed(const struct kiln__group *group, const struct kiln__space *space,
+                             uint32_t d)
+{
+    size_t row = group->accesses.count;
+    if (!space->placed || is_linear(space, row))
+        return 0;
+    return (uint8_t)kiln__space_along(space, row, d);
+}
+
+/* ---- vectors ---- */
+
+/* Of a window's columns, which are often channels, the width that leaves fewest vectors and single
+ * ones behind them. */
+static uint8_t choose_column(const struct kiln__traits *traits, const struct kiln__space *space)
+{
+    size_t columns = space->dims[space->kept - 1], least = SIZE_MAX, best = 1;
+    for (size_t width = traits->vector; width >= 4; width /= 2) {
+        size_t visits = columns / width + columns % width;
+        best = visits < least ? width : best;
+        least = visits < least ? visits : least;
+    }
+    return (uint8_t)best;
+}
+
+/* Of columns that are added up every vector of an odd row crosses two cache lines where it is as
+ * long as one: sums of 1,234 rows of 4,567 took a CPU 0.86 times as long with half of that.
+ *
+ * Work-items that are lanes themselves take vectors only along whole runs of neighbours. */
+static uint8_t choose_vector(const struct kiln__traits *traits, const struct kiln__group *group,
+                             const struct kiln__space *space, const struct kiln__form *form)
+{
+    bool flat = !kiln__group_reduces(group) && space->rank == 1;
+    bool crosses = form->reduced_walk == KILN__WALK_BLOCKS && group->kind == KILN__GROUP_REDUCE &&
+                   space->dims[space->kept - 1] % traits->vector != 0;
+    if (traits->chunked && form->kept_walk == KILN__WALK_VECTORS &&
+        form->reduced_walk == KILN__WALK_EACH)
+        return choose_column(traits, space);
+    if (traits->chunked && crosses && traits->vector > 8)
+        return (uint8_t)(traits->vector / 2);
+    if (traits->chunked || flat)
+        return (uint8_t)traits->vector;
+    if (form->across)
+        return 1;
+    bool whole = form->placed != KILN__STRIDED;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        whole = whole && form->along[i] != KILN__STRIDED;
+    bool divides = space->dims[space->rank - 1] % traits->vector == 0;
+    if (kiln__group_reduces(group))
+        whole = whole && form->aligned && space->rank - space->kept == 1 &&
+                form->kept_walk == KILN__WALK_LANES;
+    if (group->kind != KILN__GROUP_REDUCE)
+        whole = whole && divides;
+    return whole ? (uint8_t)traits->vector : 1;
+}
+
+/* Functions are long chains in which each operation waits for the one before: two vectors, step by
+ * step beside each other, wait together. */
+static bool has_costly_step(const struct kiln__group *group)
+{
+    for (size_t i = 0; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY && kiln__elementwise_rows[step->op].cost >= KILN__COSTLY)
+            return true;
+    }
+    return false;
+}
+
+/* What is gathered waits for its position before: two vectors of an item wait for theirs together.
+ * Only where half as many items keep every unit busy. */
+#define ITEMS_AT_ONCE 2048
+
+static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, const struct kiln__form *form)
+{
+    size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_AT_ONCE;
+    bool gathers = false;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
+    return gathers && space->kept_count / form->vector / 2 >= items;
+}
+
+/* Elements take so few steps that memory is what they wait for: rows that are read at once share
+ * loads and stores of their totals. */
+static uint8_t choose_rows(const struct kiln__group *group)
+{
+    bool few = kiln__group_reads_once(group) ? group->reduced_step <= 6 : group->steps.count <= 16;
+    return few ? 4 : 1;
+}
+
+/* Columns that a work-group has beside each other at least: 64 bytes of f32, half a line, which
+ * leaves a column the lanes to hold it; a line where it is read once. */
+#define BESIDE 16
+#define BESIDE_ONCE 32
+
+/* Elements of a column that is read once from which on another lane shares in it. Sums of 32 rows
+ * of a million took an H200 38 us with one lane, 84 with 8; of 4,096 rows of 16,384 71 us with an
+ * item for each column, 68 with 8 lanes, and those of 1,500 rows of 333 23 and 12. */
+#define SHARE_OF_COLUMN 32
+
+/* Elements from which on a row has more of each piece in a lane. */
+#define LONG_PIECES (1 << 15)
+
+/* Neighbours of which a lane makes running sums by itself: a vector, so that lanes beside each
+ * other read one run, or several of a row that is long enough to wait at the barriers of each of
+ * its pieces; of columns, whose neighbours are other lanes', a few. On an H100 sums of 2^24
+ * took 8.2 ms with 16, 15.7 with 4; 4,096 rows as long 75 us and 61; as many columns 81 us with 8,
+ * 105 with 4. In segments and with shuffles 2^24 took an H200 82 us with 16, 60 with 4. */
+static uint8_t choose_carried(size_t reduced, const struct kiln__form *form)
+{
+    bool longer = form->vector > 1 && reduced > LONG_PIECES && !form->shuffles;
+    return form->kept_walk == KILN__WALK_COLUMNS ? 8 : longer ? 16 : 4;
+}
+
+/* By the nest, not by strides: a row alone has the lanes, and so the bits, of one among others. */
+static struct kiln__loads loads_of(const struct kiln__group *group, const struct kiln__form *form)
+{
+    struct kiln__nest nest;
+    kiln__nest_of(group, !form->native_math, &nest);
+    return kiln__nest_loads(group, &nest);
+}
+
+/* As many vectors of each element as a work-item has registers for, beside those it computes with.
+ */
+static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                          const struct kiln__form *form)
+{
+    unsigned shared = (unsigned)__builtin_popcount(loads_of(group, form).shared);
+    return traits->held ? traits->held : shared > 2 ? 4 : 8;
+}
+
+/* As many as a lane has before there are more lanes, while a work-group has some. With 8 of two
+ * operands layer norm's gradient took an H200 1.25 times as long. Where items exchange values more
+ * lanes cost little: softmax of 2,048 rows of 2,048 took it 7.8 us with 2, 7.4 with 4, 8.6 with 8,
+ * layer norm's gradient 17.4, 14.4 and 14.8. What a row's end reads beside the row all of a lane's
+ * vectors wait for: layer norm took 7.6, 8.9 and 10.2. */
+static unsigned wanted_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                            const struct kiln__form *form)
+{
+    struct kiln__loads loads = loads_of(group, form);
+    if (traits->held)
+        return traits->held;
+    if (__builtin_popcount(loads.shared) > 1)
+        return 4;
+    return !form->shuffles ? 8 : loads.behind ? 2 : 4;
+}
+
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form)
+{
+    bool held = !kiln__group_reads_once(group), partials = form->stage == KILN__STAGE_FINAL;
+    unsigned wanted = held ? wanted_held(traits, group, form) : 0;
+    size_t lanes = 1, most = (size_t)1 << form->work_group;
+    bool columns = form->kept_walk == KILN__WALK_COLUMNS;
+    size_t beside = !columns ? 1 : held ? BESIDE : BESIDE_ONCE;
+    most = most > beside ? most / beside : 1;
+    most = traits->lanes && traits->lanes < most ? traits->lanes : most;
+    while (lanes < most && lanes < reduced) {
+        /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
+         * lanes have two, so that neighbours read neighbours. */
+        size_t share = form->carried ? form->carried
+                       : held        ? form->vector * (lanes < 8 ? 2u : wanted)
+                       : partials    ? 1
+                       : columns     ? SHARE_OF_COLUMN
+                                     : form->vector * (form->shuffles ? 8u : 4u);
+        if (lanes * share >= reduced && !traits->lanes)
+            break;
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+/* Kernels differ in a power of two. */
+static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                           size_t reduced, const struct kiln__form *form)
+{
+    size_t lanes = kiln__schedule_lanes(traits, group, reduced, form), held = 1;
+    while (held * lanes * form->vector < reduced)
+        held *= 2;
+    return held <= most_held(traits, group, form) ? (uint8_t)held : 0;
+}
+
+/* Runs over which a chunked device does two phases in one visit. A row's ends cost what the visit
+ * saves with some 4,000 elements; with 8,192 it takes 0.88 (log-softmax) to 1.01 times (logsumexp)
+ * as long, with 50,257 0.76 to 0.93 times, and 0.73 to 0.81 where 512 of them come from memory
+ * (PoCL, AVX-512). */
+#define SHORTEST_TOGETHER 8192
+
+/* Few lanes would round more often than a sum of as many elements in any order does. */
+#define FEWEST_TOGETHER 16
+
+/* Rows that are held are visited once anyway. */
+static bool goes_together(const struct kiln__traits *traits, const struct kiln__group *group,
+                          const struct kiln__space *space, const struct kiln__form *form)
+{
+    size_t count = space->reduced_count;
+    bool vectors = form->reduced_walk == KILN__WALK_VECTORS;
+    bool lanes = form->reduced_walk == KILN__WALK_LANES;
+    struct kiln__nest nest;
+    bool follows = false;
+    if (group->kind != KILN__GROUP_ROWS || !(vectors || lanes) ||
+        (vectors && space->dims[space->rank - 1] < SHORTEST_TOGETHER) ||
+        (lanes && kiln__schedule_lanes(traits, group, count, form) < FEWEST_TOGETHER))
+        return false;
+    kiln__nest_of(group, !form->native_math, &nest);
+    for (unsigned phase = 1; phase < nest.phases; phase++)
+        follows = follows || kiln__nest_follows(group, &nest, phase);
+    return follows;
+}
+
+/* ---- segments ---- */
+
+/* A segment is long enough to hide what combining costs, and depends on nothing but the number of
+ * reduced elements, so that a result has the same bits whatever is computed beside it. */
+struct segments {
+    size_t length, most;
+    size_t few; /* up to so many are cut in half: such columns are often few, too */
+};
+static const struct segments segments[2][2] = {
+    /* along rows, along columns */
+    {{16384, 8192, 0}, {1024, 1024, 32}}, /* lanes share a row, a few of them a column */
+    {{16384, 16, 0}, {1024, 16, 0}},      /* chunked: wide chunks, long runs of each row */
+};
+
+/* Running sums read what they add up twice when they are cut, so only lines are that are longer
+ * than one work-group takes in the time that many take. */
+static const struct segments segments_behind = {16384, 1024, 0};
+#define FEWEST_BEHIND 16
+
+/* Running sums alone: what stays of a segment is one total. */
+static bool can_follow_segments(const struct kiln__traits *traits, const struct kiln__group *group)
+{
+    unsigned sums = 0;
+    for (size_t i = 0; i < group->steps.count; i++) {
+        sums += group->steps.items[i].kind == KILN__STEP_SCANNED;
+        if (group->steps.items[i].kind == KILN__STEP_REDUCED)
+            return false;
+    }
+    for (size_t k = 0; k < group->stores.count; k++)
+        if (!group->stores.items[k].full)
+            return false;
+    return !traits->chunked && group->kind == KILN__GROUP_ROWS && sums == 1;
+}
+
+/* Every segment but the last has a whole number of vectors. */
+struct kiln__line_cut kiln__schedule_cut(const struct kiln__plan *plan,
+                                         const struct kiln__group *group,
+                                         const struct kiln__space *space)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    size_t reduced = space->reduced_count;
+    const bool behind = can_follow_segments(traits, group);
+    const bool columns = kiln__schedule_is_of_columns(group, space);
+    const struct segments *rule = behind ? &segments_behind : &segments[traits->chunked][columns];
+    size_t count = reduced / (traits->segment ? traits->segment : rule->length);
+    if (count > 1 && count <= rule->few)
+        count *= 2;
+    if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
+        return (struct kiln__line_cut){.segments = 1, .length = reduced};
+    count = count > rule->most ? rule->most : count > 1 ? count : 1;
+    size_t length = kiln__divide_up(reduced, count);
+    if (count > 1)
+        length = kiln__divide_up(length, traits->vector) * traits->vector;
+    return (struct kiln__line_cut){.segments = length ? kiln__divide_up(reduced, length) : 1,
+                                   .length = length};
+}
+
+/* ---- the whole ---- */
+
+/* Columns of which fewer than a vector lie beside each other, again and again: [1000,50,3] along
+ * the second dimension took a CPU twice the time in blocks of rows. */
+static bool carries_short_runs(const struct kiln__traits *traits, const struct kiln__group *group,
+                               const struct kiln__space *space)
+{
+    return kiln__group_scan(group) && kiln__group_is_of_columns(group) && space->kept > 1 &&
+           space->dims[space->kept - 1] < traits->vector;
+}
+
+/* The elements of a window are few, and neighbours read the same ones: their totals stay in
+ * registers. Longer columns are read row by row, as they lie. */
+#define MOST_IN_WINDOW 64
+
+static enum kiln__walk choose_columns(const struct kiln__group *group,
+                                      const struct kiln__space *space)
+{
+    bool few = group->kind == KILN__GROUP_REDUCE && space->reduced_count <= MOST_IN_WINDOW;
+    return few ? KILN__WALK_EACH : KILN__WALK_BLOCKS;
+}
+
+static void choose_walks(const struct kiln__traits *traits, const struct kiln__group *group,
+                         const struct kiln__space *space, enum kiln__stage stage,
+                         struct kiln__form *form)
+{
+    bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
+    bool reduces = kiln__group_reduces(group), phased = !kiln__group_reads_once(group);
+    if (chunked && carries_short_runs(traits, group, space)) {
+        form->kept_walk = form->reduced_walk = KILN__WALK_EACH;
+        return;
+    }
+    if (kiln__schedule_is_of_columns(group, space) && !final) {
+        form->kept_walk = form->across ? KILN__WALK_TILES
+                          : chunked    ? KILN__WALK_VECTORS
+                          : reduces    ? KILN__WALK_COLUMNS
+                                       : KILN__WALK_ITEM;
+        form->reduced_walk = !reduces  ? KILN__WALK_NONE
+                             : chunked ? choose_columns(group, space)
+                             : phased  ? KILN__WALK_LANES
+                                       : KILN__WALK_EACH;
+        return;
+    }
+    form->kept_walk = chunked ? KILN__WALK_EACH : KILN__WALK_LANES;
+    form->reduced_walk = final     ? KILN__WALK_PARTIALS
+                         : chunked ? KILN__WALK_VECTORS
+                                   : KILN__WALK_LANES;
+}
+
+/* Rows that are read twice, and long enough for all lanes of a larger work-group: fewer of them at
+ * once are more likely to be in the cache still. Softmax of 1024 x 50257 took an H200 0.238 ms with
+ * 256 lanes, 0.208 with 512, 0.181 with 1024. */
+#define LONG_ROW 16384
+
+static unsigned count_visits(const struct kiln__group *group, const struct kiln__form *form)
+{
+    struct kiln__nest nest;
+    kiln__nest_of(group, !form->native_math, &nest);
+    unsigned visits = nest.phases;
+    for (unsigned phase = 1; phase < nest.phases && form->together; phase++)
+        visits -= kiln__nest_follows(group, &nest, phase);
+    return visits;
+}
+
+/* Columns that are read twice have one lane to 16 items of a work-group at most, and so are long
+ * for it early. Softmax down the 1,500 of 333 columns took an H200 15.5 us with 256 items, 11.2
+ * with 1024, of 64 such 229 and 145, down the 2,000 of 2,048 19 and 13; of 64 times 1,500 columns
+ * of 333 it took 99 and 144. */
+#define LONG_COLUMN 1024
+
+static bool wants_larger_group(const struct kiln__group *group, const struct kiln__space *space,
+                               const struct kiln__form *form)
+{
+    bool columns = form->kept_walk == KILN__WALK_COLUMNS;
+    size_t least = columns ? LONG_COLUMN : LONG_ROW;
+    return kiln__walk_shares(form->kept_walk) && form->reduced_walk == KILN__WALK_LANES &&
+           !form->carried && space->reduced_count >= least && count_visits(group, form) > 1;
+}
+
+/* What a lane puts into local memory at most: of each reduction a value and a position. */
+static uint64_t lane_bytes(const struct kiln__group *group, const struct kiln__form *form)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < group->steps.count && form->kept_walk == KILN__WALK_COLUMNS; i++)
+        bytes += group->steps.items[i].kind == KILN__STEP_REDUCED ? 8 : 0;
+    return bytes;
+}
+
+/* With half of the local memory at most, so that another work-group finds room beside it. */
+static void widen_group(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form)
+{
+    const struct kiln__device *device = plan->options.device;
+    const uint64_t bytes = lane_bytes(group, form), room = device->info.local_memory / 2;
+    while (2u << form->work_group <= device->traits->long_work_group &&
+           2u << form->work_group <= device->info.max_work_group &&
+           bytes << (form->work_group + 1) <= room)
+        form->work_group++;
+}
+
+/* What depends on the walks, and on how wide vectors then are. */
+static void choose_details(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__form *form)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    bool single = form->stage == KILN__STAGE_FINAL && !traits->chunked;
+    form->vector = single ? 1 : choose_vector(traits, group, space, form);
+    form->aligned = form->aligned && form->vector > 1 && form->stage != KILN__STAGE_FINAL;
+    if (form->vector > 1 && !kiln__group_reduces(group))
+        form->pairs = form->kept_walk == KILN__WALK_VECTORS ? has_costly_step(group)
+                      : form->kept_walk == KILN__WALK_ITEM  ? gathers_much(plan, group, space, form)
+                                                            : false;
+    form->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
+                    group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
+    if (form->reduced_walk == KILN__WALK_BLOCKS)
+        form->rows = traits->rows ? (uint8_t)traits->rows : choose_rows(group);
+    form->shuffles = form->kept_walk == KILN__WALK_LANES && traits->shuffles;
+    if (form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE)
+        form->apart = (uint8_t)traits->long_run;
+    if (kiln__walk_shares(form->kept_walk) && kiln__group_scan(group))
+        form->carried =
+            traits->carried ? (uint8_t)traits->carried : choose_carried(space->reduced_count, form);
+    else if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
+        form->held = choose_held(traits, group, space->reduced_count, form);
+    if (form->held)
+        form->reduced_walk = KILN__WALK_HELD;
+    form->together = goes_together(traits, group, space, form);
+    if (wants_larger_group(group, space, form))
+        widen_group(plan, group, form);
+    if (traits->small_maps && form->kept_walk == KILN__WALK_ITEM &&
+        form->reduced_walk == KILN__WALK_NONE)
+        form->work_group--;
+}
+
+void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *group,
+                    const struct kiln__space *space, enum kiln__stage stage,
+                    struct kiln__form *form)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    kiln__form_start(plan, group, space, form);
+    form->stage = stage;
+    /* The last blocks of tiles overlap, which is one update too many. */
+    bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
+    if (!kiln__group_reduces(group) && !updates)
+        form->across = choose_across(traits, group, space);
+    bool lanes = !traits->chunked && kiln__group_scan(group); /* of which each has neighbours */
+    uint32_t along =
+        kiln__schedule_is_of_columns(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
+    form->placed = stage == KILN__STAGE_PARTIAL ? 0 : choose_placed(group, space, along);
+    choose_walks(traits, group, space, stage, form);
+    for (size_t i = 0; i < group->accesses.count; i++)
+        form->along[i] = choose_along(group, space, i, along, form->across);
+    if (form->across && !traits->chunked)
+        choose_tile(plan, group, form);
+    form->aligned = kiln__form_is_aligned(plan, group, form);
+    choose_details(plan, group, space, form);
+}

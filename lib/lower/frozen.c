@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which working memory may stay from run to run: what is made of buffers alone that the batch does
+ * not replace, by launches that only bring it into another form, one after the other. Of these only
+ * what others read is kept; what lies between is made again whenever that is. */
+#include <stdlib.h>
+
+#include "lower/generic.h"
+
+/* Values of so much are kept whoever reads them: a bias, factors. Larger ones are kept for products
+ * that read them as their second operand, and for gathers, as weights and tables are; for others it
+ * would be what a network is asked about, in a buffer, that fills the memory. */
+#define SMALL_BYTES ((size_t)1 << 16)
+
+/* Over all groups, there and back. More takes a chain that goes back and forth; nothing is kept. */
+#define MOST_WALKS 8
+
+#define TOO_MANY (KILN__MOST_SOURCES + 1)
+
+static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t index)
+{
+    return &plan->fusion.graph.nodes.items[index];
+}
+
+/* ---- values ---- */
+
+static bool stays(const struct kiln__plan *plan, const struct kiln__access *access)
+{
+    return access->kind == KILN__ACCESS_NUMBER || !plan->changes[plan->slot_of[access->node]];
+}
+
+/* Whether the group only brings what stays into another form: its one store stays, too. */
+static bool prepares(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    bool forms = group->kind == KILN__GROUP_MAP ||
+                 (group->kind == KILN__GROUP_REDUCE && group->reduced == 1);
+    if (!forms || kiln__plan_is_generic(plan, (uint32_t)(group - plan->fusion.groups.items)) ||
+        group->stores.count != 1 || plan->changes[plan->slot_of[group->stores.items[0].node]])
+        return false;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        if (!stays(plan, &group->accesses.items[i]))
+            return false;
+    return true;
+}
+
+/* Before any group is looked at. */
+static bool begins_changing(const struct kiln__plan *plan, const struct kiln__slot *slot)
+{
+    const struct kiln__node *node = node_at(plan, slot->node);
+    if (node->kind == KILN__IMPORT)
+        return kiln__plan_replacement(plan, node) != 0;
+    return (slot->place != KILN__PLACE_ARENA || node->kind == KILN__UPLOAD || !slot->bytes ||
+            plan->first_request[slot->node] != KILN__NO_REQUEST);
+}
+
+/* A value that another one takes the memory of, and that more than the group which does so reads:
+ * in memory that stays they would find the later one. */
+static void change_what_is_taken_over(struct kiln__plan *plan)
+{
+    const struct kiln__fusion *fusion = &plan->fusion;
+    for (size_t g = 0; g < fusion->groups.count; g++) {
+        const struct kiln__group *group = &fusion->groups.items[g];
+        for (size_t i = 0; i < group->accesses.count && group->stores.count; i++) {
+            const struct kiln__access *access = &group->accesses.items[i];
+            if (access->kind != KILN__ACCESS_NUMBER &&
+                fusion->heir[access->node] != KILN__NO_HEIR &&
+                fusion->group_of[fusion->heir[access->node]] != g)
+                plan->changes[plan->slot_of[access->node]] = true;
+        }
+    }
+}
+
+static bool is_weight(const struct kiln__group *group, size_t access)
+{
+    if (group->kind != KILN__GROUP_MATMUL)
+        return group->accesses.items[access].kind == KILN__ACCESS_GATHER;
+    struct kiln__operand operand = kiln__group_operand(group, 1);
+    return access >= operand.access && access < operand.end;
+}
+
+static bool change(struct kiln__plan *plan, uint32_t slot)
+{
+    bool changes = !plan->changes[slot];
+    plan->changes[slot] = true;
+    return changes;
+}
+
+/* What it reads and would not be kept for it. */
+static bool change_operands(struct kiln__plan *plan, const struct kiln__group *group)
+{
+    bool any = false;
+    if (!group->stores.count || prepares(plan, group))
+        return false;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
+            continue;
+        uint32_t slot = plan->slot_of[group->accesses.items[i].node];
+        const struct kiln__slot *read = &plan->slots.items[slot];
+        if (read->place == KILN__PLACE_ARENA && read->bytes > SMALL_BYTES && !is_weight(group, i))
+            any |= change(plan, slot);
+    }
+    return any;
+}
+
+static bool change_results(struct kiln__plan *plan, const struct kiln__group *group)
+{
+    bool any = false;
+    if (prepares(plan, group))
+        return false;
+    for (size_t i = 0; i < group->stores.count; i++)
+        any |= change(plan, plan->slot_of[group->stores.items[i].node]);
+    return any;
+}
+
+bool kiln__plan_find_lasting(struct kiln__plan *plan)
+{
+    const size_t groups = plan->fusion.groups.count;
+    bool some = false, again = true;
+    plan->changes = calloc(plan->slots.count + 1, sizeof *plan->changes);
+    if (!plan->changes)
+        return false;
+    for (size_t i = 0; i < plan->slots.count; i++) {
+        plan->changes[i] = begins_changing(plan, &plan->slots.items[i]);
+        some = some || (plan->slots.items[i].place == KILN__PLACE_INPUT && !plan->changes[i]);
+    }
+    change_what_is_taken_over(plan);
+    for (int walks = 0; some && again && walks < MOST_WALKS; walks++) {
+        again = false;
+        for (size_t i = groups; i-- > 0;)
+            again |= change_operands(plan, &plan->fusion.groups.items[plan->order[i]]);
+        for (size_t i = 0; i < groups; i++)
+            again |= change_results(plan, &plan->fusion.groups.items[plan->order[i]]);
+    }
+    for (size_t i = 0; i < plan->slots.count && again; i++)
+        plan->changes[i] = plan->changes[i] || plan->slots.items[i].place != KILN__PLACE_INPUT;
+    return true;
+}
+
+bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
+                         unsigned operand)
+{
+    struct kiln__operand of = kiln__group_operand(group, operand);
+    for (size_t i = of.access; i < of.end; i++)
+        if (!stays(plan, &group->accesses.items[i]))
+            return false;
+    return true;
+}
+
+/* ---- launches ---- */
+
+void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand)
+{
+    if (plan->failed || slot == KILN__NO_SLOT)
+        return;
+    struct kiln__launch *launch = &plan->launches.items[plan->launches.count - 1];
+    if (kiln__plan_may_keep(plan, &plan->fusion.groups.items[launch->group], operand))
+        launch->makes = slot + 1;
+}
+
+void kiln__plan_keep_group(struct kiln__plan *plan, const struct kiln__group *group)
+{
+    if (!plan->failed && plan->launches.count && prepares(plan, group))
+        plan->launches.items[plan->launches.count - 1].makes =
+            plan->slot_of[group->stores.items[0].node] + 1;
+}
+
+/* ---- names ---- */
+
+#define ADD(text, value) kiln__text_add_bytes(text, &(value), sizeof(value))
+
+/* The number of an input among the slot's. */
+static uint32_t source_of(struct kiln__slot *slot, uint32_t input)
+{
+    uint32_t i = 0;
+    while (i < slot->n_sources && i < KILN__MOST_SOURCES && slot->sources[i] != input)
+        i++;
+    if (i < slot->n_sources && i < KILN__MOST_SOURCES)
+        return i;
+    if (slot->n_sources < KILN__MOST_SOURCES)
+        slot->sources[slot->n_sources++] = input;
+    else
+        slot->n_sources = TOO_MANY;
+    return slot->n_sources - 1;
+}
+
+/* Memory that goes into slot `to`: by numbers of its sources, which are the same in all plans. */
+static void name_memory(struct kiln__plan *plan, uint32_t from, uint32_t to,
+                        struct kiln__text *name)
+{
+    const struct kiln__slot *read = &plan->slots.items[from];
+    struct kiln__slot *made = &plan->slots.items[to];
+    uint32_t number;
+    if (from == to) {
+        kiln__text_add(name, "itself ");
+    } else if (read->place == KILN__PLACE_INPUT) {
+        uint8_t type = (uint8_t)node_at(plan, read->node)->type;
+        number = source_of(made, read->binding);
+        ADD(name, type);
+        ADD(name, number);
+    } else {
+        if (read->n_sources == TOO_MANY)
+            made->n_sources = TOO_MANY;
+        for (uint32_t i = 0; i < read->n_sources && i < KILN__MOST_SOURCES; i++) {
+            number = source_of(made, read->sources[i]);
+            ADD(name, number);
+        }
+        ADD(name, read->key);
+    }
+}
+
+static void name_argument(struct kiln__plan *plan, const struct kiln__argument *argument,
+                          uint32_t slot, struct kiln__text *name)
+{
+    uint8_t kind = (uint8_t)argument->kind;
+    ADD(name, kind);
+    ADD(name, argument->item);
+    ADD(name, argument->integer);
+    ADD(name, argument->real);
+    if (argument->kind == KILN__ARGUMENT_MEMORY)
+        name_memory(plan, argument->slot, slot, name);
+}
+
+/* All that decides what the launch makes of what it reads. Of a product's steps those before it. */
+static void name_launch(struct kiln__plan *plan, const struct kiln__launch *launch, uint32_t slot,
+                        struct kiln__text *name)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    size_t steps = group->kind == KILN__GROUP_MATMUL ? group->reduced_step : group->steps.count;
+    kiln__text_add(name, "%s %s %s %d ", launch->file ? launch->file : "", launch->kernel,
+                   launch->options, (int)launch->source);
+    ADD(name, plan->slots.items[slot].key);
+    ADD(name, launch->form);
+    ADD(name, launch->global);
+    ADD(name, launch->local);
+    for (size_t i = 0; i < steps; i++)
+        ADD(name, group->steps.items[i]);
+    for (size_t i = 0; i < group->stores.count && group->kind != KILN__GROUP_MATMUL; i++) {
+        uint8_t type = (uint8_t)node_at(plan, group->stores.items[i].node)->type;
+        ADD(name, type);
+    }
+    for (size_t i = 0; i < launch->arguments.count; i++)
+        name_argument(plan, &launch->arguments.items[i], slot, name);
+}
+
+static void settle_name(struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    struct kiln__text name = {0};
+    uint32_t slot = launch->makes - 1;
+    name_launch(plan, launch, slot, &name);
+    plan->failed = plan->failed || name.failed;
+    if (!name.failed)
+        plan->slots.items[slot].key = kiln__hash128(name.data, name.length);
+    kiln__text_free(&name);
+}
+
+bool kiln__plan_settle_kept(struct kiln__plan *plan)
+{
+    bool *made = calloc(plan->slots.count + 1, sizeof *made);
+    for (size_t i = 0; made && i < plan->launches.count && !plan->failed; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        if (launch->makes) {
+            made[launch->makes - 1] = true;
+            settle_name(plan, launch);
+        }
+    }
+    for (size_t i = 0; made && i < plan->steps.count; i++) {
+        const struct kiln__plan_step *step = &plan->steps.items[i];
+        struct kiln__named named = {0};
+        if (step->kind == KILN__STEP_LAUNCH && plan->launches.items[step->launch].makes)
+            continue;
+        while (kiln__plan_next_named(plan, step, &named))
+            plan->slots.items[named.slot].wanted = made[named.slot];
+    }
+    for (size_t i = 0; made && i < plan->slots.count; i++) {
+        struct kiln__slot *slot = &plan->slots.items[i];
+        if (!slot->wanted || !slot->n_sources || slot->n_sources == TOO_MANY)
+            continue;
+        slot->place = KILN__PLACE_KEPT;
+        plan->kept_bytes += slot->bytes;
+    }
+    free(made);
+    return made && !plan->failed;
+}

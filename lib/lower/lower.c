@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lower/lower.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form)
+{
+    form->native_math = device->traits->fast_math_functions;
+    form->no_fma = device->traits->emulates_fma;
+    form->level_80 = device->info.has_inline_ptx && device->ptx_level >= 80;
+}
+
+/* Kernels for other devices take 32-bit indices where they suffice: 64-bit ones cost registers. */
+void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
+                      const struct kiln__space *space, struct kiln__form *form)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    kiln__form_arithmetic(plan->options.device, form);
+    form->chunked = traits->chunked;
+    form->wide = traits->chunked || !kiln__space_is_narrow(group, space);
+    form->rank = (uint8_t)space->rank;
+    form->kept = (uint8_t)space->kept;
+    form->vector = (uint8_t)traits->vector;
+    while (!traits->chunked && 1u << form->work_group < traits->work_group)
+        form->work_group++;
+}
+
+static bool store_is_aligned(const struct kiln__group *group, const struct kiln__form *form)
+{
+    const struct kiln__store *store = &group->stores.items[0];
+    if (group->stores.count == 0 || !store->placed || form->placed == KILN__STRIDED)
+        return true; /* whole rows: as long as whole vectors, and so is all between them */
+    for (uint32_t d = 0; d + 1 < group->shape.rank; d++)
+        if (store->stride[d] % form->vector)
+            return false;
+    return store->offset % form->vector == 0;
+}
+
+bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__form *form)
+{
+    if (form->chunked || form->vector == 1)
+        return false;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        const struct kiln__access *access = &group->accesses.items[i];
+        bool vectors = access->kind != KILN__ACCESS_NUMBER &&
+                       (form->along[i] == KILN__CONTIGUOUS || form->along[i] == KILN__LINEAR);
+        if (vectors && access->jump % form->vector)
+            return false;
+        if (vectors && access->offset % form->vector)
+            return false;
+        for (uint32_t d = 0; vectors && d + 1 < group->shape.rank; d++)
+            if (access->stride[d] % form->vector)
+                return false;
+    }
+    return !plan->options.shared && store_is_aligned(group, form);
+}
+
+size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work)
+{
+    if (!traits->chunked)
+        return 1;
+    size_t chunk = kiln__divide_up(count, traits->chunks);
+    size_t least = kiln__divide_up(traits->min_chunk, work ? work : 1);
+    if (chunk < least)
+        chunk = least;
+    return work > traits->vector ? chunk : kiln__divide_up(chunk, traits->vector) * traits->vector;
+}
+
+void kiln__launch_line(size_t items, struct kiln__launch *launch)
+{
+    launch->dimensions = 1;
+    launch->local[0] = (size_t)1 << launch->form.work_group;
+    launch->global[0] = kiln__divide_up(items, launch->local[0]) * launch->local[0];
+}
+
+/* A store that goes to the very memory that the access reads; 1 + its number, or 0. */
+static uint8_t find_update(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__access *access)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[access->node];
+    if (access->kind != KILN__ACCESS_MEMORY)
+        return 0;
+    for (size_t i = 0; i < group->stores.count; i++) {
+        uint32_t number = plan->slot_of[group->stores.items[i].node];
+        const struct kiln__slot *slot = &plan->slots.items[number];
+        if (plan->slot_of[access->node] == number)
+            return (uint8_t)(i + 1);
+        if (slot->in_place && node->kind == KILN__IMPORT &&
+            graph->requests.items[slot->binding].replaces == node->binding + 1)
+            return (uint8_t)(i + 1);
+    }
+    return 0;
+}
+
+bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form)
+{
+    bool any = false;
+    for (size_t i = 0; i < group->accesses.count; i++) {
+        form->updates[i] = find_update(plan, group, &group->accesses.items[i]);
+        any = any || form->updates[i];
+    }
+    return any;
+}
+
+static void add_memory(const struct kiln__plan *plan, struct kiln__launch *launch, uint32_t node,
+                       struct kiln__argument memory, const char *letter, size_t k)
+{
+    memory.kind = KILN__ARGUMENT_MEMORY;
+    memory.type = plan->fusion.graph.nodes.items[node].type;
+    memory.slot = plan->slot_of[node];
+    assert(memory.slot != KILN__NO_SLOT);
+    kiln__launch_add(launch, memory, "%s%zu", letter, k);
+}
+
+static struct kiln__argument offset_in(const struct kiln__plan *plan, uint32_t node,
+                                       int64_t elements)
+{
+    kiln_type type = plan->fusion.graph.nodes.items[node].type;
+    return (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
+                                   .item = (uint8_t)kiln_type_size(type),
+                                   .slot = plan->slot_of[node],
+                                   .integer = elements};
+}
+
+static void add_access(const struct kiln__plan *plan, const struct kiln__space *space,
+                       const struct kiln__access *access, size_t k, struct kiln__launch *launch)
+{
+    bool number = access->kind == KILN__ACCESS_NUMBER;
+    if (!number && !launch->form.updates[k])
+        add_memory(plan, launch, access->node,
+                   (struct kiln__argument){.constant = true, .restricted = true}, "x", k);
+    kiln__launch_add(launch,
+                     number ? KILN__INDEX(access->offset)
+                            : offset_in(plan, access->node, access->offset),
+                     "o%zu", k);
+    for (uint32_t d = 0; launch->form.along[k] != KILN__LINEAR && d < space->rank; d++)
+        kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s%zu_%u", k, d);
+    if (access->kind != KILN__ACCESS_GATHER)
+        return;
+    struct kiln__argument extent = {.kind = KILN__ARGUMENT_I32};
+    extent.integer = access->extent < INT32_MAX ? (int64_t)access->extent : INT32_MAX;
+    kiln__launch_add(launch, KILN__INDEX(access->jump), "g%zu", k);
+    kiln__launch_add(launch, extent, "e%zu", k);
+}
+
+void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__launch *launch,
+                           size_t first, size_t end)
+{
+    for (size_t k = first; k < end; k++)
+        add_access(plan, space, &group->accesses.items[k], k, launch);
+}
+
+/* A store of an epilogue may be the kernel's own result. */
+void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, struct kiln__launch *launch)
+{
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        add_memory(plan, launch, store->node,
+                   (struct kiln__argument){.restricted = !launch->form.epilogue}, "y", k);
+        kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q%zu", k);
+    }
+    for (uint32_t d = 0; launch->form.placed && d < space->rank; d++)
+        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);
+}
+
+void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+                          size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind != KILN__STEP_SCALAR)
+            continue;
+        double value = group->scalars.items[step->index];
+        bool floating = kiln__type_row(step->type)->floating;
+        struct kiln__argument scalar = {.kind = floating                 ? KILN__ARGUMENT_F32
+                                                : step->type == KILN_I64 ? KILN__ARGUMENT_I64
+                                                                         : KILN__ARGUMENT_I32};
+        if (floating)
+            scalar.real = (float)value;
+        else
+            scalar.integer = kiln__value_whole(step->type, value);
+        kiln__launch_add(launch, scalar, "c%u", step->index);
+    }
+}
+
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    struct kiln__form *form = &launch->form;
+    for (unsigned k = 0; k < group->accesses.count; k++) {
+        struct kiln__operand operand = kiln__group_operand(group, k);
+        if (operand.value == operand.first)
+            continue;
+        form->operands |= (uint8_t)(KILN__READS_A << k);
+        form->along[k] = KILN__CONTIGUOUS;
+        form->chunked = plan->options.device->traits->chunked;
+        form->vector = (uint8_t)vector;
+    }
+}
+
+/* Elements that the access reads at most: of a slice, of a table that is looked up. Files of
+ * kernels/ walk shapes of their own. */
+static uint64_t elements_read(const struct kiln__group *group, const struct kiln__access *access,
+                              const struct kiln__node *node)
+{
+    uint64_t all = kiln__node_count(node), count = 1;
+    if (!kiln__group_is_of_steps(group) || access->kind == KILN__ACCESS_NUMBER)
+        return access->kind == KILN__ACCESS_NUMBER ? 0 : all;
+    for (uint32_t d = 0; d < group->shape.rank && count < all; d++)
+        if (access->stride[d] || access->kind == KILN__ACCESS_GATHER)
+            count *= group->shape.dims[d];
+    return count < all ? count : all;
+}
+
+/* Of the node of access `i`, unless an earlier one has it too, what all accesses read. */
+static uint64_t bytes_read(const struct kiln__plan *plan, const struct kiln__group *group, size_t i)
+{
+    const struct kiln__access *accesses = group->accesses.items;
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[accesses[i].node];
+    uint64_t all = kiln__node_count(node), count = 0;
+    for (size_t k = 0; k < group->accesses.count; k++) {
+        if (accesses[k].node != accesses[i].node)
+            continue;
+        if (k < i)
+            return 0;
+        count += elements_read(group, &accesses[k], node);
+    }
+    return (count < all ? count : all) * kiln_type_size(node->type);
+}
+
+uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        bytes += bytes_read(plan, group, i);
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        bytes += store->placed
+                     ? kiln__shape_count(&group->shape) * kiln_type_size(nodes[store->node].type)
+                     : kiln__node_bytes(&nodes[store->node]);
+    }
+    return bytes;
+}
+
+void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch)
+{
+    struct kiln__launch *place = NULL;
+    plan->failed = plan->failed || launch->failed;
+    if (!plan->failed)
+        place = kiln__vector_push(&plan->launches);
+    if (place)
+        *place = *launch;
+    else {
+        kiln__vector_free(&launch->arguments);
+        kiln__vector_free(&launch->table);
+    }
+    plan->failed = !place;
+    kiln__plan_add(plan, (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,
+                                                  .launch = (uint32_t)(plan->launches.count - 1)});
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What turning groups into launches has in common. */
+#ifndef KILN_LOWER_LOWER_H
+#define KILN_LOWER_LOWER_H
+
+#include <assert.h>
+
+#include "lower/iteration_space.h"
+#include "plan/plan.h"
+
+static inline size_t kiln__divide_up(size_t a, size_t b)
+{
+    assert(b > 0);
+    return a / b + (a % b != 0);
+}
+
+/* An argument: an index. */
+#define KILN__INDEX(value)                                                                         \
+    ((struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = (int64_t)(value)})
+
+/* How the device computes: alike in all its kernels, so that their results are, too. */
+void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form);
+
+/* The part of a form that device and space decide. */
+void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
+                      const struct kiln__space *space, struct kiln__form *form);
+
+/* Whether all contiguous vectors lie at multiples of their size. */
+bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__form *form);
+
+/* Results per work-item of a chunked device, each of `work` elements: a multiple of the vector. */
+size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work);
+
+/* A one-dimensional range of at least `items` work-items, in work-groups of the form's size. */
+void kiln__launch_line(size_t items, struct kiln__launch *launch);
+
+/* Say which accesses read what a store of the same group overwrites; true if any does. */
+bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
+                        struct kiln__form *form);
+
+/* A group's form for one of its launches (axis_mapping.c). */
+void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *group,
+                    const struct kiln__space *space, enum kiln__stage stage,
+                    struct kiln__form *form);
+
+/* How many work-items, a power of two, share a kept element of `reduced` elements (WALK_LANES). */
+size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                            size_t reduced, const struct kiln__form *form);
+
+/* Whether vectors run along the kept dimensions of a group that reduces. */
+bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space);
+
+/* The segments that a reduction is cut into. */
+struct kiln__line_cut {
+    size_t segments, length;
+};
+struct kiln__line_cut kiln__schedule_cut(const struct kiln__plan *plan,
+                                         const struct kiln__group *group,
+                                         const struct kiln__space *space);
+
+/* Memory (that of a store is not named again), offset and strides of accesses `first` to `end` - 1:
+ * the strides that its form leaves open; of a gather also the stride and extent of its axis. */
+void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
+                           const struct kiln__space *space, struct kiln__launch *launch,
+                           size_t first, size_t end);
+
+/* Memory and offset of every store, strides of those that have some. */
+void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, struct kiln__launch *launch);
+
+/* The scalars of steps `from` to `to` - 1. */
+void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
+                          size_t to);
+
+/* Have generated text read what a kernel for a single node takes in a narrower type than the one
+ * that it computes in, in vectors of so many. */
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector,
+                        struct kiln__launch *launch);
+
+/* Bytes that a group loads and stores at least. */
+uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);
+
+/* Append the launch, which is taken over, and its step. */
+void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch);
+
+#endif

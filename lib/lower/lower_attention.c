@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How kernels/attention_*.cl are launched. Each file's head has the recipe. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/attention.h"
+#include "lower/matmul.h"
+#include "lower/strided_operands.h"
+
+struct attention {
+    const struct kiln__node *node;
+    const struct kiln__group *group;
+    uint32_t number; /* the group's */
+    struct kiln__attention_size size;
+    bool truths;      /* the mask is of u8, not of f32 */
+    kiln_type result; /* as it is stored */
+    struct kiln__places places;
+};
+
+static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[group->nodes.items[0]];
+    struct attention attention = {.node = node, .group = group, .number = index};
+    attention.size = kiln__attention_size(graph, node);
+    assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == node->n_inputs);
+    attention.result = graph->nodes.items[group->stores.items[0].node].type;
+    attention.places = kiln__places_of(plan, group);
+    if (node->n_inputs > KILN__MASK)
+        attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
+    return attention;
+}
+
+/* ---- arguments ---- */
+
+/* Within the range that matters, so that sums with row numbers do not overflow. */
+static int64_t diagonal_of(const struct attention *attention)
+{
+    int64_t m = (int64_t)attention->size.m, n = (int64_t)attention->size.n;
+    int64_t diagonal = attention->node->attention.diagonal;
+    if (!attention->node->attention.causal || diagonal > n)
+        return n;
+    return diagonal < -m ? -m : diagonal;
+}
+
+/* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
+static bool has_scales(const struct attention *attention)
+{
+    return attention->places.results > 1;
+}
+
+/* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT; scaled: it
+ * finds the scales, too. */
+static void add_arguments(struct kiln__launch *launch, const struct attention *attention,
+                          uint32_t maps, bool scaled)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    const double log2_e = 1.4426950408889634;
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        kiln__launch_memory(launch, attention->places.input[i].slot);
+    kiln__launch_memory(launch, attention->places.out[0].slot);
+    KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
+                         (int64_t)size->e);
+    kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
+    kiln__launch_index(launch, diagonal_of(attention));
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        kiln__places_add(launch, &attention->places, i);
+    kiln__launch_offset(launch, attention->places.out[0].slot, 0, attention->places.out[0].item);
+    kiln__launch_index(launch, attention->places.out[0].row);
+    if (maps != KILN__NO_SLOT) {
+        kiln__launch_memory(launch, maps);
+        kiln__launch_offset(launch, maps, 0, 16);
+    }
+    if (scaled) {
+        kiln__launch_memory(launch, attention->places.out[1].slot);
+        kiln__launch_offset(launch, attention->places.out[1].slot, 0, sizeof(float));
+    }
+    if (attention->places.inputs > KILN__MASK) {
+        kiln__launch_memory(launch, attention->places.input[KILN__MASK].slot);
+        kiln__places_add(launch, &attention->places, KILN__MASK);
+    }
+    kiln__places_add_runs(launch, &attention->places, KILN__MASK);
+}
+
+/* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
+static struct kiln__launch launch_of(const struct kiln__plan *plan,
+                                     const struct attention *attention, const char *name,
+                                     unsigned vector)
+{
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
+                                  .group = attention->number,
+                                  .file = name,
+                                  .kernel = name,
+                                  .dimensions = 3};
+    launch.form.wide = true;
+    if (vector)
+        kiln__launch_reads(plan, vector, &launch);
+    launch.bytes = kiln__group_bytes(plan, attention->group);
+    return launch;
+}
+
+/* The kernels' MASK. */
+static int mask_kind(const struct attention *attention)
+{
+    if (attention->places.inputs <= KILN__MASK)
+        return 0;
+    return attention->truths ? 1 : 2;
+}
+
+/* ---- chunked devices ---- */
+
+#define TILE 4
+
+/* Vectors of rows for an item: four use the registers best; fewer where there are few rows, few
+ * items for the device's units, or little local memory. */
+static size_t choose_row_vectors(const struct kiln__plan *plan, const struct attention *attention,
+                                 size_t vector)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    const kiln_device_info *device = &plan->options.device->info;
+    size_t lines =
+               kiln__attention_room(size->d) + kiln__attention_room(size->e) + KILN__ATTENTION_KEYS,
+           vectors = 4;
+    const unsigned tuned = plan->options.device->traits->tile; /* 1 + the logarithm */
+    for (; vectors > 1; vectors /= 2) {
+        bool many_rows = size->m * 2 > vectors * vector;
+        bool many_items =
+            size->batches * kiln__divide_up(size->m, vectors * vector) >= device->compute_units;
+        if ((tuned ? vectors <= 1u << (tuned - 1) : many_rows && many_items) &&
+            lines * vectors * vector * sizeof(float) <= device->local_memory / 2)
+            break;
+    }
+    return vectors;
+}
+
+static void lower_cpu(struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    size_t vector = plan->options.device->traits->vector;
+    vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
+    while (vector > 4 && kiln__attention_local(size->d, size->e) / 4 * vector >
+                             plan->options.device->info.local_memory)
+        vector /= 2;
+    size_t vectors = choose_row_vectors(plan, attention, vector);
+    struct kiln__launch launch = launch_of(plan, attention, "attention_cpu", (unsigned)vector);
+    snprintf(launch.options, sizeof launch.options,
+             "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
+             "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
+             (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
+             (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
+             mask_kind(attention), (int)attention->places.count);
+    launch.global[0] = kiln__divide_up(size->m, vectors * vector);
+    launch.global[1] = size->batches;
+    launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    kiln__plan_launch(plan, &launch);
+}
+
+/* ---- other devices ---- */
+
+/* What a work-group owns: the first row that holds d and e and fits the local memory. The second is
+ * for few work-groups, whose items cannot wait for each other's: 40 x 77 queries and 300 keys of 32
+ * columns took an H200 0.065 ms by the first, 0.050 by twice as many items. */
+struct shape {
+    size_t columns, rows, keys, lanes;
+};
+
+static const struct shape shapes[] = {{32, 64, 32, 8},   {32, 64, 32, 16},  {64, 64, 32, 16},
+                                      {64, 32, 32, 8},   {128, 32, 32, 16}, {128, 16, 16, 16},
+                                      {256, 16, 16, 16}, {256, 8, 8, 8},    {512, 8, 8, 8}};
+#define FEW_GROUPS 4 /* of a unit */
+
+#define ITEM_ROWS 8
+
+static size_t shape_items(const struct shape *shape)
+{
+    return shape->rows / ITEM_ROWS * shape->lanes;
+}
+
+static size_t shape_bytes(const struct shape *shape)
+{
+    return (shape->columns * (shape->rows + 4) + shape->columns * (shape->keys + 1) +
+            (shape->keys + shape->lanes) * shape->rows) *
+           sizeof(float);
+}
+
+/* NULL if none is for this device and these sizes. */
+static const struct shape *choose_shape(const struct kiln__plan *plan,
+                                        const struct attention *attention)
+{
+    const kiln_device_info *device = &plan->options.device->info;
+    size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
+    const bool alike = plan->fusion.graph.alike; /* keys are taken in blocks of the shape's */
+    const unsigned tuned = alike ? 0 : plan->options.device->traits->tile;
+    size_t groups = attention->size.batches * kiln__divide_up(attention->size.m, shapes[0].rows);
+    size_t first = !alike && groups < (size_t)device->compute_units * FEW_GROUPS;
+    for (size_t i = tuned ? tuned - 1 : first; i < sizeof shapes / sizeof *shapes; i++)
+        if (columns <= shapes[i].columns && shape_bytes(&shapes[i]) <= device->local_memory &&
+            shape_items(&shapes[i]) <= device->max_work_group)
+            return &shapes[i];
+    return NULL;
+}
+
+static void lower_gpu(struct kiln__plan *plan, const struct attention *attention,
+                      const struct shape *shape)
+{
+    struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
+    size_t items = shape_items(shape);
+    snprintf(launch.options, sizeof launch.options,
+             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
+             (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
+             (int)shape->columns, mask_kind(attention), (int)attention->places.count,
+             attention->result == KILN_F16    ? " -DRESULT_F16"
+             : attention->result == KILN_BF16 ? " -DRESULT_BF16"
+                                              : "",
+             plan->options.device->traits->emulates_fma ? " -DNO_FMA" : "");
+    launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
+    launch.global[1] = attention->size.batches;
+    launch.local[0] = items;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    kiln__plan_launch(plan, &launch);
+}
+
+/* ---- NVIDIA's devices that copy to local memory in the background ---- */
+
+#define COPIES_LEVEL 80
+#define COPIES_ITEMS 128
+#define COPIES_ROWS 64
+#define COPIES_LOCAL 47104
+#define COPIES_MOST 128 /* columns of a result */
+#define COPIES_DEEPEST (1 << 30)
+#define LONG_DEPTH 32 /* columns in a stage of the kernel with long ones */
+#define LONG_LOCAL(width) (4 * (8704 + 256 * LONG_DEPTH + COPIES_ROWS * (width)))
+
+static bool has_rows(const struct kiln__plan *plan, const struct attention *attention,
+                     unsigned input, kiln_type type, int64_t elements)
+{
+    const size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
+    return kiln__places_have_rows(plan, attention->group, &attention->places, input, rows, type,
+                                  elements);
+}
+
+/* Not for narrow results (of operands that lie as floats), nor where tuning has found another
+ * kernel's tile to be better. */
+static bool copies_suits(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__device *device = plan->options.device;
+    if (attention->result != KILN_F32 || (device->traits->tile && !plan->fusion.graph.alike))
+        return false;
+    bool suits = device->info.has_inline_ptx && device->ptx_level >= COPIES_LEVEL &&
+                 device->info.max_work_group >= COPIES_ITEMS &&
+                 device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
+                 attention->size.d > 0 && attention->size.d < COPIES_DEEPEST &&
+                 attention->size.e <= COPIES_MOST;
+    for (unsigned i = 0; i < KILN__MASK; i++)
+        suits = suits && has_rows(plan, attention, i, KILN_F32, 4);
+    return suits;
+}
+
+/* Whether a kernel with more local memory than OpenCL C lets one have is proved to work. */
+static bool long_suits(const struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__proof proof = {.file = "attention_copies_long",
+                                      .type = KILN_F32,
+                                      .parts = 1,
+                                      .tile = (uint16_t)kiln__attention_room(attention->size.e),
+                                      .mask = !mask_kind(attention) ? (kiln_type)0
+                                              : attention->truths   ? KILN_U8
+                                                                    : KILN_F32};
+    return plan->options.device->ptx_level == KILN__HOPPER && attention->size.d <= proof.tile &&
+           plan->options.prover && plan->options.prover->proves(plan->options.prover, &proof);
+}
+
+/* Both kernels have the same results, to the bit. */
+static void lower_copies(struct kiln__plan *plan, const struct attention *attention)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
+    const int width = (int)kiln__attention_room(size->e);
+    int used = snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
+                        width, mask_kind(attention), (int)attention->places.count);
+    if (long_suits(plan, attention)) {
+        launch.file = "attention_copies_long";
+        launch.proved = true;
+        snprintf(launch.options + used, sizeof launch.options - (size_t)used,
+                 " -DDEPTH=%d -DLOCAL=%d", LONG_DEPTH, LONG_LOCAL(width));
+    }
+    launch.global[0] = size->batches * COPIES_ITEMS;
+    launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
+    launch.local[0] = COPIES_ITEMS;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    kiln__plan_launch(plan, &launch);
+}
+
+/* ---- tensor cores of NVIDIA's Hopper ---- */
+
+#define WGMMA_ITEMS 384
+#define WGMMA_ROWS 128
+#define WGMMA_MAPS 384 /* bytes in which a work-group describes its operands to the copy engine */
+#define WGMMA_STAGES 2
+#define WGMMA_MOST 128 /* columns */
+
+static int wgmma_columns(const struct kiln__attention_size *size)
+{
+    return size->d > 64 || size->e > 64 ? WGMMA_MOST : 64;
+}
+
+/* The mask's type as it lies in memory, which the kernel reads as it is; 0: there is none. */
+static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
+{
+    if (attention->places.inputs <= KILN__MASK)
+        return (kiln_type)0;
+    const uint32_t node = attention->group->accesses.items[KILN__MASK].node;
+    return plan->fusion.graph.nodes.items[node].type;
+}
+
+/* The kernel's MASK; -1: it reads none of that type. */
+static int wgmma_mask(kiln_type stored)
+{
+    static const struct {
+        kiln_type type;
+        int mask;
+    } masks[] = {{(kiln_type)0, 0}, {KILN_U8, 1}, {KILN_F32, 2}, {KILN_F16, 3}, {KILN_BF16, 4}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        if (masks[i].type == stored)
+            return masks[i].mask;
+    return -1;
+}
+
+/* Whether two neighbouring keys of the mask can be read at once, wherever the first is an even one.
+ */
+static bool has_pairs(const struct attention *attention)
+{
+    const struct kiln__operand_place *mask = &attention->places.input[KILN__MASK];
+    bool even = attention->places.inputs > KILN__MASK && attention->size.n % 2 == 0 &&
+                mask->column == 1 && mask->row % 2 == 0 && mask->offset % 2 == 0;
+    for (uint32_t run = 0; run < attention->places.count; run++)
+        even = even && mask->run[run] % 2 == 0;
+    return even;
+}
+
+static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention,
+                        bool scaled)
+{
+    const struct kiln__device *device = plan->options.device;
+    const struct kiln__attention_size *size = &attention->size;
+    kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
+    if (!type || wgmma_mask(mask) < 0 || device->ptx_level != KILN__HOPPER ||
+        !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
+        plan->options.shared || attention->node->attention.scale <= 0)
+        return false;
+    bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
+                size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
+                size->n < INT32_MAX / 2;
+    for (uint32_t i = 0; i < KILN__MASK; i++)
+        fits = fits && has_rows(plan, attention, i, type, 8);
+    const struct kiln__proof proof = {.file = "attention_wgmma",
+                                      .type = type,
+                                      .parts = 1,
+                                      .tile = (uint16_t)wgmma_columns(size),
+                                      .mask = mask,
+                                      .form = scaled};
+    return fits && plan->options.prover &&
+           plan->options.prover->proves(plan->options.prover, &proof);
+}
+
+static void lower_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
+{
+    const struct kiln__attention_size *size = &attention->size;
+    struct kiln__launch launch = launch_of(plan, attention, "attention_wgmma", 0);
+    int columns = wgmma_columns(size);
+    size_t tiles = kiln__divide_up(size->m, WGMMA_ROWS);
+    uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * WGMMA_MAPS);
+    snprintf(launch.options, sizeof launch.options,
+             "-DTYPE=%s -DRESULT=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d%s",
+             kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
+             columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
+             kiln__places_have_even_results(&attention->places), (int)attention->places.count,
+             scaled ? " -DSCALED=1" : "");
+    if (attention->places.inputs > KILN__MASK) {
+        const size_t used = strlen(launch.options);
+        snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
+                 wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
+    }
+    launch.proved = true;
+    launch.global[0] = size->batches * WGMMA_ITEMS;
+    launch.global[1] = tiles;
+    launch.local[0] = WGMMA_ITEMS;
+    launch.global[2] = launch.local[1] = launch.local[2] = 1;
+    add_arguments(&launch, attention, maps, scaled);
+    kiln__plan_launch(plan, &launch);
+}
+
+void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (group->stores.count == 0)
+        return;
+    const struct attention attention = attention_of(plan, index);
+    if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
+        return;
+    if (has_scales(&attention) && wgmma_suits(plan, &attention, true)) {
+        lower_wgmma(plan, &attention, true);
+        return;
+    }
+    bool chunked = plan->options.device->traits->chunked;
+    const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
+    if (wgmma_suits(plan, &attention, false))
+        lower_wgmma(plan, &attention, false);
+    else if (copies_suits(plan, &attention))
+        lower_copies(plan, &attention);
+    else if (shape)
+        lower_gpu(plan, &attention, shape);
+    else {
+        assert(attention.result ==
+               KILN_F32); /* else only_copies() of fuse/transposed_store.c says too much */
+        lower_cpu(plan, &attention);
+    }
+    if (has_scales(&attention))
+        kiln__lower_scales(plan, index);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Map, reduce and rows groups to launches: one, or for long reductions one for their segments and
+ * one that combines what these have left; for long running sums one that finds what segments come
+ * to, and one that begins each with what is before it. */
+#include <assert.h>
+
+#include "lower/lower.h"
+
+/* That one work-item goes over in several phases: pieces of 512 bytes of f32. Each phase reads them
+ * all again, from memory or a large cache, and less at a place takes longer. */
+#define LEAST_COLUMNS 128
+
+/* And in one, where there are many: sums of 1,234 rows of 4,567 took a CPU of two cores 1.17 times
+ * as long in pieces of 288 as in such. */
+#define LONG_COLUMNS 512
+#define ITEMS_OF_UNIT 4 /* so that a late unit leaves less behind */
+
+struct lowering {
+    struct kiln__plan *plan;
+    const struct kiln__group *group;
+    struct kiln__space space;
+    struct kiln__line_cut cut;
+    uint32_t values, positions; /* scratch slots of partial results */
+    struct kiln__launch launch;
+};
+
+static const struct kiln__traits *traits_of(const struct lowering *lowering)
+{
+    return lowering->plan->options.device->traits;
+}
+
+/* ---- work-items ---- */
+
+/* The last tile of a dimension takes what is left over, so that none is small; a work-group's are
+ * as large as its local memory. */
+static size_t tiles_along(const struct kiln__form *form, size_t dim)
+{
+    return !form->chunked     ? kiln__divide_up(dim, form->tile)
+           : dim < KILN__TILE ? 1
+                              : dim / KILN__TILE;
+}
+
+/* Kept elements, or tiles of them. */
+static size_t count_work(const struct lowering *lowering)
+{
+    const struct kiln__space *space = &lowering->space;
+    const struct kiln__form *form = &lowering->launch.form;
+    if (!form->across)
+        return space->kept_count;
+    size_t last = space->dims[space->rank - 1], other = space->dims[form->across - 1];
+    return space->kept_count / last / other * tiles_along(form, last) * tiles_along(form, other);
+}
+
+/* Reduced elements of each kept one that the launch has to do with. */
+static size_t count_reduced(const struct lowering *lowering)
+{
+    return lowering->launch.form.stage == KILN__STAGE_FINAL ? lowering->cut.segments
+                                                            : lowering->cut.length;
+}
+
+/* Where runs of kept elements are walked a chunk is whole vectors, and segments share in making
+ * enough chunks. */
+static size_t choose_chunk(const struct lowering *lowering)
+{
+    const struct kiln__traits *traits = traits_of(lowering);
+    size_t work = count_work(lowering), chunks = traits->chunks;
+    if (lowering->launch.form.kept_walk == KILN__WALK_TILES)
+        return kiln__divide_up(work, chunks);
+    if (lowering->launch.form.reduced_walk == KILN__WALK_NONE)
+        return kiln__chunk_size(traits, work, 1);
+    if (lowering->launch.form.kept_walk != KILN__WALK_VECTORS)
+        return kiln__chunk_size(traits, work, count_reduced(lowering));
+    chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
+    size_t chunk = kiln__divide_up(work, chunks);
+    size_t items = ITEMS_OF_UNIT * (size_t)lowering->plan->options.device->info.compute_units;
+    size_t least = lowering->group->kind == KILN__GROUP_ROWS ? LEAST_COLUMNS
+                   : work >= LONG_COLUMNS * items            ? LONG_COLUMNS
+                                                             : 0;
+    if (chunk < least)
+        chunk = least;
+    return kiln__divide_up(chunk, traits->vector) * traits->vector;
+}
+
+/* Says how many work-items there are; what of the kept axis one has, or how many share an element
+ * of it, in *share. */
+static void size_launch(struct lowering *lowering, size_t *share)
+{
+    struct kiln__launch *launch = &lowering->launch;
+    const struct kiln__traits *traits = traits_of(lowering);
+    size_t work = count_work(lowering), items;
+    if (kiln__walk_shares(launch->form.kept_walk)) {
+        *share =
+            kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
+        items = work * *share;
+        while (launch->form.shuffles && 1u << (launch->form.shuffles - 1) < *share)
+            launch->form.shuffles++;
+    } else if (launch->form.across && !traits->chunked) {
+        *share = 1;
+        items = work << launch->form.work_group;
+    } else {
+        *share = traits->chunked ? choose_chunk(lowering)
+                                 : (size_t)launch->form.vector << launch->form.pairs;
+        items = kiln__divide_up(work, *share);
+    }
+    kiln__launch_line(items, launch);
+    if (!kiln__stage_of_segments(launch->form.stage))
+        return;
+    launch->dimensions = 2;
+    launch->global[1] = lowering->cut.segments;
+    launch->local[1] = 1;
+}
+
+/* ---- arguments ---- */
+
+/* What the kernel's loops go by. */
+static void add_sizes(struct lowering *lowering, size_t share)
+{
+    struct kiln__launch *launch = &lowering->launch;
+    const struct kiln__form *form = &launch->form;
+    const struct kiln__space *space = &lowering->space;
+    unsigned tuned = traits_of(lowering)->stream;
+    bool stream = tuned ? tuned > 1 : launch->bytes > lowering->plan->options.device->info.cache;
+    kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
+    if (form->reduced_walk != KILN__WALK_NONE)
+        kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
+    if (form->kept_walk != KILN__WALK_ITEM && (form->chunked || !form->across) && !form->shuffles)
+        kiln__launch_add(launch, KILN__INDEX(share),
+                         kiln__walk_shares(form->kept_walk) ? "lanes" : "chunk");
+    if (form->streams)
+        kiln__launch_add(launch,
+                         (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
+                         form->across ? "wanted" : "stream");
+    if (kiln__stage_of_segments(form->stage))
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length");
+    if (form->stage == KILN__STAGE_FINAL)
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments");
+    for (uint32_t d = form->across ? 0 : 1; d < space->rank; d++)
+        if (d != space->kept)
+            kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
+}
+
+static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type, char letter)
+{
+    struct kiln__launch *launch = &lowering->launch;
+    struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
+    struct kiln__argument offset = {.kind = KILN__ARGUMENT_OFFSET, .slot = slot};
+    unsigned step = kiln__group_total(lowering->group);
+    assert(slot != KILN__NO_SLOT || lowering->plan->failed);
+    memory.type = type;
+    memory.constant = launch->form.stage != KILN__STAGE_PARTIAL;
+    memory.restricted = true;
+    offset.item = (uint8_t)kiln_type_size(type);
+    kiln__launch_add(launch, memory, "partial_%c%u", letter, step);
+    kiln__launch_add(launch, offset, "partial_%c%u_offset", letter, step);
+}
+
+static const struct kiln__reduce_row *row_of(const struct kiln__group *group)
+{
+    const struct kiln__step *total = &group->steps.items[kiln__group_total(group)];
+    return &kiln__reduce_rows[total->kind == KILN__STEP_SCANNED ? KILN__REDUCE_sum : total->op];
+}
+
+/* What the total of a segment is kept in. */
+static kiln_type partial_type(const struct kiln__group *group)
+{
+    const struct kiln__step *steps = group->steps.items;
+    kiln_type type = steps[steps[kiln__group_total(group)].args[0]].type;
+    return kiln__reduce_accumulator(row_of(group), type);
+}
+
+static void add_partials(struct lowering *lowering)
+{
+    if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
+        return;
+    add_partial(lowering, lowering->values, partial_type(lowering->group), 't');
+    if (row_of(lowering->group)->indexed)
+        add_partial(lowering, lowering->positions, KILN_I32, 'j');
+}
+
+/* ---- launches ---- */
+
+static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__stage stage)
+{
+    static const char *const names[] = {[KILN__GROUP_MAP] = "kiln_map",
+                                        [KILN__GROUP_REDUCE] = "kiln_reduce",
+                                        [KILN__GROUP_ROWS] = "kiln_rows"};
+    struct kiln__plan *plan = lowering->plan;
+    const struct kiln__group *group = lowering->group;
+    struct kiln__launch *launch = &lowering->launch;
+    size_t share;
+    *launch = (struct kiln__launch){
+        .source = KILN__SOURCE_NEST, .group = index, .kernel = names[group->kind]};
+    kiln__schedule(plan, group, &lowering->space, stage, &launch->form);
+    launch->bytes = kiln__group_bytes(plan, group);
+    size_launch(lowering, &share);
+    add_sizes(lowering, share);
+    kiln__launch_accesses(plan, group, &lowering->space, launch, 0, group->accesses.count);
+    add_partials(lowering);
+    if (stage != KILN__STAGE_PARTIAL)
+        kiln__launch_stores(plan, group, &lowering->space, launch);
+    kiln__launch_scalars(group, launch, 0, group->steps.count);
+    kiln__plan_launch(plan, launch);
+    kiln__plan_keep_group(plan, group);
+}
+
+void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
+{
+    struct lowering lowering = {.plan = plan, .group = &plan->fusion.groups.items[index]};
+    const struct kiln__group *group = lowering.group;
+    kiln__space_of(group, &lowering.space);
+    bool empty = lowering.space.kept_count == 0 || group->stores.count == 0;
+    if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
+        return;
+    lowering.cut = kiln__schedule_cut(plan, group, &lowering.space);
+    if (lowering.cut.segments == 1) {
+        lower_stage(&lowering, index, KILN__STAGE_WHOLE);
+        return;
+    }
+    size_t partials = lowering.space.kept_count * lowering.cut.segments;
+    lowering.values = kiln__plan_scratch(plan, partials * kiln_type_size(partial_type(group)));
+    if (row_of(group)->indexed)
+        lowering.positions = kiln__plan_scratch(plan, partials * sizeof(int32_t));
+    lower_stage(&lowering, index, KILN__STAGE_PARTIAL);
+    lower_stage(&lowering, index, kiln__group_scan(group) ? KILN__STAGE_BEHIND : KILN__STAGE_FINAL);
+}

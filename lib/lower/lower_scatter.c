@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scatter groups to launches: one of kernels/scatter.cl, over a result that holds the base
+ * already. */
+#include "lower/matmul.h"
+
+#include <stdio.h>
+
+/* The tensors as [outer, count or extent, inner]. */
+struct scatter {
+    size_t outer, count, extent, inner;
+};
+
+static struct scatter scatter_of(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__node *node = &nodes[group->stores.items[0].node];
+    struct scatter scatter = {.outer = 1, .inner = 1, .extent = node->shape.dims[node->axis]};
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        if (d != node->axis)
+            *(d < node->axis ? &scatter.outer : &scatter.inner) *= node->shape.dims[d];
+    scatter.count = kiln__node_count(&nodes[node->input[KILN__SCATTER_INDICES]]);
+    return scatter;
+}
+
+/* A power of two, at least 1, of shares in the rows, so that there are as many work-items or
+ * work-groups as are wanted. Each goes over all indices, so that more than enough of them are a
+ * loss. */
+static size_t choose_classes(size_t wanted, size_t others, const struct scatter *scatter)
+{
+    size_t classes = 1;
+    while (classes < scatter->extent && classes < scatter->count && classes * others < wanted)
+        classes *= 2;
+    return classes;
+}
+
+/* Columns of an item of a chunked device: a few cache lines. */
+#define STRIP 256
+/* Work-groups of others: several for each core of the largest. */
+#define GROUPS 1024
+
+static void size_launch(const struct kiln__plan *plan, const struct scatter *scatter,
+                        struct kiln__launch *launch)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    size_t columns = traits->chunked ? STRIP : traits->work_group;
+    size_t strips = kiln__divide_up(scatter->inner, columns);
+    launch->dimensions = 3;
+    launch->local[0] = traits->chunked ? 1 : traits->work_group;
+    launch->local[1] = launch->local[2] = 1;
+    launch->global[0] = strips * launch->local[0];
+    launch->global[1] =
+        choose_classes(traits->chunked ? traits->chunks : GROUPS, strips * scatter->outer, scatter);
+    launch->global[2] = scatter->outer;
+}
+
+static const struct kiln__type_row *type_of(const struct kiln__plan *plan, uint32_t node)
+{
+    return kiln__type_row(plan->fusion.graph.nodes.items[node].type);
+}
+
+static void add_access(const struct kiln__plan *plan, const struct kiln__access *access,
+                       struct kiln__launch *launch)
+{
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[access->node];
+    uint32_t slot = plan->slot_of[access->node];
+    kiln__launch_memory(launch, slot);
+    kiln__launch_offset(launch, slot, access->offset, kiln_type_size(node->type));
+}
+
+/* Whether signs matter; else integers are those that wrap around. */
+static bool orders(uint8_t mode)
+{
+    return mode == KILN_SCATTER_MIN || mode == KILN_SCATTER_MAX;
+}
+
+/* Indices that a work-group marks at once; half as many as rounds after which Mesa's llvmpipe
+ * leaves loops. */
+#define BLOCK 32768
+
+/* Of so many indices: these, their values, and where those go, read and written. */
+static uint64_t bytes_of(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct scatter *scatter, size_t count)
+{
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__access *accesses = group->accesses.items;
+    const struct kiln__node *values = &nodes[accesses[KILN__SCATTER_VALUES].node];
+    uint64_t bytes =
+        kiln__node_bytes(values) + kiln__node_bytes(&nodes[accesses[KILN__SCATTER_INDICES].node]) +
+        2 * kiln__node_count(values) * type_of(plan, group->stores.items[0].node)->bytes;
+    return (uint64_t)((double)bytes * (double)count / (double)scatter->count);
+}
+
+/* The launch for indices `from` to `to` - 1. */
+static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
+                       size_t from, size_t to)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
+    const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
+    const struct kiln__access result = {.node = group->stores.items[0].node};
+    const bool chunked = plan->options.device->traits->chunked;
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
+    launch.file = chunked ? "scatter" : "scatter_gpu";
+    launch.kernel = "scatter";
+    launch.form.wide = true;
+    kiln__launch_reads(plan, 1, &launch);
+    launch.bytes = bytes_of(plan, group, scatter, to - from);
+    size_launch(plan, scatter, &launch);
+    const struct kiln__type_row *type = type_of(plan, result.node);
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const uint8_t mode = nodes[result.node].op;
+    char sizes[64];
+    if (chunked)
+        snprintf(sizes, sizeof sizes, "-DCOLUMNS=%d", STRIP);
+    else
+        snprintf(sizes, sizeof sizes, "-DWG=%zu -DBLOCK=%d", launch.local[0], BLOCK);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DCOMBINE=%s -DINDEX=%s %s",
+             orders(mode) ? type->device : type->sums, kiln__node_name(&nodes[result.node]),
+             type_of(plan, indices->node)->device, sizes);
+    add_access(plan, values, &launch);
+    add_access(plan, indices, &launch);
+    add_access(plan, &result, &launch);
+    KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent,
+                         (int64_t)scatter->inner, (int64_t)launch.global[1], (int64_t)from,
+                         (int64_t)to);
+    kiln__plan_launch(plan, &launch);
+}
+
+void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
+        return;
+    const struct scatter scatter = scatter_of(plan, group);
+    if (scatter.extent == 0)
+        return;
+    size_t most = plan->options.device->traits->chunked ? scatter.count : BLOCK;
+    for (size_t from = 0; from < scatter.count; from += most) {
+        size_t left = scatter.count - from;
+        lower_walk(plan, index, &scatter, from, from + (left < most ? left : most));
+    }
+}

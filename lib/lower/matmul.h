@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: one interface, implementations as rows. A row says what it can do and how it is
+ * launched; a tuning record, an option or the heuristic picks among those that can. */
+#ifndef KILN_LOWER_MATMUL_H
+#define KILN_LOWER_MATMUL_H
+
+#include "lower/lower.h"
+
+/* Of counts, none of which is negative. */
+static inline int64_t kiln__least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t kiln__most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t kiln__div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline int64_t kiln__round_up(int64_t a, int64_t b)
+{
+    return kiln__div_up(a, b) * b;
+}
+
+/* Elements of a matrix, of `item` bytes: offset and strides in elements. One of row and column
+ * stride is 1. */
+struct kiln__matrix {
+    uint32_t slot;
+    int64_t offset, row, column, batch;
+    uint8_t item;
+    uint8_t operand;  /* of the group: which one */
+    kiln_type stored; /* an operand's elements in memory */
+    bool bare;        /* nothing is made of these but what the type is computed in */
+    bool computed;    /* a generated text makes something of what is read, */
+    bool lasting;     /* what is made of these may stay from run to run (frozen.c) */
+    bool across; /* by vectors that run across lines (lower/iteration_space.h), else along them */
+};
+
+/* Rows that are patches of an image: an index of up to three levels, the last one fastest, and so
+ * for the elements of a row, of which the last level is contiguous. */
+#define KILN__PATCH_LEVELS 3
+struct kiln__patches {
+    uint32_t slot;
+    int64_t offset;
+    struct kiln__patch_level {
+        int64_t count, stride;
+    } rows[KILN__PATCH_LEVELS], depth[KILN__PATCH_LEVELS];
+};
+
+/* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
+ * sums before, and then what the epilogue makes of them. */
+struct kiln__product {
+    int64_t m, n, k, batch;
+    struct kiln__matrix a, b, c;
+    uint8_t result;  /* as in kiln__form */
+    uint8_t sums;    /* how it adds up: enum kiln__product_name */
+    uint32_t finish; /* what the group's steps after it cost for an element, */
+    uint32_t loads;  /* and how many operands they read that have one for each */
+    uint32_t copies; /* the group that brings `a` there from patches, and does nothing else; or
+                        KILN__NO_GROUP */
+};
+
+struct kiln__matmul_row {
+    const char *name;
+    bool chunked;     /* for chunked devices alone */
+    bool takes_steps; /* of the group, before the product and after it */
+    bool frugal;      /* needs no memory for sums where the group's steps store all results */
+    bool fetches;     /* the first operand from the patches that its copy would be made of */
+    bool alike;       /* an element's order of additions depends on k alone, and is that of all
+                         others of which this is so and that suit on the device */
+    bool whole;       /* adds up whole numbers exactly, however many */
+    /* Whether it is right for this product on this device, and whether it is then the one to take,
+     * where no earlier row is; NULL: always. */
+    bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
+    /* Append its launches. */
+    void (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
+};
+
+/* In the order in which the heuristic asks them; the last one is the last resort. */
+#define KILN__MATMULS(ROW)                                                                         \
+    ROW(patches)                                                                                   \
+    ROW(tiled_patches)                                                                             \
+    ROW(dots)                                                                                      \
+    ROW(skinny)                                                                                    \
+    ROW(few)                                                                                       \
+    ROW(small) ROW(single) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(mma) ROW(tiled)
+#define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
+KILN__MATMULS(KILN__MATMUL)
+#undef KILN__MATMUL
+
+/* Their names in that order: NULL after the last. */
+const char *kiln__matmul_name(size_t number);
+
+/* The arguments of a CLBlast launch, by position: each matrix's memory and offset, the sizes, the
+ * leading dimensions, whether operands are transposed, the batch strides. */
+enum kiln__clblast_argument {
+    KILN__CLBLAST_A,
+    KILN__CLBLAST_A_OFFSET,
+    KILN__CLBLAST_B,
+    KILN__CLBLAST_B_OFFSET,
+    KILN__CLBLAST_C,
+    KILN__CLBLAST_C_OFFSET,
+    KILN__CLBLAST_M,
+    KILN__CLBLAST_N,
+    KILN__CLBLAST_K,
+    KILN__CLBLAST_BATCH,
+    KILN__CLBLAST_A_LEAD,
+    KILN__CLBLAST_B_LEAD,
+    KILN__CLBLAST_C_LEAD,
+    KILN__CLBLAST_A_TRANSPOSED,
+    KILN__CLBLAST_B_TRANSPOSED,
+    KILN__CLBLAST_A_STRIDE,
+    KILN__CLBLAST_B_STRIDE,
+    KILN__CLBLAST_C_STRIDE
+};
+
+/* The group that product `index` does on the way, as it reads; or KILN__NO_GROUP. */
+uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index);
+
+/* Where what group `copies` brings to the first operand lies otherwise: rows of as many elements as
+ * one of the copy has, which is a column of a transposed operand. KILN__NO_GROUP: where the rows of
+ * a batch lie that is one product but for that. False: not in patches. */
+bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
+                        uint32_t copies, struct kiln__patches *patches);
+
+/* ---- for implementations ---- */
+
+/* Distance of a matrix's contiguous lines. */
+static inline int64_t kiln__matrix_lead(const struct kiln__matrix *matrix)
+{
+    return matrix->column == 1 ? matrix->row : matrix->column;
+}
+
+/* A launch of kernels/<file>.cl, to be given its options, arguments and ranges. */
+struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel,
+                                         const struct kiln__product *product);
+
+/* Ranges of single work-items, as kernels of chunked devices have them. */
+void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z);
+
+/* What a launch does beside multiplying. */
+struct kiln__extras {
+    const struct kiln__matrix *a, *b; /* as its kernel calls the operands that it reads, or NULL */
+    const struct kiln__product *product; /* the group's, if the launch ends it; or NULL */
+    int64_t vector; /* width of OPERAND_A_VECTOR, OPERAND_B_VECTOR and EPILOGUE_VECTOR */
+    bool aligned;   /* rows of all matrices and their memory start at multiples of that */
+};
+
+/* Append a launch that has all its arguments but those of OPERAND_A_, OPERAND_B_ and
+ * EPILOGUE_PARAMETERS: it gets these, and the steps of operands and the group's epilogue, if there
+ * are any. */
+void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
+                        struct kiln__launch *launch);
+
+/* Where k is split, on GPUs: working memory for each split's sums, [batch][split][m][n], and the
+ * launch that adds them up and does what the group does to them. */
+struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+                                          const struct kiln__product *product, int64_t splits);
+void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
+                             const struct kiln__product *product, const struct kiln__matrix *sums,
+                             int64_t splits);
+
+/* Append `count` integers. */
+void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
+#define KILN__LAUNCH_INDICES(launch, ...)                                                          \
+    kiln__launch_indices(launch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
+                         (int64_t[]){__VA_ARGS__})
+
+#endif

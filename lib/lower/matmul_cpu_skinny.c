@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on chunked devices of few rows or columns: one pass over the large operand, read where
+ * it is (kernels/matmul_cpu_skinny.cl). */
+#include <stdio.h>
+
+#include "lower/matmul_cpu.h"
+
+/* ---- skinny: few rows, b read once where it is ---- */
+
+static int few_rows(int64_t m)
+{
+    return m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
+}
+
+/* The longest strip of sums in local memory: the longer the better, half of the memory at most. */
+static int strip_of(const struct kiln__plan *plan, int rows)
+{
+    int strip = 4096;
+    while (strip > 256 &&
+           (uint64_t)rows * (uint64_t)strip * 4 > plan->options.device->info.local_memory / 2)
+        strip /= 2;
+    return strip;
+}
+
+static void skinny_options(const struct kiln__plan *plan, int rows, struct kiln__launch *launch)
+{
+    snprintf(launch->options, sizeof launch->options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
+             (int)kiln__cpu_tiles(plan)->vector, rows, strip_of(plan, rows));
+}
+
+static bool is_skinny(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return product->m <= 8 && product->b.column == 1 && product->n >= kiln__cpu_tiles(plan)->vector;
+}
+
+/* One column from a transposed matrix is one row the other way round. */
+static bool is_skinny_swapped(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return product->n == 1 && product->a.row == 1 && product->c.row == 1 &&
+           product->m >= kiln__cpu_tiles(plan)->vector;
+}
+
+static bool skinny_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return is_skinny(plan, product) || is_skinny_swapped(plan, product);
+}
+
+static bool skinny_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)plan;
+    return kiln__most(product->m, product->n) * product->k >= 16384;
+}
+
+static struct kiln__matrix transposed(const struct kiln__matrix *matrix)
+{
+    struct kiln__matrix other = *matrix;
+    other.row = matrix->column;
+    other.column = matrix->row;
+    return other;
+}
+
+static struct kiln__product swapped(const struct kiln__product *product)
+{
+    struct kiln__product other = *product;
+    other.m = product->n;
+    other.n = product->m;
+    other.a = transposed(&product->b);
+    other.b = transposed(&product->a);
+    other.b.across = true;
+    other.c.row = product->m;
+    return other;
+}
+
+/* `given` is the product as it was before it was swapped. */
+static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
+                       const struct kiln__product *given, uint32_t sums, int64_t splits)
+{
+    int64_t vector = kiln__cpu_tiles(plan)->vector;
+    int64_t share = kiln__div_up(product->n, kiln__most(1, kiln__cpu_units(plan) / product->m));
+    int64_t columns = kiln__most(256, kiln__round_up(share, vector));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
+    skinny_options(plan, few_rows(product->m), &launch);
+    kiln__product_range(&launch, kiln__div_up(product->n, columns), product->m, product->batch);
+    struct kiln__extras extras = {.product = given, .vector = vector};
+    kiln__launch_memory(&launch, sums);
+    kiln__launch_memory(&launch, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
+    kiln__launch_offset(&launch, sums, 0, sizeof(float));
+    kiln__cpu_add_strides(&launch, &product->c, product->c.row, product->c.batch);
+    KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given));
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+/* Enough items for all units, none with less than 64 lines of b; or as the others' blocks are. */
+static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__product *product,
+                            int64_t strips)
+{
+    int64_t splits = kiln__div_up(kiln__cpu_units(plan) * 4, strips * product->batch);
+    int64_t tuned = plan->options.device->traits->splits;
+    splits = tuned ? tuned : kiln__most(1, kiln__least(splits, product->k / 64));
+    return plan->fusion.graph.alike ? kiln__cpu_depth(plan)
+                                    : kiln__most(1, kiln__div_up(product->k, splits));
+}
+
+static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
+{
+    const bool is_swapped = !is_skinny(plan, given);
+    const struct kiln__product product = is_swapped ? swapped(given) : *given;
+    int64_t vector = kiln__cpu_tiles(plan)->vector, m = product.m, n = product.n;
+    int64_t strips = kiln__div_up(n, strip_of(plan, few_rows(m)));
+    int64_t columns = kiln__round_up(kiln__div_up(n, strips), vector);
+    strips = kiln__div_up(n, columns);
+    int64_t depth = choose_depth(plan, &product, strips);
+    int64_t splits = kiln__most(1, kiln__div_up(product.k, depth));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
+    skinny_options(plan, few_rows(m), &launch);
+    struct kiln__matrix out = product.c;
+    if (splits > 1) {
+        out = kiln__cpu_scratch(plan, product.batch * splits * m * n);
+        out.row = n;
+        out.batch = splits * m * n;
+    }
+    kiln__product_range(&launch, strips, splits, product.batch);
+    kiln__cpu_add_memory(&launch, product.a.slot, product.b.slot, out.slot);
+    KILN__LAUNCH_INDICES(&launch, m, n, product.k);
+    kiln__cpu_add_matrix(&launch, &product.a);
+    kiln__cpu_add_strides(&launch, &product.b, product.b.row, product.b.batch);
+    kiln__cpu_add_strides(&launch, &out, out.row, splits > 1 ? m * n : 0);
+    KILN__LAUNCH_INDICES(&launch, out.batch, columns, depth, is_swapped);
+    struct kiln__extras extras = {.a = &product.a, .b = &product.b, .vector = vector};
+    extras.product = splits == 1 ? given : NULL;
+    kiln__plan_product(plan, &extras, &launch);
+    if (splits > 1)
+        sum_splits(plan, group, &product, given, out.slot, splits);
+}
+
+const struct kiln__matmul_row kiln__matmul_skinny = {"skinny",
+                                                     .chunked = true,
+                                                     .takes_steps = true,
+                                                     .alike = true,
+                                                     .fits = skinny_fits,
+                                                     .suits = skinny_suits,
+                                                     .lower = lower_skinny};
+
+/* ---- dots: both operands contiguous along k ---- */
+
+static bool dots_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)plan;
+    return (product->a.column == 1 || product->k <= 1) &&
+           (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
+}
+
+static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+{
+    bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
+    int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
+    struct kiln__matrix f = columns ? product->b : product->a;
+    struct kiln__matrix g = columns ? product->a : product->b;
+    f.across = g.across = false;
+    struct kiln__extras extras = {
+        .a = &f, .b = &g, .product = product, .vector = kiln__cpu_tiles(plan)->vector};
+    /* About 4 items per unit, of 16 rows and more. */
+    int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, 4);
+    int64_t item = kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch, items), 8));
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
+    skinny_options(plan, few_rows(few), &launch);
+    kiln__product_range(&launch, kiln__div_up(many, item), product->batch, 1);
+    kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, few, many, product->k);
+    kiln__cpu_add_strides(&launch, &f, columns ? f.column : f.row, f.batch);
+    kiln__cpu_add_strides(&launch, &g, columns ? g.row : g.column, g.batch);
+    kiln__cpu_add_strides(&launch, &product->c, columns ? 1 : product->c.row,
+                          columns ? product->c.row : 1);
+    KILN__LAUNCH_INDICES(&launch, product->c.batch, item, columns);
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+const struct kiln__matmul_row kiln__matmul_dots = {"dots", .chunked = true, .takes_steps = true,
+                                                   .fits = dots_fits, .lower = lower_dots};

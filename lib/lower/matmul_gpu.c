@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products in tiles of local memory (kernels/matmul_gpu.cl), right on every device, and CLBlast. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fuse/limits.h"
+#include "lower/matmul.h"
+
+/* ---- tiled ---- */
+
+/* A work-group's part of the result and the depth of its tiles, a work-item's part, and the
+ * multiply-adds that a compute unit does in a cycle with one work-group, and with many. Where four
+ * elements do not always load as one, few items hide less of the longer wait for them: `ragged` is
+ * how much longer they take. */
+struct tile {
+    int m, n, k, item_m, item_n;
+    int resident; /* how many work-groups a unit has at once */
+    double alone, full, ragged;
+};
+
+static const struct tile tile_table[] = {
+    {128, 128, 8, 16, 8, 2, 84, 92, 1.13}, {128, 64, 16, 8, 8, 2, 70, 85, 1.1},
+    {64, 64, 16, 8, 4, 4, 45, 80, 1},      {128, 32, 16, 8, 4, 4, 53, 75, 1},
+    {128, 16, 32, 4, 4, 4, 33, 44, 1},     {32, 32, 16, 4, 4, 8, 14, 56, 1},
+    {128, 128, 16, 8, 8, 2, 90, 90, 1.13}};
+#define TILES (sizeof tile_table / sizeof *tile_table)
+#define SMALLEST 5 /* for every device, and few sums */
+
+static int64_t items_of(const struct tile *tile)
+{
+    return (int64_t)(tile->m / tile->item_m) * (tile->n / tile->item_n);
+}
+
+static bool tile_fits(const struct kiln__plan *plan, const struct tile *tile)
+{
+    const struct kiln_device_info *info = &plan->options.device->info;
+    uint64_t bytes = 2 * (uint64_t)(tile->m + tile->n + 8) * (uint64_t)tile->k * sizeof(float);
+    return (uint64_t)items_of(tile) <= info->max_work_group && bytes <= info->local_memory;
+}
+
+/* How the kernel is to do a product. */
+struct way {
+    const struct tile *tile;
+    int64_t splits, depth; /* of k */
+    bool aligned;          /* of all four elements that load as one */
+    bool together;         /* the last work-group of a tile adds its splits up */
+};
+
+/* In cycles of a compute unit: what a launch costs, what a tile does before and after its loop, and
+ * for each sum of an item where not all four elements are stored as one, and how many bytes of
+ * memory a unit has in each. */
+#define LAUNCH 5500
+#define TILE_ENDS 1900
+#define RAGGED_ENDS 60
+#define BYTES 16
+
+/* Of a tile whose last work-group adds up: what counting takes, and bytes that it reads in a cycle.
+ */
+#define COUNTING 3000
+#define TILE_BYTES 32
+#define MOST_SUMS 32 /* of an item: with more it has no registers to read into */
+
+/* Work-groups beside each other hide each other's waits, each some of those that are left. */
+static double speed_of(const struct tile *tile, int64_t beside)
+{
+    double left = 1;
+    for (int64_t i = 0; i < beside && i < tile->resident; i++)
+        left *= 1 - tile->alone / tile->full;
+    return tile->full * (1 - left);
+}
+
+static int64_t count_tiles(const struct kiln__product *product, const struct tile *tile)
+{
+    return kiln__div_up(product->m, tile->m) * kiln__div_up(product->n, tile->n) * product->batch;
+}
+
+/* A unit does so many work-groups as the busiest one has; where k is split, the last work-group of
+ * each tile reads and adds what the others wrote, or another launch does. */
+static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
+                   const struct way *way)
+{
+    const struct tile *tile = way->tile;
+    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
+    int64_t groups = count_tiles(product, tile) * way->splits;
+    int64_t each = kiln__div_up(groups, units), depth = kiln__div_up(way->depth, tile->k) * tile->k;
+    double ends = TILE_ENDS + (way->aligned ? 0 : RAGGED_ENDS * tile->item_m * tile->item_n);
+    double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) *
+                      (way->aligned ? 1 : tile->ragged) +
+                  (double)kiln__div_up(each, tile->resident) * ends;
+    if (way->together) {
+        double bytes = (double)(tile->m * tile->n) * sizeof(float);
+        time += COUNTING + (double)(way->splits + 2 * each - 1) * bytes / TILE_BYTES;
+    } else if (way->splits > 1) {
+        double sums = (double)product->m * (double)product->n * (double)product->batch;
+        double bytes = sums * (double)(2 * way->splits + 1) * sizeof(float);
+        time += LAUNCH + bytes / BYTES / (double)units;
+    }
+    return time;
+}
+
+#define MOST_SPLITS 128
+#define LEAST_DEPTH 64 /* of a split */
+
+static struct way split_way(const struct kiln__product *product, const struct tile *tile,
+                            int64_t splits, bool aligned)
+{
+    int64_t share = kiln__div_up(kiln__div_up(product->k, splits), tile->k) * tile->k;
+    return (struct way){tile, splits, splits == 1 ? product->k : share, aligned, false};
+}
+
+static bool can_be_together(const struct kiln__plan *plan, const struct kiln__product *product,
+                            const struct way *way)
+{
+    return plan->options.device->traits->fence != KILN__FENCE_NONE && way->splits > 1 &&
+           way->tile->item_m * way->tile->item_n <= MOST_SUMS &&
+           count_tiles(product, way->tile) <= KILN__COUNTERS;
+}
+
+/* The way that costs least, of all or of those that are tuned. Large tiles read less, small ones
+ * keep more units busy, and so do splits of k. Where sums have to be alike k is added up in one go.
+ */
+static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product,
+                             bool aligned)
+{
+    const struct kiln__traits *traits = plan->options.device->traits;
+    bool alike = plan->fusion.graph.alike;
+    int64_t splits = alike ? 1 : kiln__most(1, kiln__least(MOST_SPLITS, product->k / LEAST_DEPTH));
+    struct way best = split_way(product, &tile_table[SMALLEST], 1, aligned);
+    double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
+    for (size_t i = 0; i < TILES; i++) {
+        for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
+            struct way way = split_way(product, &tile_table[i], s, aligned);
+            if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
+                (traits->splits && !alike && traits->splits != s) ||
+                (s > 1 && kiln__div_up(product->k, way.depth) != s))
+                continue;
+            const int most = can_be_together(plan, product, &way) ? 1 : 0;
+            for (int together = 0; together <= most; together++) {
+                way.together = together;
+                double found = cost(plan, product, &way);
+                if (found >= least_cost)
+                    continue;
+                least_cost = found;
+                best = way;
+            }
+        }
+    }
+    return best;
+}
+
+static bool tiled_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    (void)product;
+    return tile_fits(plan, &tile_table[SMALLEST]);
+}
+
+static bool by_fours(const struct kiln__matrix *matrix)
+{
+    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
+}
+
+static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
+{
+    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
+    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
+}
+
+struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+                                          const struct kiln__product *product, int64_t splits)
+{
+    int64_t size = product->m * product->n;
+    size_t bytes = (size_t)(product->batch * splits * size) * sizeof(float);
+    return (struct kiln__matrix){.slot = kiln__plan_scratch(plan, bytes),
+                                 .item = sizeof(float),
+                                 .row = product->n,
+                                 .column = 1,
+                                 .batch = splits * size};
+}
+
+#define SUM_X 16
+#define SUM_Y 4
+
+void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
+                             const struct kiln__product *product, const struct kiln__matrix *sums,
+                             int64_t splits)
+{
+    const struct kiln__matrix *c = &product->c;
+    bool aligned = !plan->options.shared && product->n % 4 == 0 && by_fours(c);
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum", product);
+    snprintf(launch.options, sizeof launch.options, "-DGROUP_X=%d -DGROUP_Y=%d -DALIGNED=%d", SUM_X,
+             SUM_Y, aligned);
+    kiln__product_range(&launch, kiln__div_up(kiln__div_up(product->n, 4), SUM_X) * SUM_X,
+                        kiln__div_up(product->m, SUM_Y) * SUM_Y, product->batch);
+    launch.local[0] = SUM_X;
+    launch.local[1] = SUM_Y;
+    struct kiln__extras extras = {.product = product, .vector = 4, .aligned = aligned};
+    kiln__launch_memory(&launch, sums->slot);
+    kiln__launch_memory(&launch, c->slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
+    kiln__launch_offset(&launch, sums->slot, sums->offset, sums->item);
+    add_matrix(&launch, c);
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+/* ---- patches ---- */
+
+static bool has_runs_of_four(const struct kiln__patches *patches)
+{
+    return patches->depth[KILN__PATCH_LEVELS - 1].count % 4 == 0;
+}
+
+static const char *patches_option(const struct kiln__patches *patches)
+{
+    return !patches ? "" : has_runs_of_four(patches) ? " -DPATCHES=1" : " -DPATCHES=2";
+}
+
+/* Runs of fours that all start at multiples of four. */
+static bool patches_by_fours(const struct kiln__patches *patches)
+{
+    bool aligned = has_runs_of_four(patches) && patches->offset % 4 == 0;
+    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
+        aligned = aligned && patches->rows[i].stride % 4 == 0 &&
+                  (i + 1 == KILN__PATCH_LEVELS || patches->depth[i].stride % 4 == 0);
+    return aligned;
+}
+
+/* The furthest place from a patch's first one. */
+static int64_t reach_of(const struct kiln__patch_level *levels)
+{
+    int64_t reach = 0;
+    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
+        reach +=
+            (levels[i].count - 1) * (levels[i].stride < 0 ? -levels[i].stride : levels[i].stride);
+    return reach;
+}
+
+/* A number, and what divides numbers below 2^31 by it: (2 x * inverse >> 32) >> shift. */
+static void add_divisor(struct kiln__launch *launch, int64_t by)
+{
+    int64_t shift = 0;
+    while ((INT64_C(1) << shift) < by)
+        shift++;
+    KILN__LAUNCH_INDICES(launch, by, kiln__div_up(INT64_C(1) << (31 + shift), by), shift);
+}
+
+static void add_levels(struct kiln__launch *launch, const struct kiln__patch_level *levels)
+{
+    add_divisor(launch, levels[1].count);
+    add_divisor(launch, levels[2].count);
+    KILN__LAUNCH_INDICES(launch, levels[0].stride, levels[1].stride);
+}
+
+/* ---- launching ---- */
+
+/* Whether four elements that a kernel reads or writes at once always lie at a multiple of four, and
+ * are all there. */
+static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product *product,
+                       const struct kiln__patches *patches, const struct kiln__matrix *c)
+{
+    bool along = product->a.column == 1 || product->b.column != 1;
+    return !plan->options.shared && (patches ? patches_by_fours(patches) : by_fours(&product->a)) &&
+           by_fours(&product->b) && by_fours(c) && product->n % 4 == 0 &&
+           (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
+}
+
+static bool ends_costly(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    for (size_t i = group->reduced_step; i < group->steps.count; i++) {
+        const struct kiln__step *step = &group->steps.items[i];
+        if (step->kind == KILN__STEP_APPLY && kiln__elementwise_rows[step->op].cost >= KILN__COSTLY)
+            return true;
+    }
+    return false;
+}
+
+static void add_option(struct kiln__launch *launch, const char *name, int value)
+{
+    size_t length = strlen(launch->options);
+    snprintf(launch->options + length, sizeof launch->options - length, " -D%s=%d", name, value);
+}
+
+/* What the last work-group of each tile adds up. */
+static void add_parts(struct kiln__plan *plan, const struct kiln__product *product,
+                      const struct way *way, struct kiln__launch *launch)
+{
+    int64_t floats = count_tiles(product, way->tile) * way->splits * way->tile->m * way->tile->n;
+    uint32_t parts = kiln__plan_scratch(plan, (size_t)floats * sizeof(float));
+    add_option(launch, "TOGETHER", plan->options.device->traits->fence);
+    kiln__launch_memory(launch, parts);
+    kiln__launch_offset(launch, parts, 0, sizeof(float));
+    kiln__launch_memory(launch, kiln__plan_counters(plan));
+}
+
+static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
+                           const struct kiln__product *product, const struct kiln__patches *patches)
+{
+    struct way way = choose_way(plan, product, is_aligned(plan, product, patches, &product->c));
+    const struct tile *tile = way.tile;
+    bool sums = way.splits > 1 && !way.together; /* by another launch */
+    struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
+    bool aligned = is_aligned(plan, product, patches, &c);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
+    snprintf(launch.options, sizeof launch.options,
+             "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d "
+             "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d%s",
+             tile->m, tile->n, tile->k, tile->item_m, tile->item_n, product->a.column != 1,
+             product->b.column != 1, aligned, patches_option(patches));
+    kiln__product_range(&launch, kiln__div_up(product->n, tile->n) * items_of(tile),
+                        kiln__div_up(product->m, tile->m), product->batch * way.splits);
+    launch.local[0] = (size_t)items_of(tile);
+    struct kiln__extras extras = {
+        .a = &product->a, .b = &product->b, .vector = 4, .aligned = aligned};
+    extras.product = sums ? NULL : product;
+    struct kiln__matrix a = product->a;
+    if (patches) {
+        a.slot = patches->slot;
+        a.offset = patches->offset;
+    }
+    kiln__launch_memory(&launch, a.slot);
+    kiln__launch_memory(&launch, product->b.slot);
+    kiln__launch_memory(&launch, c.slot);
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
+    add_matrix(&launch, &a);
+    add_matrix(&launch, &product->b);
+    add_matrix(&launch, &c);
+    KILN__LAUNCH_INDICES(&launch, way.depth, way.splits, product->m * product->n);
+    if (patches) {
+        add_levels(&launch, patches->rows);
+        KILN__LAUNCH_INDICES(&launch, patches->rows[2].stride);
+        add_levels(&launch, patches->depth);
+    }
+    if (way.together)
+        add_parts(plan, product, &way, &launch);
+    if (!sums && ends_costly(plan, group))
+        add_option(&launch, "COSTLY", 1);
+    kiln__plan_product(plan, &extras, &launch);
+    if (sums)
+        kiln__plan_product_sums(plan, group, product, &c, way.splits);
+}
+
+static void lower_tiled(struct kiln__plan *plan, uint32_t group,
+                        const struct kiln__product *product)
+{
+    lower_by_tiles(plan, group, product, NULL);
+}
+
+const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
+                                                    .fits = tiled_fits, .lower = lower_tiled};
+
+/* ---- tiled patches: of an image, as tiles of them are read ---- */
+
+static bool tiled_patches_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    const int64_t most = INT32_MAX - 1024;
+    struct kiln__patches patches;
+    return tiled_fits(plan, product) &&
+           kiln__plan_patches(plan, product, product->copies, &patches) &&
+           product->m * product->batch <= most && product->k <= most &&
+           reach_of(patches.rows) + reach_of(patches.depth) <= most;
+}
+
+/* Where a product may round, tensor cores are faster by more than the copy that they need takes. A
+ * batch of high matrices fills tiles as it is. */
+static bool tiled_patches_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.alike &&
+                  kiln__matmul_wgmma.fits(plan, product);
+    bool fills = product->copies == KILN__NO_GROUP && product->m >= tile_table[0].m;
+    return !plan->options.device->traits->chunked && !rounds && !fills;
+}
+
+static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group,
+                                const struct kiln__product *product)
+{
+    struct kiln__product whole = *product;
+    struct kiln__patches patches;
+    kiln__plan_patches(plan, product, product->copies, &patches);
+    whole.m *= whole.batch;
+    whole.batch = 1;
+    lower_by_tiles(plan, group, &whole, &patches);
+}
+
+const struct kiln__matmul_row kiln__matmul_tiled_patches = {"tiled_patches",
+                                                            .takes_steps = true,
+                                                            .fetches = true,
+                                                            .alike = true,
+                                                            .fits = tiled_patches_fits,
+                                                            .suits = tiled_patches_suits,
+                                                            .lower = lower_tiled_patches};
+
+/* ---- rows: few rows or few columns ---- */
+
+#define MOST_FEW 8
+#define LEAST_MANY 64 /* of the lines of the larger operand, and of k */
+#define WIDE 64       /* lines of the larger operand that a work-group has across them, at most */
+
+/* The smaller operand's lines and the larger one's, whichever of them is which. */
+struct sides {
+    bool few_are_columns;
+    struct kiln__matrix few, many; /* row: from line to line, column: along k */
+    int64_t few_count, many_count;
+};
+
+static struct sides sides_of(const struct kiln__product *product)
+{
+    bool columns = product->n < product->m;
+    struct kiln__matrix turned = product->b;
+    turned.row = product->b.column;
+    turned.column = product->b.row;
+    return columns ? (struct sides){true, turned, product->a, product->n, product->m}
+                   : (struct sides){false, product->a, turned, product->m, product->n};
+}
+
+static bool runs_along(const struct kiln__matrix *side)
+{
+    return side->column == 1;
+}
+
+static bool rows_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    const struct kiln_device_info *info = &plan->options.device->info;
+    return sides.few_count <= MOST_FEW && sides.many_count >= 4 && product->k > 0 &&
+           runs_along(&sides.few) && info->max_work_group >= 256 && info->local_memory >= 40000;
+}
+
+static bool rows_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    return !plan->options.device->traits->chunked && sides.many_count >= LEAST_MANY &&
+           product->k >= LEAST_MANY;
+}
+
+/* Work-items of a work-group, and of them those that share k, or lines. */
+struct shape {
+    int few, items, lanes, lines;
+    int rounds; /* whose reads are on their way at once */
+    int beside; /* work-groups that a unit has at once */
+};
+
+static uint64_t across_bytes(const struct shape *shape)
+{
+    int slices = shape->items / shape->lanes;
+    return 16 * (uint64_t)(shape->items + 2 * shape->rounds * slices * shape->few);
+}
+
+/* Along k an item has a few lines at once: with 8 of them four rows by 4096 x 4096 took an H200
+ * 19.6 us, with 4 24.5, eight rows 27.6 and 25.5. Across lines a unit has 512 items, as many as its
+ * registers allow with two rounds at once: as two work-groups of twice as many lines, where there
+ * are enough of them for most units. */
+static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
+{
+    const struct kiln_device_info *info = &plan->options.device->info;
+    int few = 1;
+    while (few < sides->few_count)
+        few *= 2;
+    if (runs_along(&sides->many))
+        return (struct shape){few, 128, 8, few == 4 ? 8 : few == 1 ? 2 : 4, 1, few < 4 ? 8 : 4};
+    const int64_t wide = kiln__div_up(sides->many_count, WIDE);
+    bool two = few > 4 && 2 * wide >= 3 * (int64_t)info->compute_units;
+    struct shape shape = {few, two ? 256 : 512, two ? WIDE / 4 : 8, 4, 2, two ? 2 : 1};
+    while ((uint64_t)shape.items > info->max_work_group ||
+           across_bytes(&shape) > info->local_memory) {
+        shape.items /= 2;
+        shape.beside *= 2;
+    }
+    return shape;
+}
+
+/* Enough for all units, but none with less than 16 of k. */
+static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
+                         const struct shape *shape, int64_t groups, int64_t slices)
+{
+    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
+    int64_t tuned = plan->options.device->traits->splits;
+    int64_t wanted = tuned ? tuned : units * shape->beside / (groups * product->batch);
+    return kiln__most(1, kiln__least(wanted, product->k / (slices * 16)));
+}
+
+static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+{
+    struct sides sides = sides_of(product);
+    struct shape shape = shape_of(plan, &sides);
+    bool along = runs_along(&sides.many);
+    int64_t groups = kiln__div_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
+    int64_t slices = along ? shape.items : shape.items / shape.lanes;
+    int64_t splits = splits_of(plan, product, &shape, groups, slices);
+    int64_t depth =
+        splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
+    splits = kiln__div_up(product->k, depth);
+    struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
+    bool aligned = !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) &&
+                   product->k % 4 == 0 && (along || sides.many_count % 4 == 0);
+    struct kiln__launch launch = kiln__product_launch(
+        group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across", product);
+    snprintf(
+        launch.options, sizeof launch.options,
+        "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d -DROUNDS=%d -DWARPS=%d",
+        along, shape.few, shape.items, shape.lanes, shape.lines, aligned, shape.rounds,
+        plan->options.device->traits->shuffles);
+    kiln__product_range(&launch, groups * shape.items, splits, product->batch);
+    launch.local[0] = (size_t)shape.items;
+    sides.few.across = false;
+    sides.many.across = !along;
+    struct kiln__extras extras = {
+        .a = &sides.few, .b = &sides.many, .vector = 4, .aligned = aligned};
+    extras.product = splits > 1 ? NULL : product;
+    kiln__launch_memory(&launch, sides.few.slot);
+    kiln__launch_memory(&launch, sides.many.slot);
+    kiln__launch_memory(&launch, c.slot);
+    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
+    add_matrix(&launch, &sides.few);
+    add_matrix(&launch, &sides.many);
+    kiln__launch_offset(&launch, c.slot, c.offset, c.item);
+    KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c.row,
+                         sides.few_are_columns ? c.row : 1, c.batch, depth, splits,
+                         product->m * product->n, sides.few_are_columns);
+    kiln__plan_product(plan, &extras, &launch);
+    if (splits > 1)
+        kiln__plan_product_sums(plan, group, product, &c, splits);
+}
+
+const struct kiln__matmul_row kiln__matmul_rows = {"rows", .takes_steps = true, .fits = rows_fits,
+                                                   .suits = rows_suits, .lower = lower_rows};
+
+/* ---- CLBlast ---- */
+
+static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+#ifdef HAVE_CLBLAST
+    const struct kiln__matrix *a = &product->a;
+    bool overlaps = a->column == 1 && a->row < product->k && product->m > 1;
+    return product->k > 0 && !overlaps && !plan->options.no_clblast;
+#else
+    (void)plan, (void)product;
+    return false;
+#endif
+}
+
+/* It compiles its programs anew in every process, which only large products on a GPU repay. */
+static bool clblast_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+{
+    return plan->options.device->info.type == KILN_DEVICE_GPU &&
+           plan->options.device->traits->clblast && product->m >= KILN__LIBRARY_EDGE &&
+           product->n >= KILN__LIBRARY_EDGE && product->k >= KILN__LIBRARY_DEPTH;
+}
+
+static void lower_clblast(struct kiln__plan *plan, uint32_t group,
+                          const struct kiln__product *product)
+{
+    const struct kiln__matrix *matrices[3] = {&product->a, &product->b, &product->c};
+    struct kiln__launch launch = kiln__product_launch(group, "", "CLBlastSgemm", product);
+    launch.source = KILN__SOURCE_CLBLAST;
+    for (int i = 0; i < 3; i++) {
+        kiln__launch_memory(&launch, matrices[i]->slot);
+        kiln__launch_offset(&launch, matrices[i]->slot, matrices[i]->offset, sizeof(float));
+    }
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch,
+                         kiln__matrix_lead(&product->a), kiln__matrix_lead(&product->b),
+                         product->c.row, product->a.column != 1, product->b.column != 1,
+                         product->a.batch, product->b.batch, product->c.batch);
+    kiln__plan_launch(plan, &launch);
+}
+
+const struct kiln__matmul_row kiln__matmul_clblast = {
+    "clblast", .fits = clblast_fits, .suits = clblast_suits, .lower = lower_clblast};

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on the tensor cores of NVIDIA's GPUs: of Hopper (kernels/matmul_wgmma.cl), and of what
+ * has their instruction mma (kernels/matmul_mma.cl). */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lower/matmul.h"
+
+#define TILE_M 128
+#define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
+
+/* Ways to cut the result, fewest columns first. `pace`: what a column of a tile takes, since narrow
+ * ones read more for each product. */
+struct cut {
+    int64_t columns;
+    int stages;      /* of local memory */
+    int marks;       /* of instructions in the kernel's text */
+    bool hands_over; /* warps of their own finish a tile while the next one is multiplied; stages
+                        have half as long lines */
+    double pace;
+};
+static const struct cut any[] = {{64, 7, 44, false, 1.4},
+                                 {128, 5, 44, false, 1.1},
+                                 {256, 4, 44, false, 1.0},
+                                 {256, 4, 42, true, 1.0}},
+                        narrow[] = {{128, 3, 68, false, 1.0}}, of_mma[] = {{128, 3, 0, false, 1.0}};
+enum { MOST_CUTS = sizeof any / sizeof *any };
+
+/* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
+ * others that do not lie as the kernel reads them, are packed. `short_lines`: what stages with
+ * lines of half the length take, since they are waited for more often. */
+struct kind {
+    const char *type;
+    kiln_type stored;
+    int bytes, parts;
+    double short_lines;
+    const struct cut *cuts;
+    size_t cut_count; /* 0: not multiplied */
+};
+enum { F16, BF16, S8, TF32, TF32X3 };
+static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 1.03, any, 4},
+                                          {"bf16", KILN_BF16, 2, 1, 1.03, any, 4},
+                                          {"s8", KILN_I8, 1, 1, 1.14, any, 4},
+                                          {"tf32", KILN_F32, 4, 1, 1.11, any, 4},
+                                          {"tf32", KILN_F32, 4, 2, 1, narrow, 1}};
+static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 1, of_mma, 1},
+                                        {"bf16", KILN_BF16, 2, 1, 1, of_mma, 1},
+                                        {"s8", KILN_I8, 1, 1, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 1, 1, of_mma, 1},
+                                        {"tf32", KILN_F32, 4, 2, 1, NULL, 0}};
+
+/* An instruction, and the kernel that is made of it. */
+struct engine {
+    const struct kiln__matmul_row *row;
+    const char *file;
+    unsigned first_level, last_level; /* of devices that have it */
+    int items;                        /* of a work-group */
+    int line;                         /* bytes along k in a stage, and in what costs count */
+    double finish; /* of such lines, what an operation on a tile's results takes */
+    bool lasts;    /* work-groups for all cores, which take one tile after the other, with maps */
+    const struct kind *kinds;
+};
+static const struct engine wgmma = {
+    &kiln__matmul_wgmma, "matmul_wgmma", 90, 90, 384, 128, 0.4, true, wgmma_kinds};
+static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, 0, false,
+                                  mma_kinds};
+
+static int64_t tiles_of(const struct kiln__product *product, const struct cut *cut)
+{
+    return kiln__div_up(product->m, TILE_M) * kiln__div_up(product->n, cut->columns) *
+           product->batch;
+}
+
+/* ---- operands ---- */
+
+/* Transposed: not by rows, as A and B are in a product of plain matrices. */
+static bool is_transposed(const struct kiln__matrix *matrix)
+{
+    return matrix->column != 1;
+}
+
+/* Lines of k, from multiples of the 16 bytes that are copied at once on. Of 16 bits they may also
+ * be lines across k. */
+static bool lies_right(const struct kind *kind, const struct kiln__matrix *matrix, bool along)
+{
+    const int64_t chunk = 16 / kind->bytes, lead = kiln__matrix_lead(matrix);
+    return matrix->stored == kind->stored && matrix->bare && kind->parts == 1 &&
+           matrix->offset % chunk == 0 && lead % chunk == 0 && matrix->batch % chunk == 0 &&
+           lead > 0 && (kind->bytes == 2 || along);
+}
+
+static bool a_lies_right(const struct kind *kind, const struct kiln__product *product)
+{
+    return lies_right(kind, &product->a, !is_transposed(&product->a));
+}
+
+static bool b_lies_right(const struct kind *kind, const struct kiln__product *product)
+{
+    return lies_right(kind, &product->b, is_transposed(&product->b));
+}
+
+/* The kernel's program is for the layout that operands have once they are packed. */
+static bool transposes_a(const struct kind *kind, const struct kiln__product *product)
+{
+    return kind->bytes == 2 && is_transposed(&product->a);
+}
+
+static bool transposes_b(const struct kind *kind, const struct kiln__product *product)
+{
+    return kind->bytes != 2 || is_transposed(&product->b);
+}
+
+static bool is_of_i8(const struct kiln__matrix *matrix)
+{
+    return matrix->stored == KILN_I8 && matrix->bare;
+}
+
+/* NULL: none of this. */
+static const struct kind *kind_of(const struct engine *engine, const struct kiln__product *product)
+{
+    const struct kind *kinds = engine->kinds;
+    for (int i = F16; i <= BF16; i++)
+        if (a_lies_right(&kinds[i], product) && b_lies_right(&kinds[i], product))
+            return &kinds[i];
+    bool short_sums = product->k <= KILN__INTEGERS_IN_F32;
+    if (product->sums == KILN__PRODUCT_WHOLE ||
+        (short_sums && is_of_i8(&product->a) && is_of_i8(&product->b)))
+        return &kinds[S8];
+    const struct kind *kind = product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
+                              : product->sums == KILN__PRODUCT_F32X3 ? &kinds[TF32X3]
+                                                                     : NULL;
+    return kind && kind->cut_count ? kind : NULL;
+}
+
+/* ---- how a product is done ---- */
+
+struct way {
+    const struct engine *engine;
+    const struct kind *kind;
+    const struct cut *cut; /* NULL: not at all */
+    int64_t splits;        /* of k */
+};
+
+/* Bytes along k in a stage. */
+static int line_of(const struct way *way)
+{
+    return way->engine->line / (way->cut->hands_over ? 2 : 1);
+}
+
+static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
+{
+    return kiln__div_up(product->k, line_of(way) / way->kind->bytes);
+}
+
+/* In what a column of a tile takes for the engine's line: what a tile's end takes, what a launch
+ * does, and how many elements all cores together write and read again meanwhile.
+ * HANDED_ENDS, HANDED: the least that fewer warps take to finish a tile, and how many times as long
+ * they take for what follows the sums; while others multiply, twice that. LOAD, HANDED_LOAD: for
+ * how many additions warps wait for an operand that has an element for each sum. */
+#define ENDS 2.5
+#define HANDED_ENDS 9
+#define HANDED 3
+#define LOAD 15
+#define HANDED_LOAD 25
+#define LAUNCH 2000
+#define SUMS 2500
+#define MOST_SPLITS 32
+#define LEAST_LINES 8 /* of a split */
+
+/* What follows the sums of a tile. Those of a split are read by another launch, which waits for
+ * memory alone. */
+static double cost_of_finish(const struct kiln__product *product, const struct way *way)
+{
+    double load = way->cut->hands_over ? HANDED_LOAD : LOAD;
+    return way->splits > 1 ? 0 : way->engine->finish * (product->finish + load * product->loads);
+}
+
+static double cost_of_splits(const struct kiln__product *product, const struct way *way)
+{
+    double sums = (double)product->m * (double)product->n * (double)product->batch;
+    double times = (double)(2 * way->splits + 1 + product->loads);
+    return way->splits > 1 ? LAUNCH + sums * times / SUMS : 0;
+}
+
+/* Each core takes one tile after the other. One that is handed over is finished while the next one
+ * is multiplied, or the next one waits. As measured: bench/results/2026-11-25-h200-handing-over.md.
+ */
+static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
+                   const struct way *way)
+{
+    const struct cut *cut = way->cut;
+    int64_t cores = plan->options.device->info.compute_units;
+    int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
+    double lines = (double)(rounds * line_of(way)) / way->engine->line;
+    double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
+    double finish = cost_of_finish(product, way), multiplied = (lines + ENDS) * cut->pace;
+    double tiles = turns * (multiplied + finish);
+    if (cut->hands_over) {
+        double handed = HANDED_ENDS + HANDED * finish;
+        multiplied *= way->kind->short_lines;
+        tiles = multiplied + (turns - 1) * fmax(multiplied, handed + multiplied / 2) + handed;
+    }
+    return (double)cut->columns * tiles + cost_of_splits(product, way);
+}
+
+static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
+                      bool transpose_b)
+{
+    const struct kiln__proof proof = {.matmul = way->engine->row->name,
+                                      .file = way->engine->file,
+                                      .type = way->kind->stored,
+                                      .transpose_a = transpose_a,
+                                      .transpose_b = transpose_b,
+                                      .parts = (uint8_t)way->kind->parts,
+                                      .tile = (uint16_t)way->cut->columns,
+                                      .form = way->cut->hands_over};
+    return prover && prover->proves(prover, &proof);
+}
+
+/* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
+ * for whole numbers. */
+static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
+                                struct way way)
+{
+    int64_t rounds = rounds_of(&way, product), lines = rounds * line_of(&way) / way.engine->line;
+    int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
+    int64_t tuned = plan->options.device->traits->splits;
+    struct way best = way;
+    for (way.splits = 2; way.splits <= most && way.splits * LEAST_LINES <= lines; way.splits++) {
+        bool none_empty = kiln__div_up(rounds, kiln__div_up(rounds, way.splits)) == way.splits;
+        bool better =
+            tuned ? way.splits == tuned : cost(plan, product, &way) < cost(plan, product, &best);
+        if (none_empty && better)
+            best = way;
+    }
+    return best;
+}
+
+/* The cheapest way whose kernel is proven; the tuned cut is as good as the cheapest. */
+static struct way choose_way(const struct kiln__plan *plan, const struct engine *engine,
+                             const struct kiln__product *product)
+{
+    const struct kind *kind = kind_of(engine, product);
+    struct way ways[MOST_CUTS];
+    size_t best = 0;
+    for (size_t i = 0; i < kind->cut_count; i++) {
+        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
+        if (cost(plan, product, &ways[i]) <= cost(plan, product, &ways[best]))
+            best = i;
+    }
+    unsigned tuned = plan->options.device->traits->tile;
+    if (tuned && tuned <= kind->cut_count)
+        best = tuned - 1;
+    for (size_t i = 0; i < kind->cut_count; i++) {
+        struct way way = ways[(best + kind->cut_count - i) % kind->cut_count];
+        if (is_proven(plan->options.prover, &way, transposes_a(kind, product),
+                      transposes_b(kind, product)))
+            return way;
+    }
+    return (struct way){engine, kind, NULL, 1};
+}
+
+/* ---- what it takes ---- */
+
+/* Rows, columns and numbers of tiles are counted in 32 bits. */
+static bool is_countable(const struct kiln__product *product)
+{
+    const int64_t most = INT32_MAX / 2;
+    return product->k > 0 && product->k < most && product->m < most && product->n < most &&
+           product->batch < most &&
+           tiles_of(product, &wgmma.kinds[F16].cuts[0]) < most / MOST_SPLITS;
+}
+
+static bool is_able(const struct kiln__plan_options *options, const struct engine *engine)
+{
+    const struct kiln__device *device = options->device;
+    return device->info.has_inline_ptx && device->ptx_level >= engine->first_level &&
+           device->ptx_level <= engine->last_level &&
+           device->info.max_work_group >= (size_t)engine->items && !options->shared;
+}
+
+static bool fits(const struct kiln__plan *plan, const struct engine *engine,
+                 const struct kiln__product *product)
+{
+    return is_able(&plan->options, engine) && is_countable(product) && kind_of(engine, product) &&
+           choose_way(plan, engine, product).cut;
+}
+
+static bool adds_integers(const struct kiln__plan_options *options, const struct engine *engine)
+{
+    const struct kind *kind = &engine->kinds[S8];
+    if (!is_able(options, engine) ||
+        (options->matmul && strcmp(options->matmul, engine->row->name) != 0))
+        return false;
+    for (size_t i = 0; i < kind->cut_count; i++)
+        if (is_proven(options->prover, &(struct way){engine, kind, &kind->cuts[i], 1}, false, true))
+            return true;
+    return false;
+}
+
+bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
+                              const struct kiln__graph *graph)
+{
+    return !graph->alike && (adds_integers(options, &wgmma) || adds_integers(options, &mma));
+}
+
+/* Smaller ones are done before their operands are packed. */
+#define LEAST_PACKED 128
+
+/* A tile that is mostly empty takes as long as a full one. */
+static bool suits(const struct engine *engine, const struct kiln__product *product)
+{
+    int64_t least = kind_of(engine, product)->bytes == 4 ? LEAST_PACKED : 32;
+    return product->sums == KILN__PRODUCT_WHOLE ||
+           (product->m >= least && product->n >= least && product->k >= least);
+}
+
+/* ---- launching ---- */
+
+static bool is_aligned(const struct kiln__matrix *matrix)
+{
+    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
+}
+
+static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
+{
+    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
+    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
+}
+
+#define SQUARE 64 /* of an operand that a work-group packs */
+#define PACKERS 256
+
+/* An operand of `lines` lines along k, which are `row` apart, packed. */
+static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
+                                const struct kiln__product *product, const struct kind *kind,
+                                const struct kiln__matrix *operand, int64_t lines, int64_t row,
+                                int64_t column)
+{
+    const int64_t chunk = 16 / kind->bytes, lead = kiln__div_up(product->k, chunk) * chunk;
+    const int64_t count = operand->batch ? product->batch : 1;
+    struct kiln__matrix packed = *operand;
+    packed.slot = kiln__plan_scratch(plan, (size_t)(count * kind->parts * lines * lead) *
+                                               (size_t)kind->bytes);
+    packed.offset = 0;
+    packed.item = (uint8_t)kind->bytes;
+    packed.batch = operand->batch ? kind->parts * lines * lead : 0;
+    packed.row = operand->operand ? 1 : lead;
+    packed.column = operand->operand ? lead : 1;
+    struct kiln__launch launch =
+        kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack", product);
+    bool aligned = is_aligned(operand) && (column == 1 ? product->k : lines) % 4 == 0;
+    struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
+    snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
+             kind->bytes, kind->parts, aligned);
+    kiln__product_range(&launch, kiln__div_up(product->k, SQUARE) * PACKERS,
+                        kiln__div_up(lines, SQUARE), count);
+    launch.local[0] = PACKERS;
+    kiln__launch_memory(&launch, operand->slot);
+    kiln__launch_memory(&launch, packed.slot);
+    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
+    KILN__LAUNCH_INDICES(&launch, lines, product->k, lead);
+    kiln__launch_offset(&launch, operand->slot, operand->offset, operand->item);
+    KILN__LAUNCH_INDICES(&launch, row, column, operand->batch);
+    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_keep(plan, packed.slot, operand->operand);
+    return packed;
+}
+
+/* The same with its operands where the kernel can take them. */
+static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
+                                    const struct kiln__product *product, const struct kind *kind)
+{
+    struct kiln__product prepared = *product;
+    if (!a_lies_right(kind, product))
+        prepared.a = pack(plan, group, product, kind, &product->a, product->m, product->a.row,
+                          product->a.column);
+    if (!b_lies_right(kind, product))
+        prepared.b = pack(plan, group, product, kind, &product->b, product->n, product->b.column,
+                          product->b.row);
+    return prepared;
+}
+
+/* Stages, barriers, and what warps write their sums to: all of a tile if it is handed over. */
+static int local_bytes(struct way way)
+{
+    int columns = (int)way.cut->columns;
+    int stage = way.kind->parts * (TILE_M + columns) * line_of(&way);
+    return way.cut->stages * stage + 512 + TILE_M * (way.cut->hands_over ? columns : 64) * 4;
+}
+
+/* The product, or each split's sums. */
+static void add_product(struct kiln__plan *plan, uint32_t group,
+                        const struct kiln__product *product, struct way way,
+                        const struct kiln__matrix *c)
+{
+    const struct kind *kind = way.kind;
+    const struct cut *cut = way.cut;
+    const struct engine *engine = way.engine;
+    bool aligned = is_aligned(c), sums = c->slot != KILN__NO_SLOT;
+    int64_t tiles = tiles_of(product, cut) * way.splits;
+    int64_t cores = plan->options.device->info.compute_units;
+    int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
+    uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
+    struct kiln__launch launch = kiln__product_launch(group, engine->file, engine->file, product);
+    size_t length = (size_t)snprintf(
+        launch.options, sizeof launch.options,
+        "-DTYPE=%s -DBYTES=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DRESULT=%d -DALIGNED=%d",
+        kind->type, kind->bytes, transposes_a(kind, product), transposes_b(kind, product), sums,
+        aligned);
+    if (engine->lasts)
+        snprintf(launch.options + length, sizeof launch.options - length,
+                 " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DHANDS_OVER=%d -DMARKS=%d -DLOCAL=%d",
+                 kind->parts, (int)cut->columns, cut->stages, cut->hands_over, cut->marks,
+                 local_bytes(way));
+    kiln__product_range(&launch, groups * engine->items, 1, 1);
+    launch.local[0] = (size_t)engine->items;
+    launch.proved = true;
+    kiln__launch_memory(&launch, product->a.slot);
+    kiln__launch_memory(&launch, product->b.slot);
+    if (engine->lasts) {
+        kiln__launch_memory(&launch, maps);
+        kiln__launch_offset(&launch, maps, 0, 16);
+    }
+    KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch, way.splits);
+    add_matrix(&launch, &product->a);
+    add_matrix(&launch, &product->b);
+    if (sums) {
+        kiln__launch_memory(&launch, c->slot);
+        add_matrix(&launch, c);
+    }
+    struct kiln__extras extras = {NULL, NULL, way.splits > 1 ? NULL : product, 4, aligned};
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+static void lower(struct kiln__plan *plan, const struct engine *engine, uint32_t group,
+                  const struct kiln__product *product)
+{
+    struct way way = choose_way(plan, engine, product);
+    if (!way.cut) /* proven a moment ago */
+        way.cut = &way.kind->cuts[0];
+    const struct kiln__product prepared = prepare(plan, group, product, way.kind);
+    if (way.splits == 1) {
+        add_product(plan, group, &prepared, way, &product->c);
+        return;
+    }
+    struct kiln__product added = *product;
+    if (added.c.slot == KILN__NO_SLOT)
+        added.c.slot = kiln__plan_scratch(plan, (size_t)(product->batch * product->m * product->n) *
+                                                    sizeof(float));
+    struct kiln__matrix sums = kiln__product_partial(plan, product, way.splits);
+    sums.batch = product->m * product->n; /* from split to split */
+    add_product(plan, group, &prepared, way, &sums);
+    sums.batch *= way.splits;
+    kiln__plan_product_sums(plan, group, &added, &sums, way.splits);
+}
+
+#define ROW(name)                                                                                  \
+    static bool name##_fits(const struct kiln__plan *plan, const struct kiln__product *product)    \
+    {                                                                                              \
+        return fits(plan, &name, product);                                                         \
+    }                                                                                              \
+    static bool name##_suits(const struct kiln__plan *plan, const struct kiln__product *product)   \
+    {                                                                                              \
+        (void)plan;                                                                                \
+        return suits(&name, product);                                                              \
+    }                                                                                              \
+    static void lower_##name(struct kiln__plan *plan, uint32_t group,                              \
+                             const struct kiln__product *product)                                  \
+    {                                                                                              \
+        lower(plan, &name, group, product);                                                        \
+    }                                                                                              \
+    const struct kiln__matmul_row kiln__matmul_##name = {#name,                                    \
+                                                         .takes_steps = true,                      \
+                                                         .frugal = true,                           \
+                                                         .whole = true,                            \
+                                                         .fits = name##_fits,                      \
+                                                         .suits = name##_suits,                    \
+                                                         .lower = lower_##name}
+ROW(wgmma);
+ROW(mma);

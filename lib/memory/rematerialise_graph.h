@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that would be held in memory for long are computed once more where they are needed late
+ * (rematerialisation: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Which
+ * these are the plan says (memory/rematerialise.h); no rule may run behind it that computes equal
+ * nodes once.
+ */
+#ifndef KILN_MEMORY_REMATERIALISE_GRAPH_H
+#define KILN_MEMORY_REMATERIALISE_GRAPH_H
+
+#include "graph/graph.h"
+
+/* Per node of a graph. */
+struct kiln__choice {
+    bool held;   /* it lies in memory for later kernels; others are computed where they are used,
+                    or within one kernel */
+    bool chosen; /* of what is held: who is late uses another one, computed for that */
+    uint32_t
+        before; /* not 0: it is late, and its kernel is begun by the node of number before - 1 */
+};
+
+/* The graph in which that is so. False without memory; `to` is to be freed then, too. */
+bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice *choices,
+                      struct kiln__graph *to);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "programs/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "programs/edit.h"
+#include "util/log.h"
+
+/* ---- the compiler's words ---- */
+
+/* All of them; "" if there are none. NULL without memory. Owner: the caller. */
+static char *read_log(cl_program program, cl_device_id device)
+{
+    size_t size = 0;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size))
+        size = 0;
+    char *log = calloc(1, size + 1);
+    if (log && size &&
+        clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
+        *log = 0;
+    return log;
+}
+
+/* One line of the log each: a line of kiln's log has an end. */
+static void print_log(const char *kernel, const char *log)
+{
+    KILN__LOG(KILN__LOG_DEBUG, "the compiler's log for %s:", kernel);
+    while (*log) {
+        size_t length = strcspn(log, "\n");
+        KILN__LOG(KILN__LOG_DEBUG, "  %.*s", (int)length, log);
+        log += length + (log[length] == '\n');
+    }
+}
+
+/* The part that a sentence has room for: from the line with the first error on. */
+static void shorten_log(char *log, size_t most)
+{
+    char *first = strstr(log, "error:");
+    while (first && first > log && first[-1] != '\n')
+        first--;
+    if (first)
+        memmove(log, first, strlen(first) + 1);
+    log[strlen(log) < most ? strlen(log) : most] = 0;
+    for (size_t end = strlen(log); end && strchr(" \n", log[end - 1]); end--)
+        log[end - 1] = 0;
+}
+
+static kiln_status build_error(cl_program program, const struct kiln__device *device,
+                               const char *kernel, cl_int code, struct kiln__error *error)
+{
+    if (code == CL_COMPILER_NOT_AVAILABLE)
+        return kiln__fail(error, KILN_UNSUPPORTED, "%s has no compiler for OpenCL C",
+                          device->info.name);
+    if (code != CL_BUILD_PROGRAM_FAILURE && code != CL_INVALID_BUILD_OPTIONS)
+        return kiln__cl_fail(error, "clBuildProgram", code);
+    char *log = read_log(program, device->id);
+    if (log) {
+        print_log(kernel, log);
+        shorten_log(log, 320);
+    }
+    kiln_status status =
+        kiln__fail(error, KILN_BUILD_FAILED, "kernel %.80s could not be compiled: %s", kernel,
+                   log && *log ? log : kiln__cl_name(code));
+    free(log);
+    return status;
+}
+
+/* ---- from a binary ---- */
+
+cl_int kiln__build_binary(cl_context context, const struct kiln__device *device, const void *bytes,
+                          size_t length, const char *options, cl_program *program)
+{
+    const unsigned char *binary = bytes;
+    cl_int code, of_binary = CL_SUCCESS;
+    *program =
+        clCreateProgramWithBinary(context, 1, &device->id, &length, &binary, &of_binary, &code);
+    if (!*program)
+        return code ? code : CL_INVALID_BINARY;
+    code = of_binary;
+    if (!code)
+        code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
+    if (code) {
+        clReleaseProgram(*program);
+        *program = NULL;
+    }
+    return code;
+}
+
+/* ---- fetching ---- */
+
+/* A context of several devices has a binary for each; the others' are not asked for. */
+struct binaries {
+    cl_uint count;
+    cl_device_id *devices;
+    size_t *sizes;
+    unsigned char **bytes;
+};
+
+static cl_int prepare(cl_program program, struct binaries *all)
+{
+    cl_int code =
+        clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof all->count, &all->count, NULL);
+    if (code)
+        return code;
+    all->devices = calloc(all->count + 1, sizeof *all->devices);
+    all->sizes = calloc(all->count + 1, sizeof *all->sizes);
+    all->bytes = calloc(all->count + 1, sizeof *all->bytes);
+    if (!all->devices || !all->sizes || !all->bytes)
+        return CL_OUT_OF_HOST_MEMORY;
+    code = clGetProgramInfo(program, CL_PROGRAM_DEVICES, all->count * sizeof *all->devices,
+                            all->devices, NULL);
+    if (!code)
+        code = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, all->count * sizeof *all->sizes,
+                                all->sizes, NULL);
+    return code;
+}
+
+static cl_int fetch(cl_program program, cl_device_id device, struct binaries *all, void **bytes,
+                    size_t *length)
+{
+    cl_uint mine = 0;
+    while (mine < all->count && all->devices[mine] != device)
+        mine++;
+    if (mine == all->count || !all->sizes[mine])
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    all->bytes[mine] = malloc(all->sizes[mine]);
+    if (!all->bytes[mine])
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int code = clGetProgramInfo(program, CL_PROGRAM_BINARIES, all->count * sizeof *all->bytes,
+                                   all->bytes, NULL);
+    if (code) {
+        free(all->bytes[mine]);
+        return code;
+    }
+    *bytes = all->bytes[mine];
+    *length = all->sizes[mine];
+    return CL_SUCCESS;
+}
+
+cl_int kiln__build_fetch(cl_program program, const struct kiln__device *device, void **bytes,
+                         size_t *length)
+{
+    struct binaries all = {0};
+    cl_int code = prepare(program, &all);
+    if (!code)
+        code = fetch(program, device->id, &all, bytes, length);
+    free(all.devices);
+    free(all.sizes);
+    free(all.bytes);
+    return code;
+}
+
+/* ---- from source ---- */
+
+static kiln_status edit_failed(const char *kernel, const char *why, struct kiln__error *error)
+{
+    return kiln__fail(error, KILN_BUILD_FAILED, "kernel %.80s cannot be edited: %s", kernel, why);
+}
+
+/* Build what the source's edits make of a program's binary, in its place. */
+static kiln_status edit(cl_context context, const struct kiln__device *device, const char *source,
+                        const char *options, const char *kernel, cl_program *program,
+                        struct kiln__error *error)
+{
+    char why[KILN__EDIT_WHY];
+    void *binary = NULL;
+    size_t length;
+    cl_int code = kiln__build_fetch(*program, device, &binary, &length);
+    clReleaseProgram(*program);
+    *program = NULL;
+    if (code)
+        return edit_failed(kernel, kiln__cl_name(code), error);
+    char *text = kiln__edit_apply(source, options, binary, length, why);
+    free(binary);
+    if (!text)
+        return edit_failed(kernel, why, error);
+    code = kiln__build_binary(context, device, text, strlen(text), options, program);
+    free(text);
+    return code ? edit_failed(kernel, kiln__cl_name(code), error) : KILN_OK;
+}
+
+kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
+                               const char *source, const char *options, const char *kernel,
+                               cl_program *program, struct kiln__error *error)
+{
+    cl_int code;
+    *program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    if (!*program)
+        return kiln__cl_fail(error, "clCreateProgramWithSource", code);
+    code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
+    if (!code)
+        return kiln__edit_is_wanted(source)
+                   ? edit(context, device, source, options, kernel, program, error)
+                   : KILN_OK;
+    kiln_status status = build_error(*program, device, kernel, code, error);
+    clReleaseProgram(*program);
+    *program = NULL;
+    return status;
+}

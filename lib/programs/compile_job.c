@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create, posix_spawn_file_actions_addclosefrom_np */
+#endif
+#include "programs/compile_job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/environment.h"
+#include "util/log.h"
+
+/* A program needs some milliseconds to begin, and more on a machine that has no time. */
+#define LONGEST_START_MS 1000
+
+/* ---- as bytes ---- */
+
+static void write_field(const void *bytes, size_t length, struct kiln__text *text)
+{
+    kiln__text_add_bytes(text, &length, sizeof length);
+    kiln__text_add_bytes(text, bytes, length);
+    kiln__text_add_bytes(text, "", 1);
+}
+
+static bool read_field(struct kiln__span *rest, struct kiln__span *field)
+{
+    const char *at = rest->bytes;
+    size_t length;
+    if (rest->length < sizeof length)
+        return false;
+    memcpy(&length, at, sizeof length);
+    at += sizeof length;
+    rest->length -= sizeof length;
+    if (length >= rest->length || at[length])
+        return false;
+    *field = (struct kiln__span){at, length};
+    *rest = (struct kiln__span){at + length + 1, rest->length - length - 1};
+    return true;
+}
+
+static bool read_value(struct kiln__span *rest, void *value, size_t size)
+{
+    struct kiln__span field;
+    if (!read_field(rest, &field) || field.length != size)
+        return false;
+    memcpy(value, field.bytes, size);
+    return true;
+}
+
+static bool read_string(struct kiln__span *rest, const char **string)
+{
+    struct kiln__span field;
+    bool read = read_field(rest, &field) && strlen(field.bytes) == field.length;
+    if (read)
+        *string = field.bytes;
+    return read;
+}
+
+void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__text *text)
+{
+    write_field(head->folder, strlen(head->folder), text);
+    write_field(&head->limit, sizeof head->limit, text);
+    write_field(head->shared.bytes, head->shared.length, text);
+    write_field(&head->hurry, sizeof head->hurry, text);
+}
+
+bool kiln__errand_read_head(struct kiln__span *rest, struct kiln__errand_head *head)
+{
+    return read_string(rest, &head->folder) && read_value(rest, &head->limit, sizeof head->limit) &&
+           read_field(rest, &head->shared) && read_value(rest, &head->hurry, sizeof head->hurry);
+}
+
+void kiln__errand_write(const struct kiln__errand *errand, struct kiln__text *text)
+{
+    const char *const strings[] = {errand->options, errand->source, errand->kernel,
+                                   errand->variants};
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+        write_field(strings[i], strlen(strings[i]), text);
+}
+
+bool kiln__errand_read(struct kiln__span *rest, struct kiln__errand *errand)
+{
+    return read_string(rest, &errand->options) && read_string(rest, &errand->source) &&
+           read_string(rest, &errand->kernel) && read_string(rest, &errand->variants);
+}
+
+/* ---- starting ---- */
+
+/* A descriptor that stands in the way of none of the process's 0, 1 and 2. */
+static int above_standard(int fd)
+{
+    int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd >= 0)
+        close(fd);
+    return moved;
+}
+
+static int write_file(const struct kiln__text *errands)
+{
+    int file = above_standard(memfd_create("kiln-store", MFD_CLOEXEC));
+    size_t done = 0;
+    while (file >= 0 && done < errands->length) {
+        ssize_t wrote = pwrite(file, errands->data + done, errands->length - done, (off_t)done);
+        if (wrote > 0)
+            done += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR) {
+            close(file);
+            return -1;
+        }
+    }
+    return file;
+}
+
+/* The program's own path; in a build folder the environment names it. */
+static const char *path_of_program(void)
+{
+    const char *path = kiln__environment("KILN_STORE_PROGRAM");
+    return path ? path : KILN_STORE_PROGRAM;
+}
+
+/* 0 or an errno. None of this process's signals, files and terminal are the other's. */
+static int spawn(int file, int answers, char **environment, pid_t *child)
+{
+    char *const arguments[] = {(char *)"kiln-store", NULL};
+    const short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    int error = posix_spawn_file_actions_init(&files);
+    if (error)
+        return error;
+    error = posix_spawnattr_init(&attributes);
+    if (!error) {
+        posix_spawnattr_setsigdefault(&attributes, &all);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setflags(&attributes, flags);
+        error = posix_spawn_file_actions_adddup2(&files, file, 0);
+    }
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(&files, answers, 1);
+    if (!error)
+        error = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    if (!error)
+        error = posix_spawn(child, path_of_program(), &files, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+int kiln__errand_start(const struct kiln__text *errands, pid_t *child)
+{
+    int sockets[2], error = EPERM;
+    if (errands->failed || getauxval(AT_SECURE) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+        return -1;
+    int file = write_file(errands);
+    char **environment = kiln__environment_of_child();
+    sockets[1] = above_standard(sockets[1]);
+    if (file >= 0 && sockets[1] >= 0 && environment)
+        error = spawn(file, sockets[1], environment, child);
+    free(environment);
+    if (file >= 0)
+        close(file);
+    if (sockets[1] >= 0)
+        close(sockets[1]);
+    if (!error)
+        return sockets[0];
+    KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", path_of_program(), strerror(error));
+    close(sockets[0]);
+    return -1;
+}
+
+/* ---- letting go ---- */
+
+static int64_t now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
+}
+
+/* Whether it ends within LONGEST_START_MS. A program that waits for all its children may have taken
+ * the end along: that is no error. */
+static bool has_ended(pid_t child)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    const int64_t until = now_ms() + LONGEST_START_MS;
+    int status;
+    pid_t found;
+    while (!(found = waitpid(child, &status, WNOHANG)) || (found < 0 && errno == EINTR)) {
+        if (now_ms() >= until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+bool kiln__errand_let_go(pid_t child)
+{
+    if (has_ended(child))
+        return true;
+    KILN__LOG(KILN__LOG_WARN, "%s does not go on by itself and is killed", path_of_program());
+    kill(-child, SIGKILL); /* it leads a session */
+    has_ended(child);
+    return false;
+}
+
+/* ---- answers ---- */
+
+char kiln__errand_listen(int answers, int seconds)
+{
+    struct pollfd end = {.fd = answers, .events = POLLIN};
+    char answer = 0;
+    int heard;
+    do
+        heard = poll(&end, 1, seconds * 1000);
+    while (heard < 0 && errno == EINTR);
+    while (heard > 0 && read(answers, &answer, 1) < 0 && errno == EINTR)
+        continue;
+    return answer;
+}

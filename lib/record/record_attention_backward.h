@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slopes as an operation of a batch: what gradients record; there is no public call. */
+#ifndef KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
+#define KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
+
+#include "graph/attention_backward.h"
+#include "record/batch.h"
+
+/* how->form of these inputs (graph/attention_backward.h), all with the same leading dimensions;
+ * narrow: the node's op. Errors are the batch's. */
+kiln_tensor kiln__record_slopes(kiln_batch *batch, const struct kiln__attention *how,
+                                uint8_t narrow, unsigned count, const kiln_tensor *inputs);
+
+#endif

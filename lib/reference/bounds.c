@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reference/bounds.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "reference/bounds_rules.h"
+#include "reference/reference_attention.h"
+
+double kiln__bound_gamma(double n)
+{
+    return n * KILN__UNIT / (1 - n * KILN__UNIT);
+}
+
+struct kiln__bounded kiln__bounded_operand(const struct kiln__bounding *walk,
+                                           const struct kiln__node *node, unsigned i)
+{
+    uint32_t input = node->input[i];
+    return (struct kiln__bounded){&walk->graph->nodes.items[input], walk->numbers[input],
+                                  walk->errors[input]};
+}
+
+static void bound_attention(const struct kiln__bounding *walk, const struct kiln__node *node,
+                            double *result)
+{
+    if (!kiln__attention_bound(walk->graph, node, walk->reference->values, walk->errors,
+                               walk->denormal, result))
+        *walk->failed = true;
+}
+
+static void bound_slopes(const struct kiln__bounding *walk, const struct kiln__node *node,
+                         double *result)
+{
+    kiln__slopes_bound(walk->graph, node, walk->reference->values, walk->errors, walk->denormal,
+                       result);
+}
+
+static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__node *node,
+                          double *result)
+{
+    (void)walk;
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = 0;
+}
+
+static kiln__bound *const rules[] = {
+    [KILN__UPLOAD] = bound_nothing,        [KILN__IMPORT] = bound_nothing,
+    [KILN__CONSTANT] = bound_nothing,      [KILN__ELEMENTWISE] = kiln__bound_elementwise,
+    [KILN__CAST] = kiln__bound_cast,       [KILN__REDUCE] = kiln__bound_reduce,
+    [KILN__VIEW] = kiln__bound_view,       [KILN__RESHAPE] = kiln__bound_reshape,
+    [KILN__MATMUL] = kiln__bound_matmul,   [KILN__ATTENTION] = bound_attention,
+    [KILN__PLACE] = kiln__bound_place,     [KILN__IOTA] = bound_nothing,
+    [KILN__GATHER] = kiln__bound_gather,   [KILN__SCAN] = kiln__bound_scan,
+    [KILN__SCATTER] = kiln__bound_scatter, [KILN__SORT] = kiln__bound_sort,
+    [KILN__SLOPES] = bound_slopes,
+};
+
+/* A value beyond f32 is infinite on the device and not in the reference: what is computed from it
+ * cannot be compared. The value itself can. */
+static bool overflows(const struct kiln__node *node, double value, double error)
+{
+    return kiln__node_is_floating(node) && isfinite(value) && fabs(value) + error >= KILN__OVERFLOW;
+}
+
+static bool has_user(const struct kiln__bounding *walk, uint32_t index)
+{
+    for (uint32_t i = index + 1; i < walk->reference->count; i++) {
+        const struct kiln__node *user = &walk->graph->nodes.items[i];
+        for (unsigned k = 0; k < user->n_inputs; k++)
+            if (walk->reference->values[i] && user->input[k] == index)
+                return true;
+    }
+    return false;
+}
+
+static void mark_overflow(const struct kiln__bounding *walk, uint32_t index)
+{
+    const struct kiln__node *node = &walk->graph->nodes.items[index];
+    bool used = has_user(walk, index);
+    for (size_t i = 0; i < kiln__node_count(node) && used; i++)
+        if (overflows(node, walk->reference->values[index][i], walk->errors[index][i]))
+            walk->errors[index][i] = INFINITY;
+}
+
+static void free_numbers(const struct kiln__graph *graph, const struct kiln__reference *reference,
+                         double **numbers)
+{
+    for (size_t i = 0; numbers && i < reference->count; i++)
+        if (graph->nodes.items[i].type == KILN_I64)
+            free(numbers[i]);
+    free(numbers);
+}
+
+/* Per node its values, or, where these are no numbers, a copy that are. */
+static double **make_numbers(const struct kiln__graph *graph,
+                             const struct kiln__reference *reference)
+{
+    double **numbers = calloc(graph->nodes.count + 1, sizeof *numbers);
+    bool failed = !numbers;
+    for (size_t i = 0; i < reference->count && !failed; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        numbers[i] = reference->values[i];
+        if (node->type != KILN_I64 || !numbers[i])
+            continue;
+        numbers[i] = malloc((kiln__node_count(node) + 1) * sizeof(double));
+        failed = !numbers[i];
+        for (size_t k = 0; k < kiln__node_count(node) && !failed; k++)
+            numbers[i][k] = kiln__value_number(node->type, reference->values[i][k]);
+    }
+    if (!failed)
+        return numbers;
+    free_numbers(graph, reference, numbers);
+    return NULL;
+}
+
+bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
+                       double denormal, struct kiln__bounds *bounds)
+{
+    *bounds =
+        (struct kiln__bounds){calloc(reference->count + 1, sizeof(double *)), reference->count};
+    double **numbers = make_numbers(graph, reference);
+    bool failed = !bounds->errors || !numbers;
+    struct kiln__bounding walk = {graph, reference, bounds->errors, numbers, denormal, &failed};
+    for (uint32_t i = 0; i < reference->count && !failed; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        if (!reference->values[i])
+            continue;
+        bounds->errors[i] = malloc((kiln__node_count(node) + 1) * sizeof(double));
+        failed = !bounds->errors[i];
+        if (failed)
+            break;
+        rules[node->kind](&walk, node, bounds->errors[i]);
+        mark_overflow(&walk, i);
+    }
+    free_numbers(graph, reference, numbers);
+    if (failed)
+        kiln__bounds_free(bounds);
+    return !failed;
+}
+
+/* As many zeros as the largest operand has elements. */
+static double *no_errors(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    size_t most = 0;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        size_t count = kiln__node_count(&graph->nodes.items[node->input[k]]);
+        most = count > most ? count : most;
+    }
+    return calloc(most + 1, sizeof(double));
+}
+
+bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
+                       const struct kiln__reference *given, double *const *unknown, double denormal,
+                       double *result)
+{
+    const struct kiln__node *node = &graph->nodes.items[index];
+    double **errors = calloc(graph->nodes.count + 1, sizeof *errors);
+    double *zeros = no_errors(graph, node), **numbers = make_numbers(graph, given);
+    bool failed = !errors || !zeros || !numbers;
+    struct kiln__bounding walk = {graph, given, errors, numbers, denormal, &failed};
+    for (unsigned k = 0; k < node->n_inputs && !failed; k++)
+        errors[node->input[k]] = unknown[node->input[k]] ? unknown[node->input[k]] : zeros;
+    if (!failed)
+        rules[node->kind](&walk, node, result);
+    free_numbers(graph, given, numbers);
+    free(zeros);
+    free(errors);
+    return !failed;
+}
+
+void kiln__bounds_free(struct kiln__bounds *bounds)
+{
+    for (size_t i = 0; bounds->errors && i < bounds->count; i++)
+        free(bounds->errors[i]);
+    free(bounds->errors);
+    *bounds = (struct kiln__bounds){0};
+}
+
+bool kiln__bounds_allow(kiln_type type, double wanted, double error, double found)
+{
+    if (isinf(error))
+        return true;
+    if (!kiln__type_row(type)->floating && error == 0)
+        return kiln__value_whole(type, wanted) == kiln__value_whole(type, found);
+    wanted = kiln__value_number(type, wanted);
+    found = kiln__value_number(type, found);
+    if (isnan(wanted) || isnan(found))
+        return isnan(wanted) && isnan(found);
+    if (isinf(wanted))
+        return found == wanted;
+    if (isinf(found))
+        return fabs(wanted) + error >= KILN__OVERFLOW && signbit(found) == signbit(wanted);
+    return fabs(found - wanted) <= error;
+}

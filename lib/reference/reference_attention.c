@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in double precision, a row after another, and how far a device may be from it. */
+#include "reference/reference_attention.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "reference/bounds_rules.h"
+
+static const struct kiln__node *input_of(const struct kiln__graph *graph,
+                                         const struct kiln__node *node, unsigned i)
+{
+    return &graph->nodes.items[node->input[i]];
+}
+
+/* How many keys row `row` sees by its position: all, or with a causal node those up to it. */
+static size_t reach_of(const struct kiln__node *node, size_t row, size_t n)
+{
+    int64_t reach = node->attention.diagonal;
+    if (!node->attention.causal)
+        return n;
+    if (reach >= (int64_t)n)
+        return n;
+    reach += (int64_t)row + 1;
+    return reach < 0 ? 0 : (uint64_t)reach < n ? (size_t)reach : n;
+}
+
+/* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
+static double mask_value(kiln_type type, double value)
+{
+    return type != KILN_U8 ? value : value != 0 ? 0 : -INFINITY;
+}
+
+/* ---- one row after another ---- */
+
+/* What a row is computed from; errors may be NULL. */
+struct row {
+    const struct kiln__node *node;
+    struct kiln__attention_size size;
+    kiln_type mask_type;
+    const double *q, *k, *v, *mask; /* the row's own; mask NULL: none */
+    const double *q_error, *k_error, *v_error, *mask_error;
+    size_t number; /* within its matrix */
+};
+
+static const double *matrix(double *const *from, const struct kiln__node *node, unsigned input,
+                            size_t elements)
+{
+    return from ? from[node->input[input]] + elements : NULL;
+}
+
+static struct row row_at(const struct kiln__graph *graph, const struct kiln__node *node,
+                         double *const *values, double *const *errors, size_t batch, size_t i)
+{
+    struct row row = {.node = node, .size = kiln__attention_size(graph, node), .number = i};
+    const struct kiln__attention_size *s = &row.size;
+    size_t line = batch * s->m + i, first = batch * s->n;
+    row.q = matrix(values, node, KILN__QUERY, line * s->d);
+    row.k = matrix(values, node, KILN__KEY, first * s->d);
+    row.v = matrix(values, node, KILN__VALUE, first * s->e);
+    row.q_error = matrix(errors, node, KILN__QUERY, line * s->d);
+    row.k_error = matrix(errors, node, KILN__KEY, first * s->d);
+    row.v_error = matrix(errors, node, KILN__VALUE, first * s->e);
+    if (node->n_inputs <= KILN__MASK)
+        return row;
+    row.mask_type = input_of(graph, node, KILN__MASK)->type;
+    row.mask = matrix(values, node, KILN__MASK, line * s->n);
+    row.mask_error = matrix(errors, node, KILN__MASK, line * s->n);
+    return row;
+}
+
+/* The score of key j: -INFINITY if the row does not see it. */
+static double score_of(const struct row *row, size_t j)
+{
+    double sum = 0, bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
+    if (bias == -INFINITY || j >= reach_of(row->node, row->number, row->size.n))
+        return -INFINITY;
+    for (size_t c = 0; c < row->size.d; c++)
+        sum += row->q[c] * row->k[j * row->size.d + c];
+    return sum * row->node->attention.scale + bias;
+}
+
+/* The scores' largest, from which exponents are counted; finite unless one is infinite or NaN. */
+static double peak_of(const struct row *row)
+{
+    double peak = -INFINITY;
+    for (size_t j = 0; j < row->size.n; j++)
+        peak = fmax(peak, score_of(row, j));
+    return peak == -INFINITY ? 0 : peak;
+}
+
+static void evaluate_row(const struct row *row, double *result)
+{
+    double peak = peak_of(row), total = 0;
+    for (size_t c = 0; c < row->size.e; c++)
+        result[c] = 0;
+    for (size_t j = 0; j < row->size.n; j++) {
+        double score = score_of(row, j);
+        if (score == -INFINITY)
+            continue;
+        double weight = exp(score - peak);
+        total += weight;
+        for (size_t c = 0; c < row->size.e; c++)
+            result[c] += weight * row->v[j * row->size.e + c];
+    }
+    for (size_t c = 0; c < row->size.e && total != 0; c++)
+        result[c] /= total;
+}
+
+void kiln__attention_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
+                              double *const *values, double *result)
+{
+    struct kiln__attention_size size = kiln__attention_size(graph, node);
+    for (size_t b = 0; b < size.batches; b++)
+        for (size_t i = 0; i < size.m; i++) {
+            struct row row = row_at(graph, node, values, NULL, b, i);
+            evaluate_row(&row, result + (b * size.m + i) * size.e);
+        }
+}
+
+/* ---- bounds ---- */
+
+/* How far a computed score may be from the exact one: the dot product's error, a rounding each for
+ * the scale and for the mask, and two of the exponent, which is counted from the peak. */
+static double score_error(const struct row *row, size_t j, double score, double peak)
+{
+    double magnitude = 0, carried = 0;
+    const double *k = row->k + j * row->size.d, *k_error = row->k_error + j * row->size.d;
+    for (size_t c = 0; c < row->size.d; c++) {
+        magnitude += fabs(row->q[c] * k[c]);
+        carried += row->q_error[c] * (fabs(k[c]) + k_error[c]) + fabs(row->q[c]) * k_error[c];
+    }
+    double scale = fabs(row->node->attention.scale);
+    double bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
+    double error =
+        scale * (kiln__bound_gamma((double)row->size.d + 3) * (magnitude + carried) + carried);
+    error += row->mask ? row->mask_error[j] : 0;
+    if (scale * magnitude + fabs(bias) > KILN__LARGEST / 2)
+        return INFINITY;
+    return error + 3 * KILN__UNIT * (fabs(bias) + fabs(score) + fabs(peak));
+}
+
+/* Weights w_j and their relative errors r_j, and of a row all together. A weight below 2^-126 may
+ * be 0. */
+struct weights {
+    double *weight, *relative;
+    double total, shift; /* shift: the sum's relative error */
+};
+
+static void weigh(const struct row *row, struct weights *weights)
+{
+    double peak = peak_of(row), spread = 0;
+    weights->total = 0;
+    for (size_t j = 0; j < row->size.n; j++) {
+        double score = score_of(row, j);
+        weights->weight[j] = score == -INFINITY ? 0 : exp(score - peak);
+        weights->relative[j] = 0;
+        if (score == -INFINITY)
+            continue;
+        weights->relative[j] = expm1(score_error(row, j, score, peak)) + 8 * KILN__UNIT;
+        weights->total += weights->weight[j];
+        spread += weights->weight[j] * weights->relative[j];
+    }
+    weights->shift = weights->total > 0 ? spread / weights->total : 0;
+}
+
+/* What becomes of a weight of 1 at most that is rounded to the node's narrow type: a share of it,
+ * and a part of what is too small there. */
+static const struct rounding {
+    kiln_type type;
+    double relative, absolute;
+} roundings[] = {{KILN_F16, 0x1p-11, 0x1p-25}, {KILN_BF16, 0x1p-8, 0x1p-126}};
+
+static struct rounding rounding_of(const struct kiln__node *node)
+{
+    struct rounding none = {.relative = 0};
+    for (size_t i = 0; i < sizeof roundings / sizeof *roundings; i++)
+        if (roundings[i].type == node->op)
+            return roundings[i];
+    return none;
+}
+
+/* A result is a mean of v: numerator and denominator are sums of n terms, which are scaled again
+ * for each block of keys. */
+static double mean_error(const struct row *row, const struct weights *weights, size_t c,
+                         double denormal)
+{
+    double sums = 2 * kiln__bound_gamma(2 * (double)row->size.n + 4) + 4 * KILN__UNIT, error = 0,
+           lost = 0;
+    const struct rounding rounding = rounding_of(row->node);
+    if (isnan(weights->total) || weights->total == 0)
+        return 0; /* NaN, or no key */
+    for (size_t j = 0; j < row->size.n; j++) {
+        double v = fabs(row->v[j * row->size.e + c]);
+        if (!isfinite(v) || isinf(row->v_error[j * row->size.e + c]))
+            return INFINITY;
+        double relative = weights->relative[j] + weights->shift + sums + rounding.relative;
+        error += weights->weight[j] *
+                 (v * relative + row->v_error[j * row->size.e + c] * (1 + relative));
+        lost += v;
+    }
+    if (lost > KILN__LARGEST / 2)
+        return INFINITY; /* the numerator's sum may overflow */
+    error = error / weights->total + lost * (2 * KILN__SMALLEST + rounding.absolute) +
+            (double)row->size.n * KILN__DENORMAL + denormal;
+    return weights->shift < 0.5 ? error * (1 + 2 * weights->shift) : INFINITY;
+}
+
+bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__node *node,
+                           double *const *values, double *const *errors, double denormal,
+                           double *result)
+{
+    struct kiln__attention_size size = kiln__attention_size(graph, node);
+    struct weights weights = {malloc((size.n + 1) * sizeof(double)),
+                              malloc((size.n + 1) * sizeof(double)), 0, 0};
+    bool done = weights.weight && weights.relative;
+    for (size_t b = 0; b < size.batches && done; b++)
+        for (size_t i = 0; i < size.m; i++) {
+            struct row row = row_at(graph, node, values, errors, b, i);
+            weigh(&row, &weights);
+            for (size_t c = 0; c < size.e; c++)
+                result[(b * size.m + i) * size.e + c] = mean_error(&row, &weights, c, denormal);
+        }
+    free(weights.weight);
+    free(weights.relative);
+    return done;
+}
+
+/* ---- what its kernels need ---- */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/background.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "codegen/codegen.h"
+#include "lower/generic.h"
+#include "runtime/executable.h"
+#include "session/compile.h"
+#include "util/log.h"
+
+/* Fewer are compiled sooner than the generic kernel, if that is missing as well. */
+#define FEWEST_MISSING 3
+#define FEWEST_MISSING_COLD 8
+
+/* Steps of the generic kernel, one after the other, that take as long as a kernel's compilation:
+ * 0.1 s of a CPU's, 0.3 of a GPU's. */
+#define MOST_STEPS_CPU ((uint64_t)12000000)
+#define MOST_STEPS_GPU ((uint64_t)3000000)
+
+#define MOST_PARTIES 8
+
+struct search {
+    struct kiln__runtime *runtime;
+    const struct kiln__plan *plan;
+    struct kiln__wishes wishes;
+    struct kiln__errands errands; /* of those, what is missing */
+    bool *generic;                /* per group */
+};
+
+static bool is_missing(const struct search *search, const struct kiln__launch *launch)
+{
+    struct kiln__text name = {0};
+    bool missing = false;
+    kiln__codegen_name(search->plan, launch, &name);
+    for (size_t i = 0; i < search->errands.count && !missing && !name.failed; i++) {
+        const struct kiln__program_wish *wish = search->errands.items[i].wish;
+        missing = wish->name_length == name.length && !memcmp(wish->name, name.data, name.length);
+    }
+    kiln__text_free(&name);
+    return missing;
+}
+
+/* Whether the generic kernel is soon done with it. */
+static bool suits_generic(const struct search *search, uint32_t group)
+{
+    const bool chunked = search->plan->options.device->traits->chunked;
+    uint64_t work = kiln__generic_work(search->plan, group);
+    return work && work <= (chunked ? MOST_STEPS_CPU : MOST_STEPS_GPU);
+}
+
+/* Groups without a launch: another one's kernel does their work, which the generic one does not. */
+static void choose_parts(struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    size_t groups = plan->fusion.groups.count;
+    bool *launched = calloc(groups + 1, sizeof *launched);
+    for (size_t i = 0; launched && i < plan->launches.count; i++)
+        launched[plan->launches.items[i].group] = true;
+    for (uint32_t g = 0; launched && g < groups; g++)
+        search->generic[g] = search->generic[g] || (!launched[g] && suits_generic(search, g));
+    free(launched);
+}
+
+/* Which groups lack a kernel and are better computed by the generic one. */
+static size_t choose_groups(struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    size_t chosen = 0;
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        bool *generic = &search->generic[launch->group];
+        if (*generic || launch->source == KILN__SOURCE_CLBLAST || !is_missing(search, launch))
+            continue;
+        *generic = suits_generic(search, launch->group);
+        chosen += *generic;
+    }
+    choose_parts(search);
+    return chosen;
+}
+
+static struct kiln__behind *make_plan(const struct search *search, const struct kiln__graph *graph)
+{
+    struct kiln__plan_options options = search->plan->options;
+    struct kiln__behind *behind = calloc(1, sizeof *behind);
+    struct kiln__error error = {0};
+    uint64_t limit = search->runtime->memory.limit;
+    options.generic = search->generic;
+    options.limit = 0; /* its groups are the plan's */
+    if (!behind || kiln__compile_plan(graph, &options, NULL, &behind->plan, &error)) {
+        free(behind);
+        return NULL;
+    }
+    if (kiln__executable_room(&behind->plan, 0) <= limit)
+        return behind;
+    kiln__behind_free(behind);
+    return NULL;
+}
+
+/* A core is left for the runs meanwhile. */
+static unsigned count_parties(size_t errands)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t parties = cores > 1 ? (size_t)cores - 1 : 1;
+    parties = parties < errands ? parties : errands;
+    return (unsigned)(parties < MOST_PARTIES ? parties : MOST_PARTIES);
+}
+
+/* Whether the generic kernel itself would have to be compiled: any launch of the plan has it. */
+static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
+{
+    struct kiln__wishes wishes = {0};
+    struct kiln__errands errands = {0};
+    bool lacks = false;
+    if (kiln__wishes_list(search->runtime->programs, plan, true, &wishes))
+        kiln__errands_find(search->runtime->programs, wishes.items, wishes.count, &errands);
+    for (size_t i = 0; i < errands.count; i++)
+        lacks = lacks || !strcmp(errands.items[i].wish->kernel, "kiln_generic");
+    kiln__errands_free(&errands);
+    kiln__wishes_free(&wishes);
+    return lacks;
+}
+
+static struct kiln__behind *begin(struct search *search, const struct kiln__graph *graph)
+{
+    struct kiln__programs *programs = search->runtime->programs;
+    if (!kiln__wishes_list(programs, search->plan, true, &search->wishes))
+        return NULL;
+    kiln__errands_find(programs, search->wishes.items, search->wishes.count, &search->errands);
+    search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
+    if (!search->generic || search->errands.count < FEWEST_MISSING ||
+        choose_groups(search) < FEWEST_MISSING)
+        return NULL;
+    struct kiln__behind *behind = make_plan(search, graph);
+    if (!behind)
+        return NULL;
+    if (search->errands.count < FEWEST_MISSING_COLD && lacks_generic(search, &behind->plan)) {
+        kiln__behind_free(behind);
+        return NULL;
+    }
+    kiln__apart_start(programs, &search->errands, count_parties(search->errands.count),
+                      &behind->apart);
+    KILN__LOG(KILN__LOG_INFO, "%zu kernels are compiled behind a batch that runs without them",
+              search->errands.count);
+    return behind;
+}
+
+struct kiln__behind *kiln__behind_begin(struct kiln__runtime *runtime,
+                                        const struct kiln__graph *graph,
+                                        const struct kiln__plan *plan)
+{
+    struct search search = {.runtime = runtime, .plan = plan};
+    struct kiln__behind *behind = NULL; /* what is to add up alike in all batches does so at once */
+    if (kiln__apart_is_possible(runtime->programs) && !graph->alike &&
+        !plan->fusion.graph.again.count && !runtime->device.traits->no_generic_kernel)
+        behind = begin(&search, graph);
+    kiln__errands_free(&search.errands);
+    kiln__wishes_free(&search.wishes);
+    free(search.generic);
+    return behind;
+}
+
+bool kiln__behind_is_over(struct kiln__behind *behind)
+{
+    struct kiln__apart *apart = &behind->apart;
+    if (behind->over || !kiln__apart_is_over(apart))
+        return behind->over;
+    behind->over = true;
+    if (apart->stored + apart->present < apart->asked)
+        KILN__LOG(KILN__LOG_WARN,
+                  "%zu of %zu kernels could not be compiled behind a batch: the run that is next "
+                  "compiles them itself",
+                  apart->asked - apart->stored - apart->present, apart->asked);
+    return true;
+}
+
+void kiln__behind_free(struct kiln__behind *behind)
+{
+    if (!behind)
+        return;
+    kiln__apart_leave(&behind->apart);
+    kiln__plan_free(&behind->plan);
+    free(behind);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The programs of a plan: text from codegen, binary from the cache. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "plan/launch_text.h"
+#include "plan/names.h"
+#include "session/compile.h"
+
+static bool has_program(const struct kiln__launch *launch)
+{
+    return launch->source != KILN__SOURCE_CLBLAST;
+}
+
+static void write_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                       bool checked, struct kiln__text *name)
+{
+    kiln__codegen_name(plan, launch, name);
+    if (checked)
+        kiln__text_add(name, " checked");
+}
+
+/* What a kernel is called by errors. Where none may be compiled a cache has lacked it, and what it
+ * computes says which it is. */
+static void write_title(struct kiln__programs *programs, const struct kiln__plan *plan,
+                        uint32_t launch, struct kiln__text *title)
+{
+    if (kiln__programs_compile_mode(programs) == KILN_COMPILE_NEVER)
+        kiln__launch_title(plan, launch, title);
+    else
+        kiln__text_add(title, "%s", plan->launches.items[launch].kernel);
+}
+
+/* The source is written where memory has no program of that name. */
+static kiln_status find_program(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                uint32_t index, struct kiln__launch_program *found,
+                                struct kiln__error *error)
+{
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    struct kiln__text name = {0}, source = {0}, title = {0};
+    kiln_status status = KILN_OK;
+    write_name(plan, launch, found->checked, &name);
+    if (!name.failed)
+        found->program = kiln__programs_find(programs, name.data, name.length);
+    if (!found->program) {
+        kiln__codegen_source(plan, launch, found->checked, &source);
+        write_title(programs, plan, index, &title);
+        if (name.failed || source.failed || title.failed)
+            status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
+        else
+            status = kiln__programs_get(programs, name.data, name.length, source.data,
+                                        launch->options, title.data, &found->program, error);
+    }
+    kiln__text_free(&title);
+    kiln__text_free(&name);
+    kiln__text_free(&source);
+    return status;
+}
+
+/* Put what the launch computes before the sentence: "computing layer3.q and 2 more: kernel ...". */
+static void say_names(const struct kiln__plan *plan, const struct kiln__labels *labels,
+                      uint32_t launch, struct kiln__error *error)
+{
+    const char *found[KILN__MOST_NAMES];
+    struct kiln__names names;
+    struct kiln__text doing = {0};
+    kiln__names_make(plan, labels, &names);
+    size_t count = kiln__names_of(&names, launch, found);
+    if (count)
+        kiln__text_add(&doing, "computing %s", found[0]);
+    if (count > 1)
+        kiln__text_add(&doing, " and %zu more", count - 1);
+    if (doing.length && !doing.failed)
+        kiln__error_within(error, doing.data);
+    kiln__text_free(&doing);
+    kiln__names_free(&names);
+}
+
+kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                   const struct kiln__labels *labels, bool checked,
+                                   struct kiln__launch_program *found, struct kiln__error *error)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < plan->launches.count && !status; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        found[i] =
+            (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
+        if (has_program(launch))
+            status = find_program(programs, plan, (uint32_t)i, &found[i], error);
+        if (status == KILN_BUILD_FAILED)
+            say_names(plan, labels, (uint32_t)i, error);
+    }
+    return status;
+}
+
+/* ---- many at once ---- */
+
+struct kiln__wish_texts {
+    struct kiln__text name, source;
+};
+
+static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
+                      const struct kiln__text *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (wishes[i].name_length == name->length &&
+            !memcmp(wishes[i].name, name->data, name->length))
+            return true;
+    return false;
+}
+
+/* False: no memory. A launch of a program that is listed, or that `present` have, adds nothing. */
+static bool list_program(struct kiln__programs *present, const struct kiln__plan *plan,
+                         const struct kiln__launch *launch, struct kiln__wish_texts *texts,
+                         struct kiln__program_wish *wishes, size_t *count)
+{
+    kiln__codegen_name(plan, launch, &texts->name);
+    if (texts->name.failed)
+        return false;
+    if (is_listed(wishes, *count, &texts->name) ||
+        (present && kiln__programs_has(present, texts->name.data, texts->name.length))) {
+        kiln__text_free(&texts->name);
+        return true;
+    }
+    kiln__codegen_source(plan, launch, false, &texts->source);
+    if (texts->source.failed)
+        return false;
+    wishes[(*count)++] = (struct kiln__program_wish){
+        texts->name.data, texts->name.length, texts->source.data, launch->options,
+        launch->kernel,   launch->dimensions, launch->global,     launch->local};
+    return true;
+}
+
+bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
+                       bool only_new, struct kiln__wishes *wishes)
+{
+    size_t launches = wishes->most = plan->launches.count;
+    wishes->items = calloc(launches + 1, sizeof *wishes->items);
+    wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
+    bool listed = wishes->items && wishes->texts;
+    for (size_t i = 0; i < launches && listed; i++)
+        if (has_program(&plan->launches.items[i]))
+            listed = list_program(only_new ? programs : NULL, plan, &plan->launches.items[i],
+                                  &wishes->texts[wishes->count], wishes->items, &wishes->count);
+    return listed;
+}
+
+void kiln__wishes_free(struct kiln__wishes *wishes)
+{
+    for (size_t i = 0; wishes->texts && i <= wishes->most; i++) {
+        kiln__text_free(&wishes->texts[i].name);
+        kiln__text_free(&wishes->texts[i].source);
+    }
+    free(wishes->items);
+    free(wishes->texts);
+}
+
+kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
+                                const unsigned *threads, struct kiln__error *error)
+{
+    struct kiln__wishes wishes = {0};
+    if (!threads && !kiln__programs_compile_together(programs))
+        return KILN_OK;
+    bool listed = kiln__wishes_list(programs, plan, !threads, &wishes);
+    if (listed && threads)
+        kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
+    else if (listed)
+        kiln__programs_meet(programs, wishes.items, wishes.count);
+    kiln__wishes_free(&wishes);
+    return listed
+               ? KILN_OK
+               : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to prepare the batch");
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/plan_workloads.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lower/workload.h"
+#include "util/log.h"
+
+static struct kiln__work *find(struct kiln__works *works, uint64_t hash)
+{
+    for (size_t i = 0; i < works->count; i++)
+        if (works->items[i].hash == hash)
+            return &works->items[i];
+    return NULL;
+}
+
+static void add(struct kiln__works *works, struct kiln__text *name)
+{
+    uint64_t hash = name->data ? kiln__hash64(name->data, name->length) : 0;
+    struct kiln__work *work = find(works, hash);
+    if (!work && name->data && (work = kiln__vector_push(works)))
+        *work = (struct kiln__work){.hash = hash, .name = kiln__text_take(name)};
+    if (work)
+        work->count++;
+}
+
+/* Groups of which something is computed, and by themselves. */
+void kiln__works_of(const struct kiln__plan *plan, struct kiln__works *works)
+{
+    bool *runs = calloc(plan->fusion.groups.count + 1, sizeof *runs);
+    for (size_t i = 0; runs && i < plan->launches.count; i++)
+        runs[plan->launches.items[i].group] = true;
+    for (uint32_t i = 0; runs && i < plan->fusion.groups.count; i++) {
+        struct kiln__text name = {0};
+        if (runs[i])
+            kiln__plan_work(plan, i, &name);
+        add(works, &name);
+        kiln__text_free(&name);
+    }
+    free(runs);
+}
+
+void kiln__works_free(struct kiln__works *works)
+{
+    for (size_t i = 0; i < works->count; i++)
+        free(works->items[i].name);
+    kiln__vector_free(works);
+}
+
+void kiln__work_write(const struct kiln__work *work, struct kiln__text *text)
+{
+    kiln__text_add(text, "%s # %u\n", work->name, work->count);
+}
+
+void kiln__works_append(const char *path, const struct kiln__text *text)
+{
+    if (!text->length)
+        return;
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0 || write(file, text->data, text->length) != (ssize_t)text->length)
+        KILN__LOG(KILN__LOG_ERROR, "KILN_RECORD_SHAPES: %s cannot be written: %s", path,
+                  strerror(errno));
+    if (file >= 0)
+        close(file);
+}

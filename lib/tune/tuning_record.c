@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A record is a text of lines "name value", which are the device's, and "work: name value, name
+ * value", which are those of one work (lower/workload.h); a line that starts with # says what was
+ * measured. */
+#include "tune/tuning_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "programs/device_note.h"
+#include "util/environment.h"
+#include "util/log.h"
+#include "util/structure.h"
+
+/* ---- reading ---- */
+
+/* Another record's values go, and plans that were made by them are not found again. */
+static void begin(kiln_context *context)
+{
+    context->traits = *kiln__traits_for(&context->runtime.device.info);
+    context->tuning.works.count = 0;
+    if (context->plan_cache)
+        kiln__plan_cache_forget(context->plan_cache);
+}
+
+/* The first line that is not understood does not count, nor do others like it; NULL: all are. */
+static const char *apply_record(const char *record, kiln_context *context)
+{
+    const struct kiln__device *device = &context->runtime.device;
+    const char *wrong = NULL;
+    for (const char *line = record; *line;) {
+        size_t length = strcspn(line, "\n");
+        if (length && *line != '#' && !kiln__tunable_apply(device, line, &context->traits) &&
+            !kiln__tuning_add(device, line, length, &context->tuning)) {
+            wrong = wrong ? wrong : line;
+            KILN__LOG(KILN__LOG_ERROR, "%s: \"%.*s\" is not understood and does not count",
+                      KILN_TUNED, (int)(length < 100 ? length : 100), line);
+        }
+        line += length + (line[length] == '\n');
+    }
+    return wrong;
+}
+
+static void recall_record(kiln_context *context)
+{
+    char *record = malloc(KILN__LONGEST_NOTE + 1);
+    if (record &&
+        kiln__note_get(context->runtime.programs, KILN_TUNED, record, KILN__LONGEST_NOTE + 1))
+        apply_record(record, context);
+    free(record);
+}
+
+static kiln_status apply_variable(const char *call, const struct kiln__device *device,
+                                  const char *value, struct kiln__traits *traits)
+{
+    if (!strcmp(value, "off"))
+        return KILN_OK;
+    for (const char *word = value; *word;) {
+        size_t length = strcspn(word, ",");
+        if (!kiln__tunable_apply(device, word, traits)) {
+            struct kiln__text known = {0};
+            kiln__tunables_list(device, &known);
+            kiln_status status = kiln__fail(
+                NULL, KILN_INVALID_ARGUMENT, "%s: KILN_TUNE has \"%.*s\", none of off, %s", call,
+                (int)(length < 64 ? length : 64), word, known.data ? known.data : "those known");
+            kiln__text_free(&known);
+            return status;
+        }
+        word += length + (word[length] == ',');
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln__tuned_choose(const char *call, kiln_context *context)
+{
+    const char *variable = kiln__environment("KILN_TUNE");
+    begin(context);
+    context->runtime.device.traits = &context->traits;
+    if (variable)
+        return apply_variable(call, &context->runtime.device, variable, &context->traits);
+    recall_record(context);
+    return KILN_OK;
+}
+
+kiln_status kiln_context_tune(kiln_context *context, const char *record)
+{
+    if (!context || !record)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
+                          context ? "record" : "context");
+    begin(context);
+    const char *wrong = apply_record(record, context);
+    size_t length = wrong ? strcspn(wrong, "\n") : 0;
+    return wrong ? kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                              "%s: \"%.*s\" is not understood and does not count", __func__,
+                              (int)(length < 100 ? length : 100), wrong)
+                 : KILN_OK;
+}
+
+/* ---- asking ---- */
+
+kiln_status(kiln_context_get_tunable)(const kiln_context *context, size_t number,
+                                      kiln_tunable *tunable, size_t size)
+{
+    kiln_tunable own = {0};
+    if (!context || !tunable)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
+                          context ? "tunable" : "context");
+    const struct kiln__device *device = &context->runtime.device;
+    const struct kiln__tunable *row = kiln__tunable(device, number);
+    if (row) {
+        own.name = row->name;
+        own.purpose = row->purpose;
+        own.value = kiln__tunable_get(&context->traits, row);
+        own.usual = kiln__tunable_get(kiln__traits_for(&device->info), row);
+        own.of_works = row->of_works;
+    }
+    for (size_t i = 0; row && row->candidates[i]; i++)
+        if (kiln__tunable_takes(device, row, row->candidates[i]))
+            own.candidates[own.count++] = row->candidates[i];
+    kiln__structure_fill(tunable, size, &own, sizeof own);
+    return KILN_OK;
+}
