@@ -135,6 +135,8 @@ plan_sources = \
 	lib/plan/names.h \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
+	lib/plan/traffic.c \
+	lib/plan/traffic.h \
 	lib/plan/verify_dependencies.c \
 	lib/plan/verify_frozen.c \
 	lib/plan/verify_plan.c \

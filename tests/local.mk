@@ -101,6 +101,7 @@ criterion_tests = \
 	tests/test_structures \
 	tests/test_streams \
 	tests/test_threads \
+	tests/test_traffic \
 	tests/test_trial \
 	tests/test_tune \
 	tests/test_twice \

@@ -127,47 +127,6 @@ Test(explain, shows_a_kernel_once)
     kiln_batch_release(batch);
 }
 
-/* The bytes of the only launch, or of the one of that kernel. */
-static uint64_t bytes_moved(kiln_batch *batch, kiln_tensor y, const char *kernel)
-{
-    ask(batch, y);
-    struct kiln__plan plan = plan_of(batch, true);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < plan.launches.count; i++)
-        if (!kernel || !strcmp(plan.launches.items[i].kernel, kernel))
-            bytes += plan.launches.items[i].bytes;
-    kiln__plan_free(&plan);
-    expect_ok(kiln_batch_reset(batch));
-    return bytes;
-}
-
-static kiln_tensor numbers(kiln_batch *batch)
-{
-    return kiln_upload(batch, KILN_I32, 1, (size_t[]){4}, values);
-}
-
-/* Of a table what is looked up, of a base what is changed, of an image each element once. */
-Test(explain, counts_the_bytes_that_are_moved)
-{
-    enum { ROW = 64 * sizeof(float) };
-    kiln_batch *batch = imagined_batch();
-    kiln_tensor table = imagine_matrix(batch, 1000, 64);
-    kiln_tensor x = kiln_gather(batch, table, numbers(batch), 0);
-    cr_expect_eq(bytes_moved(batch, x, NULL), 8u * ROW + 4 * sizeof(int32_t));
-    table = imagine_matrix(batch, 1000, 64);
-    x = kiln_slice(batch, table, (int64_t[]){10, 0}, (int64_t[]){20, 64}, NULL);
-    cr_expect_eq(bytes_moved(batch, kiln_neg(batch, x), NULL), 20u * ROW);
-    table = imagine_matrix(batch, 1000, 64);
-    x = kiln_scatter_add(batch, table, numbers(batch), imagine_matrix(batch, 4, 64), 0);
-    cr_expect_eq(bytes_moved(batch, x, "scatter"), 12u * ROW + 4 * sizeof(int32_t));
-    x = kiln_conv2d(batch, imagine(batch, 4, (size_t[]){1, 64, 64, 32}),
-                    imagine(batch, 4, (size_t[]){3, 3, 32, 64}), NULL);
-    uint64_t most = 2 * (64 * 64 * 32 + 2 * 9 * 32 * 64 + 62 * 62 * 64) * sizeof(float);
-    uint64_t moved = bytes_moved(batch, x, NULL);
-    cr_expect_leq(moved, most, "%llu", (unsigned long long)moved);
-    kiln_batch_release(batch);
-}
-
 /* What the file of the environment gets of one product with an epilogue. */
 static char *explained_as(const char *form)
 {

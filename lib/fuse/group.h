@@ -205,6 +205,15 @@ unsigned kiln__group_total(const struct kiln__group *group);
  * own: of products, and of kernels for a single node, which have an access for each. */
 unsigned kiln__group_operands(const struct kiln__group *group, const struct kiln__node *began);
 
+/* The node that began the group; NULL: of a kind that none begins alone. */
+const struct kiln__node *kiln__group_root(const struct kiln__graph *graph,
+                                          const struct kiln__group *group);
+
+/* The dimensions that an access walks: the group's, or those of the input that a kernel for a
+ * single node, or a product, takes as it is. */
+const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
+                                             const struct kiln__group *group, size_t access);
+
 /* Whether a matmul group does more to what it has multiplied than to store it. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
 

@@ -184,3 +184,28 @@ size_t kiln__group_operand_accesses(const struct kiln__group *group)
 {
     return count_loads(group, group->reduced_step);
 }
+
+const struct kiln__node *kiln__group_root(const struct kiln__graph *graph,
+                                          const struct kiln__group *group)
+{
+    const enum kiln__kind root = traits_of(group)->root;
+    for (size_t i = 0; root && i < group->nodes.count; i++) {
+        const struct kiln__node *node = &graph->nodes.items[group->nodes.items[i]];
+        if (node->kind == root)
+            return node;
+    }
+    return NULL;
+}
+
+const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
+                                             const struct kiln__group *group, size_t access)
+{
+    const struct kiln__node *node = kiln__group_root(graph, group);
+    size_t input = access;
+    if (group->kind == KILN__GROUP_MATMUL)
+        input = access >= kiln__group_operand_accesses(group)
+                    ? KILN__OPERANDS
+                    : access >= kiln__group_operand(group, 1).access;
+    bool operand = node && input < kiln__group_operands(group, node);
+    return operand ? &graph->nodes.items[node->input[input]].shape : &group->shape;
+}

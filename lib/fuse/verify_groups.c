@@ -3,16 +3,6 @@
 
 #include <stdio.h>
 
-const struct kiln__node *kiln__verified_root(const struct kiln__group_verifier *verifier)
-{
-    const struct kiln__group *group = verifier->group;
-    enum kiln__kind root = kiln__group_traits[group->kind].root;
-    for (size_t i = 0; root && i < group->nodes.count; i++)
-        if (kiln__verified_node(verifier, group->nodes.items[i])->kind == root)
-            return kiln__verified_node(verifier, group->nodes.items[i]);
-    return NULL;
-}
-
 const char *kiln__verified_say(const struct kiln__group_verifier *verifier, const char *part,
                                size_t index, const char *wrong)
 {
@@ -70,7 +60,8 @@ static const char *check_limits(const struct kiln__group_verifier *verifier)
         if (group->nodes.items[i] >= verifier->fusion->graph.nodes.count)
             return kiln__verified_say(verifier, "node", i, "not in the graph");
     bool becomes = kiln__group_traits[group->kind].phased; /* without a node of its own */
-    if (kiln__group_traits[group->kind].root && !becomes && !kiln__verified_root(verifier))
+    if (kiln__group_traits[group->kind].root && !becomes &&
+        !kiln__group_root(&verifier->fusion->graph, group))
         return kiln__verified_say_whole(verifier, "no node that it computes");
     return NULL;
 }

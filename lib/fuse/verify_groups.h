@@ -21,9 +21,6 @@ kiln__verified_node(const struct kiln__group_verifier *verifier, uint32_t index)
     return &verifier->fusion->graph.nodes.items[index];
 }
 
-/* The node that began the group; NULL: of a kind that none begins alone. */
-const struct kiln__node *kiln__verified_root(const struct kiln__group_verifier *verifier);
-
 /* "group 3 (rows), step 4: no such type", and the same of the group as a whole. */
 const char *kiln__verified_say(const struct kiln__group_verifier *verifier, const char *part,
                                size_t index, const char *wrong);
@@ -32,10 +29,6 @@ const char *kiln__verified_say_whole(const struct kiln__group_verifier *verifier
 
 /* The first step that `step` may use (verify_steps.c). */
 size_t kiln__verified_visible(const struct kiln__group *group, size_t step);
-
-/* The dimensions that an access walks (verify_memory.c). */
-const struct kiln__shape *kiln__verified_shape(const struct kiln__group_verifier *verifier,
-                                               size_t access);
 
 /* Whether one of a group's stores is of a node. */
 bool kiln__group_stores(const struct kiln__group *group, uint32_t node);

@@ -26,7 +26,8 @@ const char *kiln__group_check_reduce(const struct kiln__group_verifier *verifier
     if (reductions != 1 || group->reduced_step >= group->steps.count ||
         group->steps.items[group->reduced_step].kind != KILN__STEP_REDUCED)
         return kiln__verified_say_whole(verifier, "not one reduction, where it says");
-    if (group->steps.items[group->reduced_step].op != kiln__verified_root(verifier)->op)
+    if (group->steps.items[group->reduced_step].op !=
+        kiln__group_root(&verifier->fusion->graph, group)->op)
         return kiln__verified_say_whole(verifier, "its reduction is another one");
     return check_late_reads(verifier);
 }
@@ -85,7 +86,8 @@ static const char *check_operand(const struct kiln__group_verifier *verifier, un
     int64_t batch;
     if (operand.end > group->accesses.count || operand.access >= operand.end)
         return "no access of its own";
-    const struct kiln__shape *shape = kiln__verified_shape(verifier, operand.access);
+    const struct kiln__shape *shape =
+        kiln__group_walked(&verifier->fusion->graph, group, operand.access);
     size_t rows = k ? group->reduced : group->shape.dims[group->shape.rank - 2];
     size_t columns = k ? group->shape.dims[group->shape.rank - 1] : group->reduced;
     if (load->kind != KILN__STEP_LOAD || load->index != operand.access ||
@@ -127,8 +129,9 @@ static const char *check_whole_loads(const struct kiln__group_verifier *verifier
     const struct kiln__group *group = verifier->group;
     size_t step = 0;
     for (size_t k = 0; k < group->accesses.count; k++) {
-        kiln_type type =
-            kiln__verified_node(verifier, kiln__verified_root(verifier)->input[k])->type;
+        kiln_type type = kiln__verified_node(
+                             verifier, kiln__group_root(&verifier->fusion->graph, group)->input[k])
+                             ->type;
         if (step >= group->steps.count || group->steps.items[step].kind != KILN__STEP_LOAD ||
             group->steps.items[step].index != k)
             return kiln__verified_say(verifier, "access", k, "not loaded by a step of its own");
@@ -150,7 +153,8 @@ const char *kiln__group_check_whole(const struct kiln__group_verifier *verifier)
         return NULL; /* another computes its node as well */
     if (group->stores.count > group->nodes.count || group->nodes.count > KILN__MOST_WHOLE)
         return kiln__verified_say_whole(verifier, "more nodes than its kernel computes");
-    if (group->accesses.count != kiln__group_operands(group, kiln__verified_root(verifier)))
+    if (group->accesses.count !=
+        kiln__group_operands(group, kiln__group_root(&verifier->fusion->graph, group)))
         return kiln__verified_say_whole(verifier, "not one access for each input");
     for (size_t i = 0; i < group->accesses.count; i++)
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY)

@@ -4,22 +4,6 @@
 
 /* ---- accesses ---- */
 
-/* The dimensions that an access walks: the group's, or those of the input that a kernel for a
- * single node, or a product, takes as it is. */
-const struct kiln__shape *kiln__verified_shape(const struct kiln__group_verifier *verifier,
-                                               size_t access)
-{
-    const struct kiln__group *group = verifier->group;
-    const struct kiln__node *node = kiln__verified_root(verifier);
-    size_t input = access;
-    if (group->kind == KILN__GROUP_MATMUL)
-        input = access >= kiln__group_operand_accesses(group)
-                    ? KILN__OPERANDS
-                    : access >= kiln__group_operand(group, 1).access;
-    bool operand = node && input < kiln__group_operands(group, node);
-    return operand ? &kiln__verified_node(verifier, node->input[input])->shape : &group->shape;
-}
-
 /* Whether offset and strides stay among `count` elements, all over `shape`. */
 static bool stays_within(const struct kiln__shape *shape, int64_t offset, const int64_t *stride,
                          int64_t jumps, size_t count)
@@ -58,7 +42,8 @@ static const char *check_access(const struct kiln__group_verifier *verifier, siz
     if (access->node >= verifier->fusion->graph.nodes.count || access->kind > KILN__ACCESS_GATHER)
         return "of no node";
     const struct kiln__node *node = kiln__verified_node(verifier, access->node);
-    const struct kiln__shape *shape = kiln__verified_shape(verifier, index);
+    const struct kiln__shape *shape =
+        kiln__group_walked(&verifier->fusion->graph, verifier->group, index);
     bool gathers = access->kind == KILN__ACCESS_GATHER,
          number = access->kind == KILN__ACCESS_NUMBER;
     if (number && node->kind != KILN__IOTA)

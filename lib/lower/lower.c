@@ -204,51 +204,6 @@ void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct k
     }
 }
 
-/* Elements that the access reads at most: of a slice, of a table that is looked up. Files of
- * kernels/ walk shapes of their own. */
-static uint64_t elements_read(const struct kiln__group *group, const struct kiln__access *access,
-                              const struct kiln__node *node)
-{
-    uint64_t all = kiln__node_count(node), count = 1;
-    if (!kiln__group_is_of_steps(group) || access->kind == KILN__ACCESS_NUMBER)
-        return access->kind == KILN__ACCESS_NUMBER ? 0 : all;
-    for (uint32_t d = 0; d < group->shape.rank && count < all; d++)
-        if (access->stride[d] || access->kind == KILN__ACCESS_GATHER)
-            count *= group->shape.dims[d];
-    return count < all ? count : all;
-}
-
-/* Of the node of access `i`, unless an earlier one has it too, what all accesses read. */
-static uint64_t bytes_read(const struct kiln__plan *plan, const struct kiln__group *group, size_t i)
-{
-    const struct kiln__access *accesses = group->accesses.items;
-    const struct kiln__node *node = &plan->fusion.graph.nodes.items[accesses[i].node];
-    uint64_t all = kiln__node_count(node), count = 0;
-    for (size_t k = 0; k < group->accesses.count; k++) {
-        if (accesses[k].node != accesses[i].node)
-            continue;
-        if (k < i)
-            return 0;
-        count += elements_read(group, &accesses[k], node);
-    }
-    return (count < all ? count : all) * kiln_type_size(node->type);
-}
-
-uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group)
-{
-    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < group->accesses.count; i++)
-        bytes += bytes_read(plan, group, i);
-    for (size_t i = 0; i < group->stores.count; i++) {
-        const struct kiln__store *store = &group->stores.items[i];
-        bytes += store->placed
-                     ? kiln__shape_count(&group->shape) * kiln_type_size(nodes[store->node].type)
-                     : kiln__node_bytes(&nodes[store->node]);
-    }
-    return bytes;
-}
-
 void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch)
 {
     struct kiln__launch *place = NULL;

@@ -78,9 +78,6 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
 void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector,
                         struct kiln__launch *launch);
 
-/* Bytes that a group loads and stores at least. */
-uint64_t kiln__group_bytes(const struct kiln__plan *plan, const struct kiln__group *group);
-
 /* Append the launch, which is taken over, and its step. */
 void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch);
 

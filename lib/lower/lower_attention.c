@@ -97,7 +97,6 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
     launch.form.wide = true;
     if (vector)
         kiln__launch_reads(plan, vector, &launch);
-    launch.bytes = kiln__group_bytes(plan, attention->group);
     return launch;
 }
 

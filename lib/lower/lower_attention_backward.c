@@ -90,8 +90,7 @@ static void add_arguments(struct kiln__launch *launch, const struct slopes *slop
     }
 }
 
-static struct kiln__launch launch_of(const struct kiln__plan *plan, const struct slopes *slopes,
-                                     const char *name)
+static struct kiln__launch launch_of(const struct slopes *slopes, const char *name)
 {
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
                                   .group = slopes->number,
@@ -99,7 +98,6 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan, const struct
                                   .kernel = name,
                                   .dimensions = 3};
     launch.form.wide = true;
-    launch.bytes = kiln__group_bytes(plan, slopes->group);
     return launch;
 }
 
@@ -170,7 +168,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
 {
     static const int marks[] = {26, 33, 35, 35, 29}; /* by form */
     const struct kiln__attention_size *size = &slopes->size;
-    struct kiln__launch launch = launch_of(plan, slopes, "attention_slopes_wgmma");
+    struct kiln__launch launch = launch_of(slopes, "attention_slopes_wgmma");
     const int columns = columns_of(most_columns(size)), walked = walked_at_once(slopes);
     const size_t tiles = kiln__divide_up(size->m, ROWS);
     uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * MAPS);
@@ -196,7 +194,7 @@ static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
 static void lower_any(struct kiln__plan *plan, const struct slopes *slopes)
 {
     const struct kiln__attention_size *size = &slopes->size;
-    struct kiln__launch launch = launch_of(plan, slopes, "attention_slopes");
+    struct kiln__launch launch = launch_of(slopes, "attention_slopes");
     kiln__launch_reads(plan, 1, &launch);
     snprintf(launch.options, sizeof launch.options, "-DFORM=%d -DDEPTH=%d -DRUNS=%d%s",
              (int)slopes->form, (int)kiln__attention_room(most_columns(size)),

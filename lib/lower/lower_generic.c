@@ -431,8 +431,7 @@ void kiln__lower_generic(struct kiln__plan *plan, uint32_t index)
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
                                   .group = index,
                                   .file = "generic",
-                                  .kernel = "kiln_generic",
-                                  .bytes = kiln__group_bytes(plan, group)};
+                                  .kernel = "kiln_generic"};
     struct table table = {.plan = plan, .group = group, .launch = &launch};
     launch.form =
         (struct kiln__form){.generic = true, .vector = 1, .wide = true, .chunked = traits->chunked};

@@ -229,17 +229,6 @@ void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kil
         kiln__text_add(text, " %s", kiln__product_word(product.sums));
 }
 
-/* A copy that is made on the way is in no memory: what it is made from is read. */
-static void count_original(const struct kiln__plan *plan, uint32_t copies,
-                           struct kiln__launch *launch)
-{
-    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    const struct kiln__group *group = &plan->fusion.groups.items[copies];
-    uint64_t copied = kiln__node_bytes(&nodes[group->stores.items[0].node]);
-    if (launch->bytes >= copied)
-        launch->bytes += kiln__node_bytes(&nodes[group->accesses.items[0].node]) - copied;
-}
-
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -260,22 +249,17 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
         const char *wanted = plan->options.matmul;
         plan->launches.items[i].matmul = row->name;
         plan->launches.items[i].covers = row->fetches ? product.copies + 1 : 0;
-        if (plan->launches.items[i].covers)
-            count_original(plan, product.copies, &plan->launches.items[i]);
         plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
     }
 }
 
 /* ---- for implementations ---- */
 
-struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel,
-                                         const struct kiln__product *product)
+struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel)
 {
     struct kiln__launch launch = {
         .source = KILN__SOURCE_TEMPLATE, .group = group, .file = file, .kernel = kernel};
     launch.form.wide = true;
-    launch.bytes = (uint64_t)((product->m + product->n) * product->k + product->m * product->n) *
-                   (uint64_t)product->batch * sizeof(float);
     return launch;
 }
 
@@ -382,7 +366,6 @@ static void add_extras(const struct kiln__plan *plan, const struct kiln__extras 
             form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
     }
     form->aligned = extras->aligned && kiln__form_is_aligned(plan, group, form);
-    launch->bytes = kiln__group_bytes(plan, group);
     if (a)
         add_operand(plan, a, KILN__PART_OPERAND_A, launch);
     if (b)

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "lower/lower.h"
+#include "plan/traffic.h"
 
 /* That one work-item goes over in several phases: pieces of 512 bytes of f32. Each phase reads them
  * all again, from memory or a large cache, and less at a place takes longer. */
@@ -119,7 +120,9 @@ static void add_sizes(struct lowering *lowering, size_t share)
     const struct kiln__form *form = &launch->form;
     const struct kiln__space *space = &lowering->space;
     unsigned tuned = traits_of(lowering)->stream;
-    bool stream = tuned ? tuned > 1 : launch->bytes > lowering->plan->options.device->info.cache;
+    bool stream = tuned ? tuned > 1
+                        : kiln__group_bytes(lowering->plan, lowering->group) >
+                              lowering->plan->options.device->info.cache;
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
     if (form->reduced_walk != KILN__WALK_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
@@ -191,7 +194,6 @@ static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
     *launch = (struct kiln__launch){
         .source = KILN__SOURCE_NEST, .group = index, .kernel = names[group->kind]};
     kiln__schedule(plan, group, &lowering->space, stage, &launch->form);
-    launch->bytes = kiln__group_bytes(plan, group);
     size_launch(lowering, &share);
     add_sizes(lowering, share);
     kiln__launch_accesses(plan, group, &lowering->space, launch, 0, group->accesses.count);

@@ -2,6 +2,7 @@
 /* Scatter groups to launches: one of kernels/scatter.cl, over a result that holds the base
  * already. */
 #include "lower/matmul.h"
+#include "plan/traffic.h"
 
 #include <stdio.h>
 
@@ -77,17 +78,17 @@ static bool orders(uint8_t mode)
  * leaves loops. */
 #define BLOCK 32768
 
-/* Of so many indices: these, their values, and where those go, read and written. */
+/* Of so many indices: these, their values, and where those go, read and written once each. */
 static uint64_t bytes_of(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct scatter *scatter, size_t count)
 {
-    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    const struct kiln__access *accesses = group->accesses.items;
-    const struct kiln__node *values = &nodes[accesses[KILN__SCATTER_VALUES].node];
-    uint64_t bytes =
-        kiln__node_bytes(values) + kiln__node_bytes(&nodes[accesses[KILN__SCATTER_INDICES].node]) +
-        2 * kiln__node_count(values) * type_of(plan, group->stores.items[0].node)->bytes;
-    return (uint64_t)((double)bytes * (double)count / (double)scatter->count);
+    static const bool both[] = {true, true};
+    const struct kiln__node *result = &plan->fusion.graph.nodes.items[group->stores.items[0].node];
+    const uint64_t read = kiln__group_bytes_read(plan, group, both);
+    const uint64_t values = scatter->outer * count * scatter->inner;
+    const uint64_t most = kiln__node_count(result);
+    return (uint64_t)((double)read * (double)count / (double)scatter->count) +
+           2 * (values < most ? values : most) * kiln_type_size(result->type);
 }
 
 /* The launch for indices `from` to `to` - 1. */

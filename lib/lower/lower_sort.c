@@ -32,7 +32,6 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     kiln__launch_reads(plan, 1, &launch);
     launch.dimensions = 1;
     launch.local[0] = traits->chunked ? 1 : traits->work_group;
-    launch.bytes = kiln__group_bytes(plan, group);
     for (int d = 1; d < 3; d++)
         launch.global[d] = launch.local[d] = 1;
     snprintf(launch.options, sizeof launch.options,

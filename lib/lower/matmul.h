@@ -135,8 +135,7 @@ static inline int64_t kiln__matrix_lead(const struct kiln__matrix *matrix)
 }
 
 /* A launch of kernels/<file>.cl, to be given its options, arguments and ranges. */
-struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel,
-                                         const struct kiln__product *product);
+struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const char *kernel);
 
 /* Ranges of single work-items, as kernels of chunked devices have them. */
 void kiln__product_range(struct kiln__launch *launch, int64_t x, int64_t y, int64_t z);

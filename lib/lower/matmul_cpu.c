@@ -13,8 +13,7 @@
 static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
                  const char *options, const struct kiln__matrix *packed, int64_t panels)
 {
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b");
     struct kiln__extras extras = {.b = &product->b, .vector = kiln__cpu_tiles(plan)->vector};
     if (product->k == 0)
         return;
@@ -79,8 +78,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group,
     struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
                                   kiln__cpu_lines(plan, product, tiles->packed_rows), false};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
     kiln__cpu_share_tiles(plan, product, panels, &walk, &rows, &item_panels);
@@ -119,8 +117,7 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln
     int64_t vector = kiln__cpu_tiles(plan)->vector, vectors = kiln__div_up(product->n, vector);
     int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, FEW_ITEMS) / product->batch;
     int64_t item_vectors = kiln__div_up(vectors, kiln__least(vectors, kiln__most(1, items)));
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_packed", "matmul_few", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_few");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = vector};
     kiln__product_range(&launch, kiln__div_up(vectors, item_vectors), 1, product->batch);
@@ -175,7 +172,7 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     bool deep = product->k > kiln__cpu_depth(plan) && !plan->fusion.graph.alike;
     struct kiln__patches patches;
     struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches", product);
+        kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches");
     kiln__plan_patches(plan, product, product->copies, &patches);
     struct kiln__matrix packed = kiln__cpu_scratch(plan, panels * product->k * columns + 1);
     snprintf(launch.options, sizeof launch.options,
@@ -244,8 +241,7 @@ static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln
 {
     int64_t vector = kiln__cpu_tiles(plan)->vector;
     int64_t panels = kiln__div_up(product->n, walk->vectors * vector);
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_small", "matmul_small", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_small", "matmul_small");
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPANELS=%d -DLINES=%d",
              (int)vector, (int)walk->tile, (int)walk->vectors, (int)kiln__cpu_depth(plan),

@@ -79,7 +79,7 @@ static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
     int64_t share = kiln__div_up(product->n, kiln__most(1, kiln__cpu_units(plan) / product->m));
     int64_t columns = kiln__most(256, kiln__round_up(share, vector));
     struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum", product);
+        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum");
     skinny_options(plan, few_rows(product->m), &launch);
     kiln__product_range(&launch, kiln__div_up(product->n, columns), product->m, product->batch);
     struct kiln__extras extras = {.product = given, .vector = vector};
@@ -113,8 +113,7 @@ static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
     strips = kiln__div_up(n, columns);
     int64_t depth = choose_depth(plan, &product, strips);
     int64_t splits = kiln__most(1, kiln__div_up(product.k, depth));
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny", &product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny");
     skinny_options(plan, few_rows(m), &launch);
     struct kiln__matrix out = product.c;
     if (splits > 1) {
@@ -165,8 +164,7 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
     /* About 4 items per unit, of 16 rows and more. */
     int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, 4);
     int64_t item = kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch, items), 8));
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots");
     skinny_options(plan, few_rows(few), &launch);
     kiln__product_range(&launch, kiln__div_up(many, item), product->batch, 1);
     kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);

@@ -187,8 +187,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
 {
     const struct kiln__matrix *c = &product->c;
     bool aligned = !plan->options.shared && product->n % 4 == 0 && by_fours(c);
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum");
     snprintf(launch.options, sizeof launch.options, "-DGROUP_X=%d -DGROUP_Y=%d -DALIGNED=%d", SUM_X,
              SUM_Y, aligned);
     kiln__product_range(&launch, kiln__div_up(kiln__div_up(product->n, 4), SUM_X) * SUM_X,
@@ -302,7 +301,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     bool sums = way.splits > 1 && !way.together; /* by another launch */
     struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
     bool aligned = is_aligned(plan, product, patches, &c);
-    struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu", product);
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu");
     snprintf(launch.options, sizeof launch.options,
              "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d "
              "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d%s",
@@ -495,7 +494,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kil
     bool aligned = !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) &&
                    product->k % 4 == 0 && (along || sides.many_count % 4 == 0);
     struct kiln__launch launch = kiln__product_launch(
-        group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across", product);
+        group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across");
     snprintf(
         launch.options, sizeof launch.options,
         "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d -DROUNDS=%d -DWARPS=%d",
@@ -552,7 +551,7 @@ static void lower_clblast(struct kiln__plan *plan, uint32_t group,
                           const struct kiln__product *product)
 {
     const struct kiln__matrix *matrices[3] = {&product->a, &product->b, &product->c};
-    struct kiln__launch launch = kiln__product_launch(group, "", "CLBlastSgemm", product);
+    struct kiln__launch launch = kiln__product_launch(group, "", "CLBlastSgemm");
     launch.source = KILN__SOURCE_CLBLAST;
     for (int i = 0; i < 3; i++) {
         kiln__launch_memory(&launch, matrices[i]->slot);

@@ -350,7 +350,7 @@ static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
     packed.row = operand->operand ? 1 : lead;
     packed.column = operand->operand ? lead : 1;
     struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack", product);
+        kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack");
     bool aligned = is_aligned(operand) && (column == 1 ? product->k : lines) % 4 == 0;
     struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
     snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
@@ -404,7 +404,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     int64_t cores = plan->options.device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
     uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
-    struct kiln__launch launch = kiln__product_launch(group, engine->file, engine->file, product);
+    struct kiln__launch launch = kiln__product_launch(group, engine->file, engine->file);
     size_t length = (size_t)snprintf(
         launch.options, sizeof launch.options,
         "-DTYPE=%s -DBYTES=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DRESULT=%d -DALIGNED=%d",

@@ -2,6 +2,7 @@
 /* Groups to a plan: where values live, launches and transfers in their order, memory. */
 #include "lower/generic.h"
 #include "lower/workload.h"
+#include "plan/traffic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -227,8 +228,8 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     bool done = plan->slot_of && copy_generic(plan) && list_requests(plan) &&
                 list_replacements(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
                 kiln__plan_find_lasting(plan) && kiln__plan_find_parts(plan) && make_steps(plan) &&
-                kiln__plan_settle_kept(plan) && kiln__plan_assign_memory(plan) &&
-                kiln__plan_find_dependencies(plan);
+                kiln__plan_count_bytes(plan) && kiln__plan_settle_kept(plan) &&
+                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
