@@ -6,6 +6,8 @@ util_sources = \
 	lib/util/environment.h \
 	lib/util/error.c \
 	lib/util/error.h \
+	lib/util/format.c \
+	lib/util/format.h \
 	lib/util/forks.c \
 	lib/util/forks.h \
 	lib/util/hash.c \

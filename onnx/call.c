@@ -9,6 +9,7 @@
 
 #include "onnx/error.h"
 #include "onnx/record.h"
+#include "util/format.h"
 
 void kiln__onnx_refuse(struct kiln__onnx_call *call, kiln_status status, const char *format, ...)
 {
@@ -17,7 +18,7 @@ void kiln__onnx_refuse(struct kiln__onnx_call *call, kiln_status status, const c
     char words[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
+    kiln__vformat(words, sizeof words, format, arguments);
     va_end(arguments);
     call->recorder->status =
         kiln__onnx_fail(status, "node '%s' (%s): %s", kiln__onnx_node_name(call->node),

@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/format.h"
+
 kiln_status kiln__onnx_fail(kiln_status status, const char *format, ...)
 {
     char sentence[4096];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    kiln__vformat(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
     return kiln_error_set(status, sentence);
 }
@@ -20,7 +22,7 @@ void kiln__onnx_say(struct kiln__onnx_text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = kiln__vformat(NULL, 0, format, arguments);
     va_end(arguments);
     char *grown = length < 0 ? NULL : realloc(text->text, text->length + (size_t)length + 1);
     if (!grown) {
@@ -28,7 +30,7 @@ void kiln__onnx_say(struct kiln__onnx_text *text, const char *format, ...)
         return;
     }
     va_start(arguments, format);
-    vsnprintf(grown + text->length, (size_t)length + 1, format, arguments);
+    kiln__vformat(grown + text->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
     text->text = grown;
     text->length += (size_t)length;

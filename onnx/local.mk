@@ -33,6 +33,8 @@ onnx_operators = \
 	onnx/ops_unpool.c
 
 onnx_sources = \
+	lib/util/format.c \
+	lib/util/format.h \
 	onnx/batches.c \
 	onnx/batches.h \
 	onnx/call.c \
@@ -100,6 +102,7 @@ libkiln_onnx_internal_la_LIBADD = libkiln-onnx-schema.la $(PROTOBUF_C_LIBS)
 ONNX_CPPFLAGS = \
 	-I$(top_builddir) \
 	-I$(top_srcdir) \
+	-I$(top_srcdir)/lib \
 	-I$(top_builddir)/include \
 	-I$(top_srcdir)/include \
 	$(KILN_DEFINES) \

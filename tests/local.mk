@@ -52,6 +52,7 @@ criterion_tests = \
 	tests/test_kept \
 	tests/test_kernels \
 	tests/test_limit \
+	tests/test_locale \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \
@@ -354,6 +355,7 @@ script_tests = \
 	tests/check-headers.sh \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
+	tests/check-numbers.sh \
 	tests/check-picture.sh \
 	tests/check-structures.sh \
 	tests/check-tags.sh \

@@ -11,6 +11,7 @@
 #include <kiln/context.h>
 
 #include "tool.h"
+#include "util/format.h"
 
 struct request {
     bool json;
@@ -122,7 +123,7 @@ static const char *bytes(uint64_t value)
         scaled /= 1024;
         unit++;
     }
-    snprintf(text, sizeof *texts, "%.*f %s", unit && scaled < 10 ? 1 : 0, scaled, units[unit]);
+    kiln__format(text, sizeof *texts, "%.*f %s", unit && scaled < 10 ? 1 : 0, scaled, units[unit]);
     return text;
 }
 

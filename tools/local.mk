@@ -3,6 +3,8 @@
 
 bin_PROGRAMS = kiln
 kiln_SOURCES = \
+	lib/util/format.c \
+	lib/util/format.h \
 	tools/cache.c \
 	tools/explain.c \
 	tools/info.c \

@@ -8,6 +8,7 @@
 #include <kiln/kiln.h>
 
 #include "profile.h"
+#include "util/format.h"
 
 /* A run is long enough when its own time hides what surrounds it. */
 #define ENOUGH 5e-3
@@ -87,18 +88,30 @@ static double measure(kiln_context *context, recorder record)
     return rate;
 }
 
+/* "1.5e+11 operations 2.4e+10 bytes". */
+static bool read_peaks(const char *text, struct kiln__peaks *peaks)
+{
+    static const char between[] = " operations ";
+    char *end;
+    peaks->operations = kiln__parse_double(text, &end);
+    if (end == text || strncmp(end, between, strlen(between)) != 0)
+        return false;
+    text = end + strlen(between);
+    peaks->bytes = kiln__parse_double(text, &end);
+    return end != text && !strcmp(end, " bytes");
+}
+
 static void find(kiln_context *context, struct kiln__peaks *peaks)
 {
     char *kept = NULL, text[128];
-    if (!kiln_context_recall(context, subject, &kept) && kept &&
-        sscanf(kept, "%lf operations %lf bytes", &peaks->operations, &peaks->bytes) == 2) {
+    if (!kiln_context_recall(context, subject, &kept) && kept && read_peaks(kept, peaks)) {
         kiln_free(kept);
         return;
     }
     kiln_free(kept);
     peaks->operations = measure(context, record_product);
     peaks->bytes = measure(context, record_map);
-    snprintf(text, sizeof text, "%.6e operations %.6e bytes", peaks->operations, peaks->bytes);
+    kiln__format(text, sizeof text, "%.6e operations %.6e bytes", peaks->operations, peaks->bytes);
     /* What cannot be kept is measured again next time. */
     if (peaks->operations > 0 && peaks->bytes > 0 && kiln_context_remember(context, subject, text))
         return;

@@ -17,6 +17,7 @@
 #include "tool.h"
 #include "tune_library.h"
 #include "tune_search.h"
+#include "util/format.h"
 
 struct request {
     const char *device, *action, *file, *shapes;
@@ -447,7 +448,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JSON: request->json = true; return 0;
     case TIME: request->times = true; return 0;
     case 's':
-        request->seconds = strtod(arg, &end);
+        request->seconds = kiln__parse_double(arg, &end);
         if (end == arg || *end || !(request->seconds >= 0))
             argp_error(state, "\"%s\" is no number of seconds", arg);
         return 0;

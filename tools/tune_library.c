@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/format.h"
+
 #define GAIN 0.97 /* of the time of what is best so far: processes differ more than turns do */
 #define HOPELESS 1.25
 enum { TURNS = 3 };
@@ -108,7 +110,7 @@ static double time_set(const struct kernel *kernel, unsigned set, const char *de
     else
         close(ends[0]);
     bool right = child > 0 && waitpid(child, &ended, 0) == child && ended == 0;
-    return said && right ? strtod(text, NULL) : INFINITY;
+    return said && right ? kiln__parse_double(text, NULL) : INFINITY;
 }
 
 /* The quickest of a few processes each, by turns. What is hopeless at once is not run again. */
@@ -147,8 +149,8 @@ static kiln_status try_set(struct tune_search *search, const struct kernel *kern
     double share = seconds[1] / seconds[0];
     bool right = isfinite(seconds[1]), taken = right && share < GAIN;
     if (right)
-        snprintf(line, sizeof line, "# %s %u: %.3f of the time of %u%s", kernel->tunable, set,
-                 share, tunable->value, taken ? ", taken" : "");
+        kiln__format(line, sizeof line, "# %s %u: %.3f of the time of %u%s", kernel->tunable, set,
+                     share, tunable->value, taken ? ", taken" : "");
     else
         snprintf(line, sizeof line, "# %s %u: %s", kernel->tunable, set,
                  kiln_status_name(KILN_WRONG_RESULT));

@@ -6,6 +6,7 @@
 #include "tune_search.h"
 
 #include "tune_library.h"
+#include "util/format.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -152,8 +153,8 @@ static void note(struct tune_search *search, const struct candidate *candidate,
     if (status)
         snprintf(line + at, rest, "%s", kiln_status_name(status));
     else
-        snprintf(line + at, rest, "%.3f of the time of %u%s", verdict->share, candidate->before,
-                 taken ? ", taken" : "");
+        kiln__format(line + at, rest, "%.3f of the time of %u%s", verdict->share, candidate->before,
+                     taken ? ", taken" : "");
     tune_record_note(search->record, line, strlen(line));
     search->measured++;
     if (candidate->work && !status)

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "util/format.h"
+
 static struct kiln__type_name wide_type(const char *type, unsigned width)
 {
     struct kiln__type_name name;
@@ -32,8 +34,8 @@ static struct call clamp(const struct kiln__type_row *row, unsigned width)
 {
     struct call call = {.before = "clamp("};
     const struct kiln__type_name type = wide_type(row->device, width);
-    snprintf(call.after, sizeof call.after, ", (%s)(%.0f), (%s)(%.0f))", type.text, row->lowest,
-             type.text, row->highest);
+    kiln__format(call.after, sizeof call.after, ", (%s)(%.0f), (%s)(%.0f))", type.text, row->lowest,
+                 type.text, row->highest);
     return call;
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "programs/device_note.h"
+#include "util/format.h"
 #include "util/log.h"
 
 #define RIGHT "right"
@@ -41,7 +42,7 @@ static enum kiln__trial_end try(struct kiln__programs *programs, const struct ki
                                 kiln__trier trier, void *user)
 {
     char note[KILN__TRIAL_WHY + sizeof PUT_OFF], why[KILN__TRIAL_WHY] = "";
-    snprintf(note, sizeof note, TRIED "%.0f", now());
+    kiln__format(note, sizeof note, TRIED "%.0f", now());
     kiln__note_put(programs, trial->subject, note);
     enum kiln__trial_end end = trier(user, why);
     if (end == KILN__TRIAL_WRONG)
@@ -58,7 +59,7 @@ static enum kiln__trial_end try(struct kiln__programs *programs, const struct ki
 /* A time that is not of the past is a clock's mistake. */
 static bool is_dead(const struct kiln__trial *trial, const char *note)
 {
-    double age = now() - strtod(note + strlen(TRIED), NULL);
+    double age = now() - kiln__parse_double(note + strlen(TRIED), NULL);
     return age > trial->life || age < -trial->life;
 }
 

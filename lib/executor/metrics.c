@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics: a row for each number, and two ways to write them down. */
 #include <inttypes.h>
-#include <locale.h>
 #include <string.h>
 
 #include <kiln/context.h>
@@ -297,17 +296,10 @@ kiln_status kiln_executor_metrics(kiln_executor *executor, kiln_metrics_format f
         status = kiln_executor_get_context_stats(executor, i, &from.contexts[i]);
     if (status)
         return status;
-    /* Neither form knows of a program's decimal comma. */
-    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
-    locale_t before = plain ? uselocale(plain) : NULL;
     if (format == KILN_METRICS_JSON)
         write_json(&text, &from);
     else
         write_prometheus(&text, &from);
-    if (plain) {
-        uselocale(before);
-        freelocale(plain);
-    }
     *result = kiln__text_take(&text);
     kiln__text_free(&text);
     return *result ? KILN_OK : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);

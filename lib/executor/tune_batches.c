@@ -12,6 +12,7 @@
 
 #include "executor/executor.h"
 #include "util/error.h"
+#include "util/format.h"
 #include "util/hash.h"
 #include "util/log.h"
 
@@ -82,17 +83,18 @@ void kiln__tune_write(const size_t *rows, const double *seconds, size_t count,
 bool kiln__tune_read(const char *text, const size_t *rows, size_t count, double *seconds)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t found;
-        int length = 0;
-        if (sscanf(text, "%zu rows %lf s%n", &found, &seconds[i], &length) != 2 || !length ||
-            found != rows[i] || !(seconds[i] > 0))
+        char *end;
+        if (strtoul(text, &end, 10) != rows[i] || strncmp(end, " rows ", 6) != 0)
             return false;
-        text += length;
-        if (*text != (i + 1 < count ? ',' : 0))
+        text = end + 6;
+        seconds[i] = kiln__parse_double(text, &end);
+        const char *behind = i + 1 < count ? " s, " : " s";
+        size_t length = strlen(behind);
+        if (end == text || !(seconds[i] > 0) || strncmp(end, behind, length) != 0)
             return false;
-        text += i + 1 < count;
+        text = end + length;
     }
-    return true;
+    return !*text;
 }
 
 size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count, double most)

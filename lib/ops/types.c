@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "util/format.h"
 
 /* What kernels compute in: the type, the one that sums and products have (they outgrow integers of
  * 32 bits), its name, the one that wraps around, a vector's masks, the least and greatest value. */
@@ -161,7 +162,7 @@ struct kiln__value_text kiln__value_text(kiln_type type, double value)
     if (type == KILN_I64)
         snprintf(text.text, sizeof text.text, "%" PRId64, kiln__value_whole(type, value));
     else
-        snprintf(text.text, sizeof text.text, "%.9g", value);
+        kiln__format(text.text, sizeof text.text, "%.9g", value);
     return text;
 }
 

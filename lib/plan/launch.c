@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "util/format.h"
+
 bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
 {
     for (size_t i = 0; i < launch->arguments.count; i++)
@@ -27,7 +29,7 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
 {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(argument.name, sizeof argument.name, format, arguments);
+    int length = kiln__vformat(argument.name, sizeof argument.name, format, arguments);
     va_end(arguments);
     assert(length > 0 && (size_t)length < sizeof argument.name);
     (void)length;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "plan/plan.h"
+#include "util/format.h"
 
 #define MOST_STEPS 1024
 #define WORD 64
@@ -31,7 +32,7 @@ struct verifier {
 };
 
 /* Answers false, for what calls it to hand on. */
-#define WRONG(verifier, ...) (snprintf((verifier)->text, KILN__WRONG, __VA_ARGS__), false)
+#define WRONG(verifier, ...) (kiln__format((verifier)->text, KILN__WRONG, __VA_ARGS__), false)
 
 /* ---- what steps touch ---- */
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "plan/plan.h"
+#include "util/format.h"
 
 struct kiln__plan_verifier {
     const struct kiln__plan *plan;
@@ -25,7 +26,7 @@ struct kiln__plan_verifier {
 
 /* Answers false, for what calls it to hand on. */
 #define KILN__WRONG_PLAN(verifier, ...)                                                            \
-    (snprintf((verifier)->text, KILN__WRONG, __VA_ARGS__), false)
+    (kiln__format((verifier)->text, KILN__WRONG, __VA_ARGS__), false)
 
 static inline const struct kiln__node *
 kiln__planned_node(const struct kiln__plan_verifier *verifier, uint32_t index)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/format.h"
+
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     uint32_t index;
@@ -25,7 +27,7 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
     char words[200];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
+    kiln__vformat(words, sizeof words, format, arguments);
     va_end(arguments);
     kiln__text_add(rewrite->log, "  %%%u %s: %s\n", rewrite->current,
                    kiln__node_name(&rewrite->from->nodes.items[rewrite->current]), words);

@@ -6,6 +6,7 @@
 
 #include "util/environment.h"
 #include "util/error.h"
+#include "util/format.h"
 
 kiln_status kiln__sample_choose(struct kiln__sample *sample, const char *call, const char *name,
                                 double option, const char *variable)
@@ -14,7 +15,7 @@ kiln_status kiln__sample_choose(struct kiln__sample *sample, const char *call, c
     char *end = NULL;
     sample->share = option;
     if (option == 0 && text) {
-        sample->share = strtod(text, &end);
+        sample->share = kiln__parse_double(text, &end);
         if (*end || !(sample->share >= 0 && sample->share <= 1))
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                               "%s: %s is \"%s\", not a number from 0 to 1", call, variable, text);

@@ -7,6 +7,7 @@
 #include "programs/device_note.h"
 #include "session/context.h"
 #include "tune/measure_products.h"
+#include "util/format.h"
 #include "util/log.h"
 
 /* A narrower type has to save a tenth of the time: beyond what the same products differ by from one
@@ -30,9 +31,9 @@ static void write_note(const struct kiln__measured *measured, char *note, size_t
     size_t at = 0;
     for (size_t i = 0; i < measured->count; i++) {
         const char *type = kiln_type_name(measured->types[i]);
-        int length = i ? snprintf(note + at, size - at, ", %s %.2f", type, measured->shares[i])
-                       : snprintf(note, size, "%s: %s 1.00",
-                                  kiln_type_name(measured->types[find_best(measured)]), type);
+        int length = i ? kiln__format(note + at, size - at, ", %s %.2f", type, measured->shares[i])
+                       : kiln__format(note, size, "%s: %s 1.00",
+                                      kiln_type_name(measured->types[find_best(measured)]), type);
         at += (size_t)length < size - at ? (size_t)length : size - at - 1;
     }
     snprintf(note + at, size - at, " of the time of f32, weights of %zu x %zu", measured->side,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "util/format.h"
 #include "util/log.h"
 
 static _Thread_local struct kiln__error last;
@@ -40,7 +41,7 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     va_list arguments;
     va_start(arguments, format);
     last.status = status;
-    vsnprintf(last.text, sizeof last.text, format, arguments);
+    kiln__vformat(last.text, sizeof last.text, format, arguments);
     va_end(arguments);
     if (speaker)
         put_speaker(&last);

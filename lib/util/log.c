@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "util/environment.h"
+#include "util/format.h"
 
 static const char *const level_names[] = {"", "error", "warn", "info", "debug"};
 
@@ -37,7 +38,7 @@ void kiln__log(enum kiln__log_level level, const char *format, ...)
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    kiln__vformat(line, sizeof line, format, arguments);
     va_end(arguments);
     fprintf(stderr, "kiln: %s: %s\n", level_names[level], line);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/format.h"
+
 static void fail(struct kiln__text *text)
 {
     free(text->data);
@@ -39,12 +41,12 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = kiln__vformat(NULL, 0, format, arguments);
     va_end(arguments);
     if (length < 0)
         fail(text);
     else if (reserve(text, (size_t)length)) {
-        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        kiln__vformat(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }
     va_end(again);
@@ -55,7 +57,7 @@ struct kiln__phrase kiln__phrase(const char *format, ...)
     struct kiln__phrase phrase;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(phrase.text, sizeof phrase.text, format, arguments);
+    int length = kiln__vformat(phrase.text, sizeof phrase.text, format, arguments);
     va_end(arguments);
     assert(length >= 0 && (size_t)length < sizeof phrase.text);
     (void)length;
