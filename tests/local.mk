@@ -413,6 +413,8 @@ libtest_support_la_SOURCES = \
 	tests/support/context.h \
 	tests/support/fill.c \
 	tests/support/fill.h \
+	tests/support/golden.c \
+	tests/support/golden.h \
 	tests/support/gradient.c \
 	tests/support/gradient.h \
 	tests/support/graph.c \
@@ -498,6 +500,19 @@ if !CAN_CHECK
 check-local:
 	@echo 'make check needs Criterion: install libcriterion-dev and configure again' >&2; exit 1
 endif
+
+# Golden texts: written anew, and what differs from those of another build.
+golden_tests = \
+	tests/test_explain \
+	tests/test_fusion \
+	tests/test_kernels \
+	tests/test_passes
+golden: $(golden_tests) $(check_DATA)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/golden-texts write . $(golden_tests)
+golden-diff: $(golden_tests) $(check_DATA)
+	@test -n '$(BASE)' || { echo 'make golden-diff BASE=<build folder of another checkout>'; exit 2; }
+	$(AM_V_at)$(MAKE) -C '$(BASE)' $(golden_tests)
+	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/golden-texts diff '$(BASE)' $(golden_tests)
 
 # Where the time of the tests went: what tests/run-test noted at the end of each log.
 times:

@@ -154,7 +154,7 @@ check-docs: doc/Doxyfile $(BUILT_SOURCES)
 check-shell:
 	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run bench/get-models tests/run-on tests/run-test \
 	    tests/onnx/check-nodes tests/onnx/environment \
-	    tests/run-suites tests/sub-build tests/check-deb tests/check-faults tests/check-python \
+	    tests/run-suites tests/sub-build tests/golden-texts tests/check-deb tests/check-faults tests/check-python \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.

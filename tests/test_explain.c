@@ -12,6 +12,7 @@
 #include "session/context.h"
 #include "store/store.h"
 #include "support/context.h"
+#include "support/golden.h"
 #include "support/graph.h"
 #include "support/missing.h"
 

@@ -8,6 +8,7 @@
 #include "fuse/group.h"
 #include "rewrite/passes.h"
 #include "support/context.h"
+#include "support/golden.h"
 #include "support/graph.h"
 
 static void check_fusion(const char *name, kiln_batch *batch)

@@ -8,6 +8,7 @@
 #include "rewrite/passes.h"
 #include "rewrite/rewrite.h"
 #include "support/context.h"
+#include "support/golden.h"
 #include "support/graph.h"
 
 /* Compare what the passes say and leave with a golden text. */

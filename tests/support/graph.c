@@ -180,42 +180,6 @@ struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
     return plan;
 }
 
-/* ---- golden texts ---- */
-
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *content = calloc(1, 1 << 20);
-    cr_assert(content);
-    if (file) {
-        content[fread(content, 1, (1 << 20) - 1, file)] = 0;
-        fclose(file);
-    }
-    return content;
-}
-
-static void write_whole(const char *path, const char *content)
-{
-    FILE *file = fopen(path, "w");
-    cr_assert(file, "%s", path);
-    fputs(content, file);
-    cr_assert_eq(fclose(file), 0);
-}
-
-void expect_golden(const char *name, struct kiln__text *text)
-{
-    char path[512];
-    const char *folder = getenv("srcdir"), *mode = getenv("KILN_GOLDEN");
-    snprintf(path, sizeof path, "%s/tests/golden/%s.txt", folder ? folder : ".", name);
-    cr_assert_not(text->failed);
-    if (mode && !strcmp(mode, "write"))
-        write_whole(path, text->data);
-    char *golden = read_whole(path);
-    cr_expect_str_eq(text->data, golden, "not as in %s, but:\n%s", path, text->data);
-    free(golden);
-    kiln__text_free(text);
-}
-
 bool take_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
 {
     (void)batch;

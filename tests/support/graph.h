@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches without a device: recorded, passed, cut into kernels and planned for a device that exists
- * only here, so that texts are the same on every machine. Golden texts stand in tests/golden;
- * KILN_GOLDEN=write writes them anew. */
+ * only here, so that texts are the same on every machine (support/golden.h). */
 #ifndef KILN_TESTS_SUPPORT_GRAPH_H
 #define KILN_TESTS_SUPPORT_GRAPH_H
 
@@ -48,8 +47,5 @@ void fusion_text(const kiln_batch *batch, struct kiln__text *text);
 
 /* A plan for the batch's context, uploads and reads `shared` or as transfers. */
 struct kiln__plan plan_of(const kiln_batch *batch, bool shared);
-
-/* Compare with tests/golden/NAME.txt. Frees the text. */
-void expect_golden(const char *name, struct kiln__text *text);
 
 #endif
