@@ -37,6 +37,7 @@ criterion_tests = \
 	tests/test_files \
 	tests/test_fork \
 	tests/test_fusion \
+	tests/test_fusion_normalization \
 	tests/test_fusion_reshaped \
 	tests/test_fuzz_calls \
 	tests/test_grad \

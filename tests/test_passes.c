@@ -379,6 +379,22 @@ Test(passes, sink_through_deep_chains)
     kiln_batch_release(batch);
 }
 
+/* As many ways as 3^40 lead to one operand. */
+Test(passes, sink_along_each_way_once)
+{
+    enum { CHAIN = 40 };
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 64, 64);
+    for (int i = 0; i < CHAIN; i++)
+        x = kiln_add(batch, kiln_mul(batch, x, x), x);
+    ask(batch, kiln_slice(batch, x, (int64_t[]){0, 0}, (int64_t[]){64, 1}, NULL));
+    struct kiln__graph graph = graph_of(batch);
+    expect_ok(kiln__rewrite(&graph, NULL, NULL));
+    cr_expect_leq(graph.nodes.count, 2u + 2 * CHAIN + CHAIN, "%zu", graph.nodes.count);
+    kiln__graph_free(&graph);
+    kiln_batch_release(batch);
+}
+
 Test(passes, leave_an_empty_graph_empty)
 {
     kiln_batch *batch = imagined_batch();

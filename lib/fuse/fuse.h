@@ -27,6 +27,7 @@
 struct kiln__size {
     uint32_t users, steps, loads, cost;
     uint32_t large_loads; /* of as many elements as it has */
+    uint64_t axes;        /* that a reduction of it drops; 0: none reads it */
 };
 
 struct kiln__fuser {

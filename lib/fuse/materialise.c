@@ -83,6 +83,8 @@ static void count_users(struct kiln__fuser *fuser)
         const struct kiln__node *node = kiln__fuse_node(fuser, i);
         for (unsigned k = 0; k < node->n_inputs; k++)
             fuser->sizes[node->input[k]].users += !is_again(node, k);
+        if (node->kind == KILN__REDUCE)
+            fuser->sizes[node->input[0]].axes = node->axes;
     }
 }
 
@@ -103,7 +105,48 @@ static void find_operands(struct kiln__fuser *fuser)
     }
 }
 
-/* Steps, loads and cost of computing a pointwise node in registers. */
+/* Whether the value `index`, in registers, is made of what the rows of `visited` come to: in
+ * memory, it joins their kernel. */
+static bool follows_rows(const struct kiln__fuser *fuser, uint32_t visited, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    bool follows = false;
+    if (kiln__node_is_computed(node) && kiln__fuse_in_registers(fuser, index)) {
+        for (unsigned k = 0; k < node->n_inputs && !follows; k++)
+            follows = follows_rows(fuser, visited, node->input[k]);
+        return follows;
+    }
+    if (!fuser->layouts[index].known)
+        return false;
+    const struct kiln__node *base = kiln__fuse_node(fuser, fuser->layouts[index].base);
+    return kiln__node_goes_over_rows(base) && base->axes == fuser->sizes[visited].axes &&
+           kiln__shape_equal(&kiln__fuse_node(fuser, base->input[0])->shape,
+                             &kiln__fuse_node(fuser, visited)->shape);
+}
+
+/* Whether an operand is one for each row of those that a reduction of `index` goes over, and one
+ * kernel is sure to go over them: it is computed once per row there. */
+static bool is_of_row(const struct kiln__fuser *fuser, uint32_t index, uint32_t operand)
+{
+    const struct kiln__shape *shape = &kiln__fuse_node(fuser, index)->shape;
+    const struct kiln__shape *own = &kiln__fuse_node(fuser, operand)->shape;
+    const uint64_t axes = fuser->sizes[index].axes;
+    const uint32_t kept = shape->rank - (uint32_t)__builtin_popcountll(axes);
+    size_t length = 1;
+    if (!axes || axes >> kept << kept != axes)
+        return false;
+    for (uint32_t d = kept; d < shape->rank; d++) {
+        const uint32_t behind = shape->rank - d;
+        if (own->rank >= behind && own->dims[own->rank - behind] != 1)
+            return false;
+        length *= shape->dims[d];
+    }
+    return length >= KILN__SHORTEST_MAPPED_ROW && length <= KILN__LONGEST_MAPPED_ROW &&
+           !follows_rows(fuser, index, operand);
+}
+
+/* Steps, loads and cost of computing a pointwise node in registers. What only has a row's own value
+ * taken from it costs as much as it did before. */
 static void measure(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
@@ -117,10 +160,12 @@ static void measure(struct kiln__fuser *fuser, uint32_t index)
         if (is_again(node, k))
             continue;
         bool deeper = kiln__fuse_in_registers(fuser, input);
+        bool of_row = deeper && is_of_row(fuser, index, input);
         size->steps += deeper ? fuser->sizes[input].steps : 1;
         size->loads += deeper ? fuser->sizes[input].loads
                               : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
-        size->cost += deeper ? fuser->sizes[input].cost : 0;
+        size->cost += deeper && !of_row ? fuser->sizes[input].cost : 0;
+        size->cost -= of_row && size->cost ? 1 : 0;
         if (kiln__node_count(kiln__fuse_node(fuser, input)) >= kiln__node_count(node))
             size->large_loads += deeper ? fuser->sizes[input].large_loads
                                         : kiln__fuse_node(fuser, input)->kind != KILN__CONSTANT;
@@ -136,7 +181,7 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         uint32_t input = node->input[k];
         bool repeated = kiln__node_count(kiln__fuse_node(fuser, input)) < kiln__node_count(node);
         if (kiln__fuse_in_registers(fuser, input) && repeated &&
-            fuser->sizes[input].cost > KILN__CHEAP_REPEATED)
+            fuser->sizes[input].cost > KILN__CHEAP_REPEATED && !is_of_row(fuser, index, input))
             materialise(fuser, input, KILN__BECAUSE_REPEATED);
     }
     measure(fuser, index);

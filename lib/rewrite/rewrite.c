@@ -228,6 +228,7 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln_
     free(rewrite.table);
     kiln__rewrite_free_merge(&rewrite);
     kiln__vector_free(&rewrite.uses);
+    kiln__vector_free(&rewrite.sunk);
     kiln__vector_free(&rewrite.links);
     if (!done) {
         kiln__graph_free(&to);

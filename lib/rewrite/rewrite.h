@@ -41,8 +41,13 @@ struct kiln__rewrite {
     KILN__VECTOR(struct kiln__link) links; /* of `to`, ascending */
     uint32_t current;                      /* node of `from` being copied */
     unsigned depth;                        /* how deep the `sink` rule has gone */
-    struct kiln__merge *merge;             /* scratch of the `merge` rule; or NULL */
-    struct kiln__text *log;                /* what changed, in words; NULL: not wanted */
+    KILN__VECTOR(struct kiln__sunk {
+        struct kiln__node moved;
+        uint32_t result;
+    })
+    sunk;                      /* and what it has done on the way */
+    struct kiln__merge *merge; /* scratch of the `merge` rule; or NULL */
+    struct kiln__text *log;    /* what changed, in words; NULL: not wanted */
     uint32_t (*rule)(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 };
 

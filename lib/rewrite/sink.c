@@ -5,8 +5,15 @@
  * of the table. */
 #include "rewrite/rewrite.h"
 
+#include <string.h>
+
 /* Above this cost a value is not computed twice, nor once per repetition. */
 #define CHEAP 2
+
+/* But one element of a row is, whatever it costs: of rows that fusion goes over once they are
+ * computed, too (fuse/limits.h). */
+#define SHORTEST_ROW 16
+#define LONGEST_ROW 8192
 
 /* Operations that a gather looks through for what it is of. */
 #define LOOKED_THROUGH 4
@@ -55,6 +62,36 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
     return false;
 }
 
+/* Whether the view shows one element of each row, which ends in the last dimensions. */
+static bool shows_one_of_row(const struct kiln__node *node, const struct kiln__node *input)
+{
+    size_t length = 1;
+    if (node->kind != KILN__VIEW || node->shape.rank != input->shape.rank)
+        return false;
+    for (uint32_t k = 0; k < node->shape.rank; k++) {
+        const size_t dim = node->shape.dims[k], all = input->shape.dims[k];
+        bool shows_all = node->view.source[k] == (int)k && dim == all;
+        if (dim != 1 && (length > 1 || !shows_all))
+            return false;
+        length *= dim == 1 ? all : 1;
+    }
+    return length >= SHORTEST_ROW && length <= LONGEST_ROW;
+}
+
+/* Whether the elementwise result `index` is made of a product that nobody else uses: it is computed
+ * with that, and then lies in memory. */
+static bool comes_with_product(const struct kiln__rewrite *rewrite, uint32_t index, unsigned deeper)
+{
+    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    bool comes = false;
+    if (!kiln__node_is_pointwise(node) || deeper == 0)
+        return node->kind == KILN__MATMUL && rewrite->uses.items[index] <= 1;
+    for (unsigned i = 0; i < node->n_inputs && !comes; i++)
+        comes = kiln__shape_equal(&rewrite->to->nodes.items[node->input[i]].shape, &node->shape) &&
+                comes_with_product(rewrite, node->input[i], deeper - 1);
+    return comes;
+}
+
 /* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
  * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -66,6 +103,8 @@ static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln
     if (!(readers & KILN__READ_ONCE_COPIED) &&
         (readers || follows_product(rewrite, node->input[0])))
         return false;
+    if (shows_one_of_row(node, input))
+        return !comes_with_product(rewrite, node->input[0], KILN__PARAMETER_DEPTH);
     bool once = rewrite->uses.items[node->input[0]] <= 1 &&
                 kiln__node_count(node) <= kiln__node_count(input);
     return once || cost_of(input) <= CHEAP;
@@ -102,6 +141,33 @@ static bool operands_have_its_shape(const struct kiln__rewrite *rewrite,
     return true;
 }
 
+/* What has become of a movement on another way from the one that sinks: many ways may lead to one
+ * operand. */
+static uint32_t find_sunk(const struct kiln__rewrite *rewrite, const struct kiln__node *moved)
+{
+    for (size_t i = rewrite->sunk.count; i-- > 0;) {
+        const struct kiln__sunk *sunk = &rewrite->sunk.items[i];
+        if (sunk->moved.input[0] == moved->input[0] && !memcmp(&sunk->moved, moved, sizeof *moved))
+            return sunk->result;
+    }
+    return KILN__NO_NODE;
+}
+
+static uint32_t sink_deeper(struct kiln__rewrite *rewrite, const struct kiln__node *moved)
+{
+    uint32_t result = find_sunk(rewrite, moved);
+    if (result != KILN__NO_NODE)
+        return result;
+    rewrite->depth++;
+    result = kiln__rewrite_sink(rewrite, moved);
+    rewrite->depth--;
+    struct kiln__sunk *sunk = kiln__vector_push(&rewrite->sunk);
+    if (!sunk)
+        return KILN__NO_NODE;
+    *sunk = (struct kiln__sunk){*moved, result};
+    return result;
+}
+
 /* The movement `node` applied to one operand of the elementwise result below it. */
 static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__node *node,
                              const struct kiln__node *result, uint32_t operand)
@@ -117,10 +183,38 @@ static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__n
     }
     if (node->kind == KILN__VIEW)
         moved.view = operand_view(node, result, input);
-    rewrite->depth++;
-    uint32_t index = kiln__rewrite_sink(rewrite, &moved);
-    rewrite->depth--;
-    return index;
+    return sink_deeper(rewrite, &moved);
+}
+
+/* ---- running sums ---- */
+
+/* Whether a view shows of running sums only those of single elements, where they start. */
+static bool starts_scan(const struct kiln__node *node, const struct kiln__node *scan)
+{
+    if (node->kind != KILN__VIEW || scan->kind != KILN__SCAN)
+        return false;
+    const uint32_t axis = kiln__scan_axis(scan);
+    const size_t last = scan->shape.dims[axis] - 1;
+    bool starts = node->view.start[axis] == (scan->op == KILN__SCAN_BACKWARD ? (int64_t)last : 0);
+    for (uint32_t k = 0; k < node->shape.rank; k++)
+        starts = starts && (node->view.source[k] != (int)axis || node->shape.dims[k] <= 1);
+    return starts;
+}
+
+/* The view shows what is added up. */
+static uint32_t sink_below_scan(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                                uint32_t added)
+{
+    struct kiln__node moved = *node, cast = {.kind = KILN__CAST, .n_inputs = 1};
+    moved.input[0] = added;
+    moved.type = rewrite->to->nodes.items[added].type;
+    cast.type = node->type;
+    cast.shape = node->shape;
+    cast.input[0] = sink_deeper(rewrite, &moved);
+    if (cast.input[0] == KILN__NO_NODE || moved.type == node->type)
+        return cast.input[0];
+    rewrite->uses.items[cast.input[0]]++;
+    return kiln__rewrite_add(rewrite, &cast);
 }
 
 /* ---- gathers ---- */
@@ -205,10 +299,7 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
         moved.op = 0;
         moved.n_inputs = 1;
     }
-    rewrite->depth++;
-    uint32_t result = kiln__rewrite_sink(rewrite, &moved);
-    rewrite->depth--;
-    return result;
+    return sink_deeper(rewrite, &moved);
 }
 
 static uint32_t sink_gather(struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -230,13 +321,17 @@ static uint32_t sink_gather(struct kiln__rewrite *rewrite, const struct kiln__no
 
 uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
+    if (rewrite->depth == 0)
+        rewrite->sunk.count = 0;
     if (node->kind == KILN__GATHER && node->op == KILN__GATHER_OPEN)
         return sink_gather(rewrite, node);
     if (!kiln__node_is_movement(node))
         return kiln__rewrite_add(rewrite, node);
+    const struct kiln__node below = rewrite->to->nodes.items[node->input[0]];
+    if (rewrite->depth < DEEPEST && starts_scan(node, &below))
+        return sink_below_scan(rewrite, node, below.input[0]);
     if (rewrite->depth >= DEEPEST || !worth_sinking(rewrite, node))
         return kiln__rewrite_fold(rewrite, node);
-    const struct kiln__node below = rewrite->to->nodes.items[node->input[0]];
     if (node->kind == KILN__RESHAPE && !operands_have_its_shape(rewrite, &below))
         return kiln__rewrite_fold(rewrite, node);
     struct kiln__node result = below;
