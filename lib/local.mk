@@ -19,6 +19,8 @@ util_sources = \
 	lib/util/log.h \
 	lib/util/structure.c \
 	lib/util/structure.h \
+	lib/util/open_file.c \
+	lib/util/open_file.h \
 	lib/util/text.c \
 	lib/util/text.h \
 	lib/util/vector.c \

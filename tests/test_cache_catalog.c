@@ -372,6 +372,10 @@ Test(cache_catalog, only_regular_files_are_exported_to)
     cr_assert_eq(mkfifo(path, 0600), 0);
     cr_expect_eq(kiln_cache_export(fake_folder(), path, NULL), KILN_IO_ERROR);
     expect_sentence("fifo is not written: it is no regular file");
+    cr_expect_eq(kiln_cache_import(fake_folder(), path, NULL), KILN_IO_ERROR);
+    expect_sentence("fifo could not be read: nobody writes to this pipe");
+    cr_expect_eq(kiln_cache_export_used(fake_folder(), "/tmp/none", path, NULL), KILN_IO_ERROR);
+    expect_sentence("fifo could not be read: nobody writes to this pipe");
     snprintf(path, sizeof path, "%s/no/such/folder", fake_folder());
     cr_expect_eq(kiln_cache_export(fake_folder(), path, NULL), KILN_IO_ERROR);
     expect_sentence("could not be written");

@@ -240,10 +240,12 @@ Test(conv, transposed_has_derivatives)
 
 Test(conv, operands_are_checked)
 {
-    kiln_conv_options none = {0}, first = KILN_CONV_OPTIONS_INIT, layout = first, more, huge, cut;
+    kiln_conv_options none = {0}, first = KILN_CONV_OPTIONS_INIT, layout = first, more, huge, cut,
+                      wide;
     first.layout = KILN_CHANNELS_FIRST;
     layout.layout = (kiln_layout)2;
-    more = huge = cut = first;
+    more = huge = cut = wide = first;
+    wide.before[0] = SIZE_MAX / 2;
     more.output_padding[0] = 1;
     huge.stride[1] = SIZE_MAX / 2;
     cut.before[0] = cut.after[0] = 3;
@@ -258,15 +260,21 @@ Test(conv, operands_are_checked)
     CHECK_REFUSED(kiln_conv(b, X(1, 2, 5), X(3, 3, 3), &first), KILN_SHAPE_MISMATCH,
                   "x with 2 channels and w, which takes 3 and gives 3, do not fit in 1 groups");
     CHECK_REFUSED(kiln_conv(b, X(1, 2, 5), X(3, 2, 6), &first), KILN_INVALID_ARGUMENT,
-                  "no window of 6, its elements 1 apart, fits [1,5,2]");
+                  "no window of 6, its elements 1 apart, fits [1,2,5] padded by 0 before");
+    CHECK_REFUSED(kiln_conv(b, X(1, 3, 8, 5), X(2, 3, 3, 7), &first), KILN_INVALID_ARGUMENT,
+                  "no window of 3 by 7, its elements 1 by 1 apart, fits [1,3,8,5] padded by");
+    CHECK_REFUSED(kiln_conv(b, X(1, 2, 5), X(3, 2, 3), &wide), KILN_TOO_LARGE,
+                  "shape [1,2,5] is padded to too many elements");
     CHECK_REFUSED(kiln_conv_transposed(b, X(1, 2, 5), X(3, 2, 3), &first), KILN_SHAPE_MISMATCH,
                   "kiln_conv_transposed: x with 2 channels and w, which takes 3 and gives 2");
     CHECK_REFUSED(kiln_conv_transposed(b, X(1, 2, 5), X(2, 2, 3), &more), KILN_INVALID_ARGUMENT,
                   "the output padding must be below");
     CHECK_REFUSED(kiln_conv_transposed(b, X(1, 2, 5, 5), X(2, 2, 3, 3), &huge), KILN_TOO_LARGE,
                   "too many elements");
-    CHECK_REFUSED(kiln_conv_transposed(b, X(1, 2, 3), X(2, 2, 3), &cut), KILN_INVALID_ARGUMENT,
-                  "nothing is left");
+    CHECK_REFUSED(
+        kiln_conv_transposed(b, X(1, 2, 3), X(2, 2, 3), &cut), KILN_INVALID_ARGUMENT,
+        "spatial dimension 0 of [1,2,3] with a window of 3, stride 1, dilation 1, padding "
+        "3 and 3: nothing is left");
     CHECK_REFUSED(kiln_conv_transposed(b, X(1, 2, 0), X(2, 2, 3), &first), KILN_INVALID_ARGUMENT,
                   "there are no windows");
     check_close();

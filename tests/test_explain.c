@@ -430,6 +430,43 @@ Test(log, warns_of_a_cache_folder_that_cannot_be_used)
     free(said);
 }
 
+static void open_twice(void)
+{
+    const struct kiln__store_options options = {"", 0, KILN_CACHE_OFF};
+    for (int i = 0; i < 2; i++)
+        kiln__store_close(kiln__store_open(&options));
+}
+
+Test(log, warns_once_of_a_list_of_what_is_used_that_cannot_be_written)
+{
+    char wanted[600];
+    const char *path = path_of("no-folder/used");
+    snprintf(wanted, sizeof wanted,
+             "kiln: warn: KILN_CACHE_USED: %s cannot be written: No such file or directory\n",
+             path);
+    setenv("KILN_CACHE_USED", path, 1);
+    setenv("KILN_LOG", "warn", 1);
+    char *said = said_during(open_twice);
+    cr_expect_str_eq(said, wanted, "%s", said);
+    free(said);
+    unsetenv("KILN_CACHE_USED");
+}
+
+/* Nor is a pipe waited for that nobody reads. */
+Test(log, is_not_held_by_a_pipe)
+{
+    char path[512];
+    strcpy(path, path_of("pipe"));
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    setenv("KILN_CACHE_USED", path, 1);
+    setenv("KILN_LOG", "warn", 1);
+    char *said = said_during(open_twice);
+    cr_expect(strstr(said, "cannot be written: No such device or address"), "%s", said);
+    free(said);
+    unsetenv("KILN_CACHE_USED");
+    unlink(path);
+}
+
 Test(log, of_an_unknown_level_says_so_once_and_counts_as_error)
 {
     static const char *const words =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays in numpy's files, good ones and others. No device. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,28 @@ Test(files, are_written_as_numpy_writes_them)
     fclose(file);
     cr_assert_eq(length, 136u);
     cr_expect(!memcmp(found, wanted, length), "%.128s", found);
+}
+
+/* A pipe is not waited for: without a writer there is nothing to read, with one there is. */
+Test(files, that_are_pipes)
+{
+    kiln_array array;
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    expect_error_part(kiln_npy_read(path, &array), KILN_IO_ERROR, "kiln_npy_read: ");
+    cr_expect(strstr(kiln_last_error(), "nobody writes to this pipe"), "%s", kiln_last_error());
+    char bytes[256];
+    const float three = 3;
+    unlink(path);
+    expect_ok(kiln_npy_write(path, &(kiln_array){KILN_F32, 0, {0}, (void *)&three}));
+    FILE *file = fopen(path, "rb");
+    size_t count = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    cr_assert(file && !fclose(file) && !unlink(path) && !mkfifo(path, 0600));
+    int keeps = open(path, O_RDWR);
+    cr_assert(keeps >= 0 && count > 0 && write(keeps, bytes, count) == (ssize_t)count);
+    expect_ok(kiln_npy_read(path, &array));
+    cr_expect(array.rank == 0 && *(float *)array.data == 3);
+    kiln_free(array.data);
+    close(keeps);
 }
 
 Test(files, that_cannot_be_written)

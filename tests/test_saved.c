@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/context.h"
@@ -474,6 +475,9 @@ Test(saved, files_that_were_made_to_do_harm_are_refused)
     expect_refused(KILN_IO_ERROR, "its header is longer than 100,000,000 bytes");
     unlink(path);
     expect_refused(KILN_IO_ERROR, "No such file");
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    expect_refused(KILN_IO_ERROR, "it is no regular file");
+    unlink(path);
     strcpy(path, "/dev/zero");
     expect_refused(KILN_IO_ERROR, "it is no regular file");
     choose_path();

@@ -15,6 +15,7 @@
 #include "ops/ops.h"
 #include "store/store_file.h"
 #include "util/error.h"
+#include "util/open_file.h"
 
 /* Longer ones describe structures, which are refused anyway. */
 #define LONGEST_HEADER 65536u
@@ -183,9 +184,10 @@ kiln_status kiln_npy_read(const char *path, kiln_array *array)
     if (!path || !array)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_read: %s is NULL",
                           path ? "array" : "path");
-    FILE *file = fopen(path, "rbe");
+    const char *why;
+    FILE *file = kiln__open_to_read(path, &why);
     if (!file)
-        return refuse(path, KILN_IO_ERROR, strerror(errno));
+        return refuse(path, KILN_IO_ERROR, why);
     kiln_status status = read_header(path, file, &npy);
     if (!status)
         status = check_length(path, file, &npy);

@@ -31,9 +31,10 @@ static void refuse(const struct transposed *t, kiln_status status, uint32_t i, c
 {
     const struct kiln__sliding *call = t->call;
     kiln__fail(&call->batch->error, status,
-               "%s: dimension %u of %s with a window of %zu, stride %zu, dilation %zu, padding %zu "
+               "%s: spatial dimension %u of %s with a window of %zu, stride %zu, dilation %zu, "
+               "padding %zu "
                "and %zu: %s",
-               call->name, i, kiln__shape_text(&call->image).text, call->window[i], call->stride[i],
+               call->name, i, kiln__sliding_image_text(call).text, call->window[i], call->stride[i],
                call->dilation[i], call->before[i], call->after[i], why);
 }
 

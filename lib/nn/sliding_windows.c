@@ -18,6 +18,17 @@ struct kiln__shape_text kiln__sliding_text(const struct kiln__sliding *call, con
     return text;
 }
 
+struct kiln__shape_text kiln__sliding_image_text(const struct kiln__sliding *call)
+{
+    struct kiln__shape given = call->image;
+    if (call->layout == KILN_CHANNELS_FIRST) {
+        given.dims[1] = call->image.dims[call->n + 1];
+        for (uint32_t i = 0; i < call->n; i++)
+            given.dims[2 + i] = call->image.dims[1 + i];
+    }
+    return kiln__shape_text(&given);
+}
+
 struct kiln__shape kiln__sliding_shape(const struct kiln__sliding *call, kiln_tensor x)
 {
     return call->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
@@ -100,7 +111,7 @@ static bool check_padding(struct kiln__sliding *call)
             continue;
         kiln__fail(&call->batch->error, KILN_TOO_LARGE,
                    "%s: shape %s is padded to too many elements, by %zu before and %zu after",
-                   call->name, kiln__shape_text(&call->image).text, before, after);
+                   call->name, kiln__sliding_image_text(call).text, before, after);
         return false;
     }
     return true;
@@ -119,7 +130,7 @@ bool kiln__sliding_check(struct kiln__sliding *call)
                    "after",
                    call->name, kiln__sliding_text(call, call->window).text,
                    kiln__sliding_text(call, call->dilation).text,
-                   kiln__shape_text(&call->image).text, kiln__sliding_text(call, call->before).text,
+                   kiln__sliding_image_text(call).text, kiln__sliding_text(call, call->before).text,
                    kiln__sliding_text(call, call->after).text);
         return false;
     }

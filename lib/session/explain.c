@@ -10,6 +10,7 @@
 #include "codegen/codegen.h"
 #include "plan/names.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 static void explain_values(const struct kiln__plan *plan, struct kiln__text *text)
 {
@@ -171,7 +172,8 @@ void kiln__explain_to(const char *path, const char *form, const struct kiln__gra
 {
     struct kiln__text text = {0};
     explain_as(form, recorded, log, plan, &text);
-    FILE *file = strcmp(path, "-") ? fopen(path, "a") : stderr;
+    int fd = strcmp(path, "-") ? kiln__open_to_append(path, 0666) : -1;
+    FILE *file = !strcmp(path, "-") ? stderr : fd >= 0 ? fdopen(fd, "a") : NULL;
     bool written = file && fprintf(file, "%s\n", text.data ? text.data : "") >= 0;
     if (file && file != stderr)
         written = fclose(file) == 0 && written;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options and environment variables whose values are words out of a few, or files. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "util/environment.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 static const char *cache_word(size_t number)
 {
@@ -78,8 +78,8 @@ static kiln_status check_file(const char *call, const char *name, const char *pa
     if (!path || !*path)
         return KILN_OK;
     bool is_new = access(path, F_OK) != 0;
-    FILE *file = fopen(path, "a");
-    if (file && !fclose(file)) {
+    int file = kiln__open_to_append(path, 0666);
+    if (file >= 0 && !close(file)) {
         if (is_new)
             unlink(path);
         return KILN_OK;

@@ -2,13 +2,13 @@
 #include "session/plan_workloads.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lower/workload.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 static struct kiln__work *find(struct kiln__works *works, uint64_t hash)
 {
@@ -60,7 +60,7 @@ void kiln__works_append(const char *path, const struct kiln__text *text)
 {
     if (!text->length)
         return;
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int file = kiln__open_to_append(path, 0666);
     if (file < 0 || write(file, text->data, text->length) != (ssize_t)text->length)
         KILN__LOG(KILN__LOG_ERROR, "KILN_RECORD_SHAPES: %s cannot be written: %s", path,
                   strerror(errno));

@@ -11,6 +11,7 @@
 #include "store/store.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 static const unsigned char header[16] = {0x8b, 'k', 'i', 'l', 'n', 'p', '\n', 0x1a, 1};
 
@@ -109,9 +110,10 @@ static kiln_status read_used(const char *path, struct kiln__text *used)
 {
     char piece[4096];
     size_t got;
-    FILE *stream = fopen(path, "rbe");
+    const char *why;
+    FILE *stream = kiln__open_to_read(path, &why);
     if (!stream)
-        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", path, strerror(errno));
+        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", path, why);
     while ((got = fread(piece, 1, sizeof piece, stream)))
         kiln__text_add_bytes(used, piece, got);
     kiln_status status = KILN_OK;
@@ -275,9 +277,10 @@ kiln_status kiln__catalog_import(const char *folder, const char *file, uint64_t 
     struct kiln__catalog catalog;
     struct import import = {.catalog = &catalog, .file = file, .limit = limit};
     *count = 0;
-    import.stream = fopen(file, "rbe");
+    const char *why;
+    import.stream = kiln__open_to_read(file, &why);
     if (!import.stream)
-        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", file, strerror(errno));
+        return kiln__fail(NULL, KILN_IO_ERROR, "%s could not be read: %s", file, why);
     kiln_status status = kiln__catalog_open(folder, true, &catalog);
     if (!status)
         status = read_bundle(&import);

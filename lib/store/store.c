@@ -16,6 +16,7 @@
 #include "store/location.h"
 #include "util/environment.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 #define POLL_NS 10000000L
 
@@ -72,11 +73,22 @@ static void open_folder(struct kiln__disk_store *store, const struct kiln__store
     kiln__store_failed(store);
 }
 
+/* Once: what comes after the first line that is missing is worth no more words. */
+static void say_unwritten(const char *what, const char *why)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        KILN__LOG(KILN__LOG_WARN, "KILN_CACHE_USED: %s cannot be written: %s", what, why);
+}
+
 /* A name a line of each entry that is read or put, by this process and those that store for it. */
 static int open_used(void)
 {
     const char *path = kiln__environment("KILN_CACHE_USED");
-    return path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
+    int used = path ? kiln__open_to_append(path, 0600) : -1;
+    if (path && used < 0)
+        say_unwritten(path, strerror(errno));
+    return used;
 }
 
 /* A line is short enough to be written at once or not at all. */
@@ -86,8 +98,9 @@ static void note_use(const struct kiln__disk_store *store, const char *name)
     if (store->used < 0)
         return;
     int length = snprintf(line, sizeof line, "%.32s\n", name);
+    errno = 0;
     if (write(store->used, line, (size_t)length) != length)
-        KILN__LOG(KILN__LOG_ERROR, "KILN_CACHE_USED cannot be written: %s", strerror(errno));
+        say_unwritten("a line", errno ? strerror(errno) : "it is full");
 }
 
 struct kiln__disk_store *kiln__store_open(const struct kiln__store_options *options)

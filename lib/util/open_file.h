@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are opened without waiting: a pipe that nobody writes to would be waited for without
+ * end. */
+#ifndef KILN_UTIL_OPEN_FILE_H
+#define KILN_UTIL_OPEN_FILE_H
+
+#include <stdio.h>
+
+/* A file to be read, also a pipe that somebody writes to. NULL with *why, which is static or
+ * strerror()'s. */
+FILE *kiln__open_to_read(const char *path, const char **why);
+
+/* A descriptor that appends; the file is made if there is none. -1 with errno, which is ENXIO for a
+ * pipe that nobody reads. */
+int kiln__open_to_append(const char *path, unsigned mode);
+
+#endif
