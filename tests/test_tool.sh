@@ -16,6 +16,20 @@ check "unknown command" 2 'there is no command "nope"' "$kiln" nope
 check "unknown option" 2 'help' "$kiln" --nope
 check "help of a command" 0 'Usage: kiln info' "$kiln" info --help
 
+check "help is a command" 0 '^  explain ' "$kiln" help
+check "help of a command by its name" 0 'Usage: kiln tune' "$kiln" help tune
+check "help of no command" 2 'there is no command "nope"' "$kiln" help nope
+check "version is a command" 0 '^kiln [0-9]' "$kiln" version
+check "a mistyped command" 2 'there is no command "profle"; did you mean "profile"?' "$kiln" profle
+check "one with letters swapped" 2 'did you mean "explain"?' "$kiln" exlpain
+check "one that is far from all" 2 'there is no command "frobnicate"$' "$kiln" frobnicate
+check "a mistyped option" 2 'kiln info: there is no option --jsno; did you mean --json?' "$kiln" info --jsno
+check "one with a value" 2 'did you mean --summary?' "$kiln" explain -o x --sumary=1 true
+check "an option of the program that is run" 0 'ran no batch' "$kiln" explain true --jsno
+check "an option that is short for one" 0 '"default"' "$kiln" info --js
+
+check "a mistyped action" 2 'there is no action "prnue"; did you mean "prune"?' "$kiln" cache prnue
+
 check "info marks the default" 0 '(default)$' "$kiln" info
 check "info tells of the cache" 0 '^cache: ' "$kiln" info
 check "info of one device" 0 '^0: ' "$kiln" info --device 0

@@ -23,6 +23,8 @@ check "a kind of kernel that is not tuned" 2 'no such kind of kernel is tuned' '
 check "sizes that are none" 2 'its sizes or words are not understood' 'map 10y'
 check "a list" 0 '^vector ' list
 check "a search without time ends" 0 'candidates are left for the next time' -s 0
+check "and says what is kept" 0 '^kept for this device: the usual values; no others were measured' -s 0
+check "a mistyped action" 2 'there is no action "lsit"; did you mean "list"?' lsit
 check "an export" 0 '^exported$' export "$folder/record"
 value=$(run list | awk '$1 == "vector" { print $2 == 4 ? 8 : 4 }')
 [ "$(run list | awk '$1 == "work_group" { print 1 }')" ] && value=1
@@ -40,7 +42,9 @@ echo 'sort 4096 # 1' >>"$folder/shapes"
 check "what is not tuned is left out" 0 '"sort 4096 # 1" is left out' --shapes "$folder/shapes" -s 1
 check "a work is searched" 0 '^map 4096  *[0-9]' --shapes "$folder/shapes" -s 1
 check "a comparison as JSON" 0 '^ {"work": "map 5000", .*"tuned_over_usual": ' --compare --json -s 0.5 'map 5000'
+check "and says that it keeps nothing" 0 '^kept: nothing, as --compare only compares' --compare -s 0.5 'map 5000'
 check "a comparison keeps nothing" 0 '^vector ' list
+check "a work says what is kept" 0 '^kept: values of [01]' -s 1 'map 5000'
 { cat "$folder/record"; echo 'rows 40x300: segment 1024, chunks 8'; } >"$folder/works"
 [ "$(run list | awk '$1 == "chunks" { print 1 }')" ] || sed -i 's/chunks 8/lanes 8/' "$folder/works"
 check "a work's values are imported" 0 '^imported$' import "$folder/works"

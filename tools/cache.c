@@ -12,6 +12,7 @@
 
 #include <kiln/cache.h>
 
+#include "suggest.h"
 #include "tool.h"
 
 #define DEFAULT_LIMIT ((uint64_t)256 << 20)
@@ -303,12 +304,20 @@ static bool parse_bytes(const char *text, uint64_t *bytes)
     return true;
 }
 
+static void refuse_action(const char *name, const struct argp_state *state)
+{
+    struct kiln__suggestion suggestion = {.word = name};
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        kiln__suggest(&suggestion, actions[i].name);
+    kiln__refuse_word(state, "action", &suggestion);
+}
+
 static void take_argument(struct request *request, const char *arg, struct argp_state *state)
 {
     if (!request->action) {
         request->action = find_action(arg);
         if (!request->action)
-            argp_error(state, "there is no action \"%s\"", arg);
+            refuse_action(arg, state);
     } else if (request->action->takes_file && !request->file)
         request->file = arg;
     else if (request->action->program) {
@@ -371,6 +380,6 @@ int kiln__tool_cache(int argc, char **argv)
                                     "import FILE\nwarm PROGRAM [ARGUMENT...]",
                         .doc = doc};
     struct request request = {0};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, ARGP_IN_ORDER, &request);
     return request.action->run(&request);
 }

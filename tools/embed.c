@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "embed.h"
+#include "suggest.h"
 #include "tool.h"
 
 /* Lines of a batch where nothing else is said. More are no faster, take more memory, and leave more
@@ -287,6 +288,6 @@ int kiln__tool_embed(int argc, char **argv)
         "of each: what a sentence encoder of BERT's kind makes of it.";
     struct argp argp = {.options = options, .parser = parse, .args_doc = "[FILE]", .doc = doc};
     struct embed_request request = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, 0, &request);
     return run(&request);
 }

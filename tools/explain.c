@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "suggest.h"
 #include "tool.h"
 
 #define EXIT_USAGE 2
@@ -104,6 +105,6 @@ int kiln__tool_explain(int argc, char **argv)
     struct argp argp = {
         .options = options, .parser = parse, .args_doc = "PROGRAM [ARGUMENT...]", .doc = doc};
     struct request request = {0};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, ARGP_IN_ORDER, &request);
     return request.program ? explain(&request) : EXIT_USAGE;
 }

@@ -10,6 +10,7 @@
 #include <kiln/cache.h>
 #include <kiln/context.h>
 
+#include "suggest.h"
 #include "tool.h"
 #include "util/format.h"
 
@@ -231,7 +232,7 @@ int kiln__tool_info(int argc, char **argv)
     struct argp argp = {.options = options, .parser = parse, .doc = doc};
     struct request request = {0};
     struct report report = {.chosen = SIZE_MAX};
-    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, 0, &request);
     int failed = gather_devices(&report, request.device);
     if (!failed) {
         failed = gather_defaults(&report, request.device);

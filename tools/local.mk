@@ -15,6 +15,8 @@ kiln_SOURCES = \
 	tools/profile_peaks.c \
 	tools/profile_read.c \
 	tools/run.c \
+	tools/suggest.c \
+	tools/suggest.h \
 	tools/tool.h \
 	tools/tune.c \
 	tools/tune_library.c \
@@ -23,6 +25,8 @@ kiln_SOURCES = \
 	tools/tune_measure.h \
 	tools/tune_record.c \
 	tools/tune_record.h \
+	tools/tune_report.c \
+	tools/tune_report.h \
 	tools/tune_search.c \
 	tools/tune_search.h \
 	tools/tune_work.c \

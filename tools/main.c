@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `kiln` program: finds the sub-command and hands over to it. */
+#define _GNU_SOURCE
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/version.h>
 
+#include "suggest.h"
 #include "tool.h"
 
 #define EXIT_USAGE 2
@@ -23,11 +26,16 @@
 #define WITH_TEXT(run) NULL, "libkiln-onnx and libutf8proc (configure --with-onnx --with-utf8proc)"
 #endif
 
+static int help(int argc, char **argv);
+static int version(int argc, char **argv);
+
 static const struct command {
     const char *name, *called;
     int (*run)(int argc, char **argv); /* NULL: */
     const char *lacks;
 } commands[] = {
+    {"help", "kiln help", help, NULL},
+    {"version", "kiln version", version, NULL},
     {"info", "kiln info", kiln__tool_info, NULL},
     {"cache", "kiln cache", kiln__tool_cache, NULL},
     {"explain", "kiln explain", kiln__tool_explain, NULL},
@@ -47,8 +55,10 @@ static const char doc[] =
     "  explain    run a program and show what kiln makes of its batches\n"
     "  profile    run a program and show where the device's time went\n"
     "  tune       find the parameters with which this device is fastest\n"
+    "  help       this text, or what is to be said about a command\n"
+    "  version    the version of the library that is linked\n"
     "\n"
-    "`kiln COMMAND --help' says more about each.";
+    "`kiln help COMMAND' says more about each.";
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
@@ -64,6 +74,15 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
+/* Ends the program. */
+static void refuse_command(struct argp_state *state, const char *name)
+{
+    struct kiln__suggestion suggestion = {.word = name};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        kiln__suggest(&suggestion, commands[i].name);
+    kiln__refuse_word(state, "command", &suggestion);
+}
+
 struct choice {
     const struct command *command;
     int first; /* argument that named it */
@@ -77,13 +96,46 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         choice->command = find_command(arg);
         if (!choice->command)
-            argp_error(state, "there is no command \"%s\"", arg);
+            refuse_command(state, arg);
         choice->first = state->next - 1;
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "a command is missing"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
+}
+
+static const struct argp whole = {.parser = parse, .args_doc = "COMMAND [ARGUMENT...]", .doc = doc};
+
+/* ---- commands about the program itself ---- */
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    argv[0] = (char *)command->called;
+    if (command->run)
+        return command->run(argc, argv);
+    fprintf(stderr, "%s: this kiln was built without %s\n", command->called, command->lacks);
+    return EXIT_FAILURE;
+}
+
+/* Of a command: what its --help prints. */
+static int help(int argc, char **argv)
+{
+    static char option[] = "--help";
+    const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    if (command && command->run != help && command->run != version)
+        return run_command(command, 2, (char *[]){NULL, option, NULL});
+    char *arguments[] = {program_invocation_short_name, argc > 1 && !command ? argv[1] : option,
+                         NULL};
+    struct choice choice = {0};
+    return argp_parse(&whole, 2, arguments, ARGP_IN_ORDER, NULL, &choice);
+}
+
+static int version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    printf("kiln %s\n", kiln_version());
+    return 0;
 }
 
 /* A full disk shows at the latest where the rest is written. */
@@ -98,16 +150,9 @@ static int written(const char *called, int status)
 int main(int argc, char **argv)
 {
     struct choice choice = {0};
-    struct argp argp = {.parser = parse, .args_doc = "COMMAND [ARGUMENT...]", .doc = doc};
     argp_program_version_hook = print_version;
     argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
-    argv[choice.first] = (char *)choice.command->called;
-    if (!choice.command->run) {
-        fprintf(stderr, "%s: this kiln was built without %s\n", choice.command->called,
-                choice.command->lacks);
-        return 1;
-    }
-    int status = choice.command->run(argc - choice.first, argv + choice.first);
+    argp_parse(&whole, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+    int status = run_command(choice.command, argc - choice.first, argv + choice.first);
     return written(choice.command->called, status);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "profile.h"
+#include "suggest.h"
 #include "tool.h"
 
 #define EXIT_USAGE 2
@@ -237,6 +238,6 @@ int kiln__tool_profile(int argc, char **argv)
     struct argp argp = {
         .options = options, .parser = parse, .args_doc = "PROGRAM [ARGUMENT...]", .doc = doc};
     struct request request = {.rows = 20};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, ARGP_IN_ORDER, &request);
     return request.program ? profile(&request) : EXIT_USAGE;
 }

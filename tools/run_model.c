@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "run_model.h"
+#include "suggest.h"
 #include "tool.h"
 
 enum { EXIT_WRONG = 3, EXIT_UNSUPPORTED = 4 };
@@ -374,7 +375,7 @@ int kiln__tool_run_model(int argc, char **argv)
         "(--validate), 4 if the model has something that kiln cannot do.";
     struct argp argp = {.options = options, .parser = parse, .args_doc = "MODEL", .doc = doc};
     struct run_request request = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, 0, &request);
     int status = request.profile ? run_with_trace(&request) : run(&request, NULL);
     free(request.inputs.items);
     free(request.outputs.items);

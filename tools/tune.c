@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include <argp.h>
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,8 +13,10 @@
 
 #include <kiln/kiln.h>
 
+#include "suggest.h"
 #include "tool.h"
 #include "tune_library.h"
+#include "tune_report.h"
 #include "tune_search.h"
 #include "util/format.h"
 
@@ -114,60 +115,6 @@ enum { COMMON_WORKS = sizeof common_works / sizeof *common_works };
 
 /* ---- searching ---- */
 
-static void print_table(const struct tune_gain *gains, size_t count, bool compares)
-{
-    double sum = 0;
-    size_t beyond = 0;
-    printf("\n%-36s %10s %10s %8s  %s\n", "tuned, beside the usual", "usual ms", "tuned ms",
-           compares ? "tuned/us" : "times as", "values");
-    for (size_t i = 0; i < count; i++) {
-        double share = gains[i].share;
-        printf("%-36s %10.4g %10.4g %8.2f  %s\n", gains[i].name, 1e3 * gains[i].seconds / share,
-               1e3 * gains[i].seconds, compares ? share : 1 / share, gains[i].values);
-        sum += log(share);
-        beyond += share < 0.8;
-    }
-    if (!count)
-        return;
-    double mean = exp(sum / (double)count);
-    printf("%-36s %10s %10s %8.2f\n", "all (geometric mean)", "", "", compares ? mean : 1 / mean);
-    if (compares)
-        printf("%zu of %zu works take the usual values more than 1.25 times as long as the tuned\n",
-               beyond, count);
-}
-
-/* A work that could not be timed takes no number of milliseconds; JSON has no infinity. */
-static void print_milliseconds(const char *name, double seconds)
-{
-    if (isfinite(seconds))
-        printf("\"%s\": %.6g, ", name, 1e3 * seconds);
-    else
-        printf("\"%s\": null, ", name);
-}
-
-static void print_json(const struct tune_gain *gains, size_t count)
-{
-    printf("[");
-    for (size_t i = 0; i < count; i++) {
-        printf("%s\n {\"work\": \"%s\", ", i ? "," : "", gains[i].name);
-        print_milliseconds("usual_ms", gains[i].seconds / gains[i].share);
-        print_milliseconds("tuned_ms", gains[i].seconds);
-        printf("\"tuned_over_usual\": %.4f, \"values\": \"%s\"}", gains[i].share, gains[i].values);
-    }
-    printf("\n]\n");
-}
-
-static void print_gains(const struct request *request, const struct tune_search *search,
-                        const struct tune_gain *gains, size_t count)
-{
-    if (request->json)
-        print_json(gains, count);
-    else
-        print_table(gains, count, request->compares);
-    if (search->left)
-        fprintf(search->progress, "%zu candidates are left for the next time\n", search->left);
-}
-
 /* Where the disk cache cannot be written there is no use in a search. */
 static kiln_status expect_kept(struct tune_search *search)
 {
@@ -186,6 +133,7 @@ static int search_device(const struct request *request, struct tune_search *sear
 {
     struct tune_work works[COMMON_WORKS];
     struct tune_gain gains[TUNE_MOST_WORKS + TUNE_LIBRARY_WORKS];
+    const struct tune_report report = {request->json, request->compares, false};
     const char *why;
     bool library = tune_uses_library(search->context);
     size_t count = COMMON_WORKS + (library ? TUNE_LIBRARY_WORKS : 0);
@@ -200,7 +148,7 @@ static int search_device(const struct request *request, struct tune_search *sear
         status = tune_search_library(search, request->device, gains + COMMON_WORKS);
     if (status)
         return complain();
-    print_gains(request, search, gains, count);
+    tune_report(search, &report, gains, count);
     return 0;
 }
 
@@ -209,6 +157,7 @@ static int search_works(const struct request *request, struct tune_search *searc
                         const struct works *works)
 {
     struct tune_gain *gains = calloc(works->count + 1, sizeof *gains);
+    const struct tune_report report = {request->json, request->compares, true};
     const double end = tune_now() + request->seconds;
     size_t done = 0;
     int result = gains ? 0 : 1;
@@ -229,7 +178,7 @@ static int search_works(const struct request *request, struct tune_search *searc
         }
     }
     if (done)
-        print_gains(request, search, gains, done);
+        tune_report(search, &report, gains, done);
     free(gains);
     return result;
 }
@@ -417,6 +366,14 @@ static const struct argp_option options[] = {
     {0},
 };
 
+static void refuse_action(const char *name, const struct argp_state *state)
+{
+    struct kiln__suggestion suggestion = {.word = name};
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        kiln__suggest(&suggestion, actions[i].name);
+    kiln__refuse_word(state, "action", &suggestion);
+}
+
 static void take_argument(struct request *request, const char *arg, struct argp_state *state)
 {
     const struct action *action = request->action ? find_action(request->action) : NULL;
@@ -433,7 +390,7 @@ static void take_argument(struct request *request, const char *arg, struct argp_
     else if (strchr(arg, ' '))
         argp_error(state, "\"%s\" is not measured: %s", arg, why);
     else
-        argp_error(state, "there is no action \"%s\"", arg);
+        refuse_action(arg, state);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -484,7 +441,7 @@ int kiln__tool_tune(int argc, char **argv)
     request.works = calloc((size_t)argc + 1, sizeof *request.works);
     if (!request.works)
         return 1;
-    argp_parse(&argp, argc, argv, 0, NULL, &request);
+    kiln__tool_parse(&argp, argc, argv, 0, &request);
     int result = request.times    ? run_time(&request)
                  : request.action ? run_action(&request)
                                   : run_search(&request);

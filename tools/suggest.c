@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "suggest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_WORD 40
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Characters to be changed, added, left out or swapped with their neighbour until one word is the
+ * other (optimal string alignment). Long words are far from all others. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t rows[MOST_WORD + 1][MOST_WORD + 1];
+    const size_t m = strlen(a), n = strlen(b);
+    if (m > MOST_WORD || n > MOST_WORD)
+        return MOST_WORD;
+    for (size_t i = 0; i <= m; i++)
+        for (size_t k = 0; k <= n; k++) {
+            size_t *here = &rows[i][k];
+            *here = i ? i : k;
+            if (!i || !k)
+                continue;
+            *here = least(rows[i - 1][k], rows[i][k - 1]) + 1;
+            *here = least(*here, rows[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                *here = least(*here, rows[i - 2][k - 2] + 1);
+        }
+    return rows[m][n];
+}
+
+void kiln__suggest(struct kiln__suggestion *suggestion, const char *known)
+{
+    size_t wrong = distance(suggestion->word, known);
+    size_t most = strlen(suggestion->word) > 3 ? 2 : 1;
+    if (wrong > most || (suggestion->nearest && wrong >= suggestion->distance))
+        return;
+    suggestion->nearest = known;
+    suggestion->distance = wrong;
+}
+
+void kiln__refuse_word(const struct argp_state *state, const char *kind,
+                       const struct kiln__suggestion *suggestion)
+{
+    const char *nearest = suggestion->nearest;
+    argp_error(state, "there is no %s \"%s\"%s%s%s", kind, suggestion->word,
+               nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+}
+
+/* ---- options ---- */
+
+/* Those that argp has beside a command's own. */
+static const struct argp_option common[] = {
+    {"help", '?', 0, 0, 0, 0}, {"usage", 0, 0, 0, 0, 0}, {"version", 'V', 0, 0, 0, 0}, {0}};
+
+/* The option that a word, up to its end or a '=', is or begins; else how near it is. */
+static const struct argp_option *find_long(const struct argp_option *options, const char *word,
+                                           struct kiln__suggestion *suggestion)
+{
+    for (; options->name; options++) {
+        if (!strncmp(options->name, word, strlen(word)))
+            return options;
+        kiln__suggest(suggestion, options->name);
+    }
+    return NULL;
+}
+
+/* Whether the next argument is the value of a short option: of the last one of "-nd". */
+static bool takes_next(const struct argp_option *options, const char *letters)
+{
+    for (; *letters; letters++)
+        for (const struct argp_option *option = options; option->name; option++)
+            if (option->key == *letters && option->arg)
+                return !letters[1];
+    return false;
+}
+
+static void refuse(const char *called, const struct kiln__suggestion *suggestion)
+{
+    fprintf(stderr, "%s: there is no option --%s", called, suggestion->word);
+    if (suggestion->nearest)
+        fprintf(stderr, "; did you mean --%s?", suggestion->nearest);
+    fprintf(stderr, "\nTry `%s --help' or `%s --usage' for more information.\n", called, called);
+    exit(argp_err_exit_status);
+}
+
+/* skip: the next argument belongs to it. */
+static void check_long(const struct argp *argp, const char *called, const char *argument,
+                       bool *skip)
+{
+    char word[MOST_WORD + 1];
+    struct kiln__suggestion suggestion = {.word = word};
+    size_t length = strcspn(argument, "=");
+    if (length > MOST_WORD)
+        length = MOST_WORD;
+    memcpy(word, argument, length);
+    word[length] = 0;
+    const struct argp_option *option = find_long(argp->options, word, &suggestion);
+    if (!option)
+        option = find_long(common, word, &suggestion);
+    if (!option)
+        refuse(called, &suggestion);
+    *skip = option->arg && !strchr(argument, '=');
+}
+
+void kiln__tool_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        bool skip = false;
+        if (!strncmp(argv[i], "--", 2))
+            check_long(argp, argv[0], argv[i] + 2, &skip);
+        else if (*argv[i] == '-')
+            skip = takes_next(argp->options, argv[i] + 1);
+        else if (flags & ARGP_IN_ORDER)
+            break; /* what follows is another program's */
+        i += skip;
+    }
+    argp_parse(argp, argc, argv, flags, NULL, input);
+}
