@@ -110,10 +110,11 @@ Test(shapes, of_which_the_thousandth_makes_no_kernel)
     cr_expect_leq(kernels, 1000u); /* 64 of each; a GPU has more kinds of them */
 }
 
-/* What is kept is bounded, however much a shape takes. */
+/* What is kept is bounded, however much a shape takes. The first shapes fill the programs' kernel
+ * objects, 64 of each, which take up to 0.9 MiB on Mesa 22.3. */
 Test(shapes, keep_so_much_memory_at_most)
 {
-    enum { KNOWN = 8, SHAPES = 250, SLACK = 24 << 20 };
+    enum { KNOWN = 72, SHAPES = 250, SLACK = 24 << 20 };
     for (size_t rows = 1; rows <= KNOWN; rows++)
         run_once(MOST_LAYERS, rows);
     uint64_t before = heap();
