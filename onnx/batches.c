@@ -2,6 +2,7 @@
 #include "onnx/batches.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,6 +279,22 @@ static kiln_status copy_out(const kiln_model_lease *lease, kiln_array *outputs)
     return KILN_OK;
 }
 
+/* uint64 is computed as i64, and from 2^63 on its numbers are negative there. */
+static kiln_status check_range(const kiln_onnx_model *model, size_t input, const kiln_array *array)
+{
+    const int64_t *numbers = array->data;
+    if (model->input_types[input] != ONNX__TENSOR_PROTO__DATA_TYPE__UINT64 ||
+        array->type != KILN_I64)
+        return KILN_OK;
+    for (size_t i = 0; i < bytes_of(array) / sizeof *numbers; i++)
+        if (numbers[i] < 0)
+            return kiln__onnx_fail(
+                KILN_INVALID_ARGUMENT,
+                "kiln_model_run: input '%s' is uint64, and element %zu is %" PRId64,
+                model->inputs[input].name, i, numbers[i]);
+    return KILN_OK;
+}
+
 static kiln_status run(kiln_onnx_model *model, const kiln_array *inputs, kiln_array *outputs)
 {
     kiln_model_lease *lease;
@@ -307,6 +324,8 @@ kiln_status kiln_model_run(kiln_onnx_model *model, const kiln_array *inputs, kil
             status = kiln__onnx_fail(KILN_INVALID_ARGUMENT,
                                      "kiln_model_run: the data of input '%s' is NULL",
                                      model->inputs[i].name);
+        else
+            status = check_range(model, i, &inputs[i]);
     if (!status)
         status = run(model, inputs, outputs);
     for (size_t i = 0; i < n && status; i++) {

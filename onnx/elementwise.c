@@ -86,8 +86,9 @@ struct kiln__onnx_value kiln__onnx_combine(struct kiln__onnx_call *call,
         kiln__onnx_fits_host(a->type, rank, dims))
         return combine_host(call, how, a, b, rank, dims);
     result.type = tests(how) ? BOOLEAN : a->type;
-    result.tensor =
+    kiln_tensor y =
         how->two(call->batch, kiln__onnx_tensor_of(call, a), kiln__onnx_tensor_of(call, b));
+    result.tensor = kiln__onnx_settle(call, y, result.type);
     result.rank = rank;
     memcpy(result.dims, dims, sizeof result.dims);
     if (!result.tensor.id)

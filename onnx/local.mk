@@ -124,6 +124,7 @@ endif
 
 onnx_tests = \
 	tests/onnx/test_files \
+	tests/onnx/test_integers \
 	tests/onnx/test_model \
 	tests/onnx/test_patterns \
 	tests/onnx/test_sample \
@@ -133,6 +134,9 @@ ONNX_TEST_LIBS = libkiln-onnx-internal.la $(LDADD)
 tests_onnx_test_files_SOURCES = tests/onnx/test_files.c $(onnx_test_models)
 tests_onnx_test_files_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_files_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_integers_SOURCES = tests/onnx/test_integers.c $(onnx_test_models)
+tests_onnx_test_integers_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_integers_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_model_SOURCES = tests/onnx/test_model.c $(onnx_test_models)
 tests_onnx_test_model_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)

@@ -49,6 +49,18 @@ FLOATS(round, nearbyint(a))
 FLOATS(sign, a > 0 ? 1 : a < 0 ? -1 : a)
 FLOATS(relu, a < 0 ? 0 : a)
 
+/* By a negative exponent: as 1 / a^-b, rounded towards zero. */
+static int64_t power_integers(int64_t a, int64_t b)
+{
+    uint64_t y = 1, factor = (uint64_t)a;
+    if (b < 0)
+        return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    for (uint64_t rest = (uint64_t)b; rest; rest >>= 1, factor *= factor)
+        if (rest & 1)
+            y *= factor;
+    return (int64_t)y;
+}
+
 INTEGERS(add, (uint64_t)a + (uint64_t)b)
 INTEGERS(sub, (uint64_t)a - (uint64_t)b)
 INTEGERS(mul, (uint64_t)a *(uint64_t)b)
@@ -159,15 +171,24 @@ static void hard_sigmoid(struct kiln__onnx_call *call)
     give_like(call, kiln_clamp(call->batch, kiln_add(call->batch, x, beta), 0, 1));
 }
 
+/* The type that a base and its exponent are computed in. */
+static int power_type(int base, int exponent)
+{
+    if (kiln__onnx_type_floats(base))
+        return base;
+    return kiln__onnx_type_floats(exponent) ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT
+                                            : ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
+}
+
 /* The exponent may be of another type than the base, whose type the result has. */
 static void power(struct kiln__onnx_call *call)
 {
-    static const struct kiln__onnx_elementwise how = {.two = kiln_pow, .floats = power_floats};
+    static const struct kiln__onnx_elementwise how = {
+        .two = kiln_pow, .floats = power_floats, .integers = power_integers};
     if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, 1))
         return;
     struct kiln__onnx_value *base = kiln__onnx_operand(call, 0);
-    int type =
-        kiln__onnx_type_floats(base->type) ? base->type : ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+    int type = power_type(base->type, kiln__onnx_operand(call, 1)->type);
     double exponent;
     if (kiln__onnx_scalar(call, 1, &exponent) && exponent == 2 &&
         kiln__onnx_operand(call, 1)->rank <= base->rank && !base->host) {
@@ -288,7 +309,8 @@ static void prelu(struct kiln__onnx_call *call)
     if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, 1))
         return;
     kiln_tensor x = kiln__onnx_tensor(call, 0);
-    kiln_tensor zero = kiln_constant(call->batch, KILN_F32, 0);
+    kiln_type type = kiln__onnx_type(kiln__onnx_operand(call, 0)->type)->computed;
+    kiln_tensor zero = kiln_constant(call->batch, type, 0);
     give_like(call, kiln_where(call->batch, kiln_less(call->batch, x, zero),
                                kiln_mul(call->batch, x, kiln__onnx_tensor(call, 1)), x));
 }

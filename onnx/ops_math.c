@@ -75,6 +75,18 @@ static void bit_not(struct kiln__onnx_call *call)
                         kiln__onnx_operand(call, 0)->type);
 }
 
+/* Of uint64, which is computed as i64: the sign's copies at the top are taken away. */
+static kiln_tensor shift_right(struct kiln__onnx_call *call, kiln_tensor x, kiln_tensor by)
+{
+    kiln_batch *batch = call->batch;
+    kiln_tensor y = kiln_shift_right(batch, x, by);
+    if (kiln__onnx_operand(call, 0)->type != ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
+        return y;
+    kiln_tensor kept = kiln_sub(batch, kiln_constant(batch, KILN_I64, 64), by);
+    kiln_tensor top = kiln_shift_left(batch, kiln_constant(batch, KILN_I64, -1), kept);
+    return kiln_bit_and(batch, y, kiln_bit_not(batch, top));
+}
+
 static void bit_shift(struct kiln__onnx_call *call)
 {
     if (!kiln__onnx_need(call, 0) || !kiln__onnx_need(call, 1))
@@ -84,13 +96,9 @@ static void bit_shift(struct kiln__onnx_call *call)
     if (way != 'L' && way != 'R')
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT,
                           "a direction that is neither LEFT nor RIGHT");
-    else if (way == 'R' &&
-             kiln__onnx_operand(call, 0)->type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
-        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "bits of uint64, which is computed as i64");
     else
         kiln__onnx_give(call, 0,
-                        way == 'L' ? kiln_shift_left(call->batch, x, by)
-                                   : kiln_shift_right(call->batch, x, by),
+                        way == 'L' ? kiln_shift_left(call->batch, x, by) : shift_right(call, x, by),
                         kiln__onnx_operand(call, 0)->type);
 }
 

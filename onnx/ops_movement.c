@@ -79,9 +79,9 @@ static const struct kiln__onnx_host *tensor_attribute(struct kiln__onnx_call *ca
     struct kiln__onnx_elements elements;
     if (!attribute)
         return NULL;
-    if (kiln__onnx_elements(attribute->t, NULL, &elements)) {
-        kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "attribute '%s': %s", name,
-                          kiln_last_error());
+    kiln_status status = kiln__onnx_elements(attribute->t, NULL, &elements);
+    if (status) {
+        kiln__onnx_refuse(call, status, "attribute '%s': %s", name, kiln_last_error());
         return NULL;
     }
     struct kiln__onnx_host *host =
@@ -159,6 +159,29 @@ static void constant_of_shape(struct kiln__onnx_call *call)
         give(call, 0, kiln__onnx_broadcast(call, &one, n, dims));
 }
 
+/* How many elements a range of integers has, if its steps are not 0. */
+static uint64_t count_integers(int64_t start, int64_t end, int64_t step)
+{
+    bool up = step > 0;
+    if (up ? start >= end : start <= end)
+        return 0;
+    uint64_t span = up ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
+    uint64_t by = up ? (uint64_t)step : 0 - (uint64_t)step;
+    return (span - 1) / by + 1;
+}
+
+/* More elements than are computed on the host. */
+static kiln_tensor range_tensor(struct kiln__onnx_call *call, int type, size_t n,
+                                const double *bound)
+{
+    kiln_type computed = kiln__onnx_type(type)->computed;
+    if (kiln__onnx_type_floats(type))
+        return kiln_arange(call->batch, computed, bound[0], bound[1], bound[2]);
+    kiln_tensor y = kiln_arange(call->batch, computed, 0, (double)n, 1);
+    return kiln_add(call->batch, kiln_mul(call->batch, y, kiln__onnx_tensor(call, 2)),
+                    kiln__onnx_tensor(call, 0));
+}
+
 static void range(struct kiln__onnx_call *call)
 {
     double bound[3];
@@ -182,6 +205,10 @@ static void range(struct kiln__onnx_call *call)
             return;
         }
     double steps = ceil((bound[1] - bound[0]) / bound[2]);
+    if (!kiln__onnx_type_floats(type) && bound[2] != 0)
+        steps = (double)count_integers(kiln__onnx_operand(call, 0)->host->cells->i,
+                                       kiln__onnx_operand(call, 1)->host->cells->i,
+                                       kiln__onnx_operand(call, 2)->host->cells->i);
     if (!(bound[2] != 0) || !(steps <= INT32_MAX)) {
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "a range from %g to %g in steps of %g",
                           bound[0], bound[1], bound[2]);
@@ -189,10 +216,7 @@ static void range(struct kiln__onnx_call *call)
     }
     size_t n = steps > 0 ? (size_t)steps : 0;
     if (!kiln__onnx_fits_host(type, 1, &n)) {
-        kiln__onnx_give(
-            call, 0,
-            kiln_arange(call->batch, kiln__onnx_type(type)->computed, bound[0], bound[1], bound[2]),
-            type);
+        kiln__onnx_give(call, 0, range_tensor(call, type, n, bound), type);
         return;
     }
     struct kiln__onnx_host *y = kiln__onnx_give_host(call, 0, type, 1, &n);

@@ -18,6 +18,9 @@ struct reduction {
     kiln_tensor (*after)(kiln_batch *batch, kiln_tensor x);
     double empty; /* the result of no elements, where `reduce` has none */
     bool has_empty;
+    /* of integers instead, exactly */
+    kiln_tensor (*integers)(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                            int keep_dims);
     bool floats; /* integers are reduced as f32, and the result rounded towards zero */
     char host;   /* of known integers: + * < > or 0 */
 };
@@ -130,14 +133,15 @@ static void reduce(struct kiln__onnx_call *call)
         kiln__onnx_give(call, 0, empty_choice(call, how, x->type, rank, dims), x->type);
         return;
     }
-    bool rounds = how->floats && !kiln__onnx_type_floats(x->type);
+    bool integers = !kiln__onnx_type_floats(x->type), rounds = how->floats && integers;
     kiln_tensor y = kiln__onnx_tensor(call, 0);
     if (rounds)
         y = kiln_cast(call->batch, y, KILN_F32);
     if (how->before)
         y = how->before(call->batch, y);
     if (axes.n)
-        y = how->reduce(call->batch, y, axes.n, axes.list, keep);
+        y = (integers && how->integers ? how->integers : how->reduce)(call->batch, y, axes.n,
+                                                                      axes.list, keep);
     else if (how->reduce == kiln_norm) /* of one number */
         y = kiln_abs(call->batch, y);
     if (how->after)
@@ -145,6 +149,19 @@ static void reduce(struct kiln__onnx_call *call)
     if (rounds)
         y = kiln_cast(call->batch, y, kiln__onnx_type(x->type)->computed);
     kiln__onnx_give(call, 0, y, x->type);
+}
+
+/* Rounded towards zero, of a sum in 64 bits. */
+static kiln_tensor mean_of_integers(kiln_batch *batch, kiln_tensor x, size_t n_axes,
+                                    const int *axes, int keep_dims)
+{
+    size_t rank, dims[KILN_MAX_RANK], count = 1;
+    if (kiln_tensor_shape(batch, x, NULL, &rank, dims))
+        return x;
+    for (size_t i = 0; i < n_axes; i++)
+        count *= dims[axes[i]];
+    return kiln_div(batch, kiln_sum(batch, x, n_axes, axes, keep_dims),
+                    kiln_constant(batch, KILN_I64, (double)count));
 }
 
 static kiln_tensor logarithm(kiln_batch *batch, kiln_tensor x)
@@ -214,7 +231,7 @@ static const bool yes = true;
 
 const struct kiln__onnx_row kiln__onnx_reduce_rows[] = {
     ROW("ReduceSum", 1, .reduce = kiln_sum, .host = '+'),
-    ROW("ReduceMean", 1, .reduce = kiln_mean, .floats = true),
+    ROW("ReduceMean", 1, .reduce = kiln_mean, .integers = mean_of_integers),
     ROW("ReduceProd", 1, .reduce = kiln_product, .host = '*'),
     ROW("ReduceMax", 1, .reduce = kiln_max, .empty = -INFINITY, .has_empty = true, .host = '>'),
     ROW("ReduceMin", 1, .reduce = kiln_min, .empty = INFINITY, .has_empty = true, .host = '<'),

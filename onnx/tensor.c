@@ -197,8 +197,8 @@ static const void *field_of(const Onnx__TensorProto *proto, size_t *count)
     }
 }
 
-kiln_status kiln__onnx_elements(const Onnx__TensorProto *proto, const char *folder,
-                                struct kiln__onnx_elements *elements)
+static kiln_status find_elements(const Onnx__TensorProto *proto, const char *folder,
+                                 struct kiln__onnx_elements *elements)
 {
     *elements = (struct kiln__onnx_elements){0};
     kiln_status status = check_shape(proto, elements);
@@ -206,12 +206,8 @@ kiln_status kiln__onnx_elements(const Onnx__TensorProto *proto, const char *fold
         return status;
     size_t bytes = elements->count * kiln__onnx_type(elements->type)->bytes;
     if (proto->has_data_location &&
-        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
-        status = read_external(proto, folder, bytes, elements);
-        if (status)
-            kiln__onnx_elements_free(elements);
-        return status;
-    }
+        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+        return read_external(proto, folder, bytes, elements);
     size_t have;
     elements->bytes = field_of(proto, &have);
     elements->unpacked = true;
@@ -264,6 +260,32 @@ static uint64_t bits_of(const struct kiln__onnx_elements *elements, size_t i)
     }
 }
 
+/* uint64 is computed as i64, which has no larger numbers. */
+static kiln_status check_range(const Onnx__TensorProto *proto,
+                               const struct kiln__onnx_elements *elements)
+{
+    if (elements->type != ONNX__TENSOR_PROTO__DATA_TYPE__UINT64)
+        return KILN_OK;
+    for (size_t i = 0; i < elements->count; i++)
+        if (bits_of(elements, i) > INT64_MAX)
+            return kiln__onnx_fail(KILN_UNSUPPORTED,
+                                   "kiln_model_load: tensor '%s': element %zu is %" PRIu64
+                                   ", and uint64 is computed as i64",
+                                   name_of(proto), i, bits_of(elements, i));
+    return KILN_OK;
+}
+
+kiln_status kiln__onnx_elements(const Onnx__TensorProto *proto, const char *folder,
+                                struct kiln__onnx_elements *elements)
+{
+    kiln_status status = find_elements(proto, folder, elements);
+    if (!status)
+        status = check_range(proto, elements);
+    if (status)
+        kiln__onnx_elements_free(elements);
+    return status;
+}
+
 union kiln__onnx_cell kiln__onnx_element(const struct kiln__onnx_elements *elements, size_t i)
 {
     uint64_t bits = bits_of(elements, i);
@@ -283,8 +305,6 @@ union kiln__onnx_cell kiln__onnx_element(const struct kiln__onnx_elements *eleme
         word = word << 16;
         memcpy(&narrow, &word, sizeof narrow);
         return (union kiln__onnx_cell){.f = (double)narrow};
-    case ONNX__TENSOR_PROTO__DATA_TYPE__UINT64: /* beyond int64: its end */
-        return (union kiln__onnx_cell){.i = bits > INT64_MAX ? INT64_MAX : (int64_t)bits};
     default:
         return kiln__onnx_host_round(elements->type, (union kiln__onnx_cell){.i = (int64_t)bits});
     }

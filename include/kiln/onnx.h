@@ -9,8 +9,9 @@
  * name have to be equal.
  *
  *  Types: f64 is read and computed as f32, i16 and u16 as i32, u32 and u64 as i64; what
- *  integers become wraps around in the bits that ONNX has. kiln_model_notes() says where numbers of
- *  the file changed by that. Operators:
+ *  integers become wraps around in the bits that ONNX has. Of u64 what a file or an input has from
+ *  2^63 on is an error, and what is computed beyond is negative. kiln_model_notes() says where
+ *  numbers of the file changed by that. Operators:
  *  versions 7 to 23 of ONNX's set, see doc/onnx.md or kiln_model_operators().
  *
  *  Sentences of errors are in kiln_last_error(): they name the node, its operator, operands and
@@ -167,7 +168,8 @@ KILN_API void kiln_model_batch_return(kiln_model_lease *lease);
  *  array may have another type than its input if both are computed as the same, or are signed
  * integers, such as i32 for i64. Owner: `inputs` are only read; the caller frees each
  * outputs[i].data with kiln_free().
- * Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(); outputs are then all zeros.
+ * Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(), INVALID_ARGUMENT for numbers of
+ * u64 from 2^63 on; outputs are then all zeros.
  */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_run(kiln_onnx_model *model,
                                                     const kiln_array *inputs, kiln_array *outputs);

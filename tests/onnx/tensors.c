@@ -2,6 +2,7 @@
 /* This reader shares nothing with the library's own, so that a fault of one is seen. */
 #include "tensors.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,18 +185,23 @@ static double short_float(uint16_t bits, int exponents)
     return bits >> 15 ? -value : value;
 }
 
-static double element(const kiln_array *array, size_t i)
+static double floating(const kiln_array *array, size_t i)
 {
     switch (array->type) {
     case KILN_F32: return ((const float *)array->data)[i];
     case KILN_F16: return short_float(((const uint16_t *)array->data)[i], 5);
     case KILN_BF16: return short_float(((const uint16_t *)array->data)[i], 8);
-    case KILN_I32: return ((const int32_t *)array->data)[i];
-    case KILN_I64: return (double)((const int64_t *)array->data)[i];
-    case KILN_I8: return ((const int8_t *)array->data)[i];
-    case KILN_U8:
-    case KILN_BOOL: return ((const uint8_t *)array->data)[i];
     default: return NAN;
+    }
+}
+
+static int64_t integer(const kiln_array *array, size_t i)
+{
+    switch (array->type) {
+    case KILN_I32: return ((const int32_t *)array->data)[i];
+    case KILN_I64: return ((const int64_t *)array->data)[i];
+    case KILN_I8: return ((const int8_t *)array->data)[i];
+    default: return ((const uint8_t *)array->data)[i];
     }
 }
 
@@ -204,13 +210,29 @@ static bool is_floating(kiln_type type)
     return type == KILN_F32 || type == KILN_F16 || type == KILN_BF16;
 }
 
-/* As numpy's assert_allclose(); whole numbers are exact. */
+/* As numpy's assert_allclose(). */
 static bool is_near(double is, double wanted, struct tolerance tolerance)
 {
     if (isnan(is) || isnan(wanted))
         return isnan(is) && isnan(wanted);
     return is == wanted ||
            fabs(is - wanted) <= tolerance.absolute + tolerance.relative * fabs(wanted);
+}
+
+/* Whole numbers are exact. */
+static bool same_element(const kiln_array *is, const kiln_array *wanted, size_t i,
+                         struct tolerance tolerance)
+{
+    return is_floating(is->type) ? is_near(floating(is, i), floating(wanted, i), tolerance)
+                                 : integer(is, i) == integer(wanted, i);
+}
+
+static void write_element(char *text, size_t room, const kiln_array *array, size_t i)
+{
+    if (is_floating(array->type))
+        snprintf(text, room, "%.9g", floating(array, i));
+    else
+        snprintf(text, room, "%" PRId64, integer(array, i));
 }
 
 static bool same_shape(const kiln_array *a, const kiln_array *b)
@@ -234,21 +256,23 @@ static bool compare_elements(const kiln_array *is, const kiln_array *wanted,
                              struct tolerance tolerance, char *reason)
 {
     size_t count = 1, wrong = 0, first = 0;
+    char texts[2][40];
     for (size_t i = 0; i < is->rank; i++)
         count *= is->dims[i];
-    if (!is_floating(is->type))
-        tolerance = (struct tolerance){0};
     if (is->type == KILN_BF16)
         tolerance.relative = fmax(tolerance.relative, 0x1p-6);
     for (size_t i = count; i-- > 0;)
-        if (!is_near(element(is, i), element(wanted, i), tolerance)) {
+        if (!same_element(is, wanted, i, tolerance)) {
             wrong++;
             first = i;
         }
-    if (wrong)
-        snprintf(reason, REASON, "%zu of %zu elements are wrong: number %zu is %.9g, not %.9g",
-                 wrong, count, first, element(is, first), element(wanted, first));
-    return !wrong;
+    if (!wrong)
+        return true;
+    write_element(texts[0], sizeof texts[0], is, first);
+    write_element(texts[1], sizeof texts[1], wanted, first);
+    snprintf(reason, REASON, "%zu of %zu elements are wrong: number %zu is %s, not %s", wrong,
+             count, first, texts[0], texts[1]);
+    return false;
 }
 
 bool array_is(const kiln_array *array, const Onnx__TensorProto *wanted, struct tolerance tolerance,

@@ -466,25 +466,6 @@ Test(model, takes_the_norm_of_single_numbers)
     kiln_model_release(model);
 }
 
-Test(model, reads_the_upper_half_of_uint64)
-{
-    Onnx__ModelProto *proto = new_model(18);
-    add_output(proto, "y", FLOAT, NULL);
-    Onnx__TensorProto *w = add_integers(proto, "w", "2", (const int64_t[]){7, -1});
-    w->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__UINT64;
-    w->n_uint64_data = w->n_int64_data;
-    w->uint64_data = (uint64_t *)w->int64_data;
-    w->n_int64_data = 0;
-    set_int(add_node(proto, "Cast", "w", "y"), "to", FLOAT);
-    kiln_onnx_model *model = load(proto);
-    kiln_array out;
-    expect_ok(kiln_model_run(model, NULL, &out));
-    cr_assert_float_eq(((float *)out.data)[0], 7, 1e-5);
-    cr_assert_gt(((float *)out.data)[1], 9e18f);
-    kiln_free(out.data);
-    kiln_model_release(model);
-}
-
 /* softmax(q k' / 2 + mask) v, and x / 2 (1 + erf(x / sqrt(2))), as exporters write them. */
 static Onnx__ModelProto *encoder(void)
 {
