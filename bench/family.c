@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Descendant processes, found through /proc: those of peers are stopped while another contestant is
+ * timed. */
 #define _GNU_SOURCE
 #include "family.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Roofline measurements: peak bandwidth and arithmetic by small OpenCL kernels and C loops. */
 #include "limit.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in C: blocked with an online softmax, and as two OpenBLAS products with a softmax
+ * between. */
 #include "peer_attention.h"
 
 #include <float.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Elementwise chains and the STREAM triad as single OpenMP loops. */
 #include "peer_chain.h"
 
 #include <math.h>

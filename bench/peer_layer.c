@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A dense layer with bias and GELU, and im2col, around OpenBLAS products. */
 #include "peer_layer.h"
 
 #include <math.h>

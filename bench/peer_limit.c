@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Peak read and copy bandwidth and peak additions of the host in OpenMP loops. */
 #include "peer_limit.h"
 
 #include <string.h>

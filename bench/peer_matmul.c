@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Products by OpenBLAS and CLBlast, where they are installed. */
 #include "peer_matmul.h"
 
 #ifdef HAVE_OPENBLAS

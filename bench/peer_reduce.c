@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sums, means, maxima and variances over rows, columns and everything, as OpenMP loops. */
 #include "peer_reduce.h"
 
 #include <float.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Softmax and norms of rows as OpenMP loops. */
 #include "peer_rows.h"
 
 #include <float.h>

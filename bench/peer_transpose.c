@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Blocked transposes and copies as OpenMP loops. */
 #include "peer_transpose.h"
 
 #include <string.h>

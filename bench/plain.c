@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Single-threaded C loops: the baseline of somebody without a library. */
 #include "plain.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Peers as child processes: a line protocol on pipes, arrays in shared memory. */
 #define _GNU_SOURCE
 #include "process.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Float64 results of the benchmark's operations, which every contestant is checked against before
+ * it is timed. */
 #include "reference.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Output of benchmark rows: a table on the terminal, JSON in a file. */
 #define _GNU_SOURCE
 #include "report.h"
 

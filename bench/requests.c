@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The serving workload: small dense models, their weights, and the rows that client threads ask
+ * for. */
 #include "requests.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The child's half of `make bench-against`: rows and rounds as lines of text, so that two builds
+ * take turns. */
 #include "report.h"
 
 #include <stdio.h>

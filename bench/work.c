@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of benchmark rows: operation, shapes, and the function that records it. */
 #include "work.h"
 
 /* ---- how a row is written ---- */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Cache of recorded batches by input shapes, and the run of a model on host arrays. */
 #include "onnx/batches.h"
 
 #include <assert.h>

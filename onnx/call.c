@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Operands, attributes, results and refusals of one node, as the functions of the operator tables
+ * use them. */
 #include "onnx/call.h"
 
 #include <inttypes.h>

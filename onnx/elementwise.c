@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Elementwise operators: recorded as one kiln call, or computed on the host where all operands are
+ * known. */
 #include "onnx/elementwise.h"
 
 #include <string.h>

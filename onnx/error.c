@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Error sentences of libkiln-onnx. */
 #include "onnx/error.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Name resolution: graphs, subgraphs and function bodies become nodes with numbered values. */
 #include "onnx/graph.h"
 
 #include <stdlib.h>

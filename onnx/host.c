@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Constant-folding arrays on the host: allocation, conversion, f16 and bf16 bits. */
 #include "onnx/host.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A scoped hash table from names to value numbers. */
 #include "onnx/names.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Look-up of an operator's row by domain, name and opset version, and the public list of operators.
+ * */
 #include "onnx/operators.h"
 
 #include <string.h>

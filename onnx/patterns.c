@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Recognition of layers spread over several nodes (layer norm, GELU, attention), so that they are
+ * recorded as one. */
 #include "onnx/patterns.h"
 
 #include <stdlib.h>

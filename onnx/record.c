@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The recording walk: each node by its operator's row, subgraphs, constants, uploads, and named
+ * errors. */
 #include "onnx/record.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads weights from the model file again, for evictable buffers. */
 #include "onnx/source.h"
 
 #include <stdatomic.h>

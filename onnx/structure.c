@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Versioned public structures of kiln/onnx.h: options read, and model values written, in the
+ * caller's size. */
 #include "onnx/structure.h"
 
 #include <stdlib.h>

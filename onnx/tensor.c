@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* TensorProto content: inline, raw and external data, with checks of its path, range and size. */
 #include "onnx/tensor.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ONNX data types: their kiln type, size and name. */
 #include "onnx/types.h"
 
 #include "onnx/onnx.pb-c.h"

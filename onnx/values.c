@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reshape, slice, transpose, concatenation and the like on values, folded on the host where they
+ * are small and known. */
 #include "onnx/values.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Initialisers to device buffers or host constants, in the type that the model computes in. */
 #include "onnx/weights.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Kernel size, strides, dilations and padding (auto_pad too) of convolution and pooling nodes. */
 #include "onnx/windows.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds-checked walk over the protobuf wire format, limited in depth and memory, before the
+ * messages are unpacked. */
 #include "onnx/wire.h"
 
 #include <inttypes.h>

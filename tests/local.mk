@@ -357,6 +357,7 @@ script_tests = \
 	tests/check-includes.sh \
 	tests/check-lists.sh \
 	tests/check-numbers.sh \
+	tests/check-pages.sh \
 	tests/check-picture.sh \
 	tests/check-structures.sh \
 	tests/check-tags.sh \

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a program as a child process for the tools: temporary files, exit status, signals. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* environ, mkostemp */
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Nearest word by edit distance, for mistyped commands and options. */
 #include "suggest.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Timing of CLBlast parameter sets, one process for each. */
 #define _GNU_SOURCE
 #include "tune_library.h"
 

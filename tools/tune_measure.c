@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds a workload as a batch, and times it under competing parameters, by turns. */
 #define _GNU_SOURCE
 #include "tune_measure.h"
 

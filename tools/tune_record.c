@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A device's tuning record: notes, values, parsing, writing. */
 #include "tune_record.h"
 
 #include <stdio.h>

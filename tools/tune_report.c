@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The lines that `kiln tune` prints as it searches. */
 #include "tune_report.h"
 
 #include <math.h>

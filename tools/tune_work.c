@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses a workload's line, and records a batch that has it. */
 #include "tune_work.h"
 
 #include <ctype.h>

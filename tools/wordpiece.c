@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The WordPiece tokenizer: vocabulary and greedy longest match. */
 #include "wordpiece.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Text normalisation for WordPiece: cleaning, lower case, accents, splitting at punctuation. */
 #include <stdlib.h>
 #include <utf8proc.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions on buffers: creation, wrapping of a program's cl_mem, sources, reads and writes,
+ * references. */
 #include <stdlib.h>
 #include <string.h>
 

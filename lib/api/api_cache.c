@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions on the kernel cache (kiln/cache.h), and notes that a program keeps in it:
+ * argument checks, then store/catalog.c. */
 #include <kiln/cache.h>
 
 #include <string.h>

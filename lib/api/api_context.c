@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Creation and end of contexts: options and environment variables become a device, a runtime and a
+ * plan cache. */
 #include "debug/self_test.h"
 #include "session/context.h"
 #include "tune/tuning_record.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions that count, describe and find devices. */
 #include <kiln/device.h>
 
 #include "device/device.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of one micro-batch graph: its bindings are slices of the batch's own along the batch
+ * axis. */
 #include "api/micro_batch_plan.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Choice of the micro-batch size by memory, and the run of all micro-batches, phase by phase;
+ * partial sums stay on the device between them. */
 #include "api/micro_batches.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The statements inside a generated kernel's loops: loads, steps, accumulators and stores, for one
+ * element or a vector of them. */
 #include "codegen/body.h"
 
 static const struct kiln__step *step_at(const struct kiln__body *body, unsigned i)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Name and text of each launch's kernel: generated from a group, or a template of kernels/ with
+ * prologue and epilogue before it. */
 #include "codegen/codegen.h"
 
 #include <string.h>

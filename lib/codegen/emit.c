@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Common text of generated kernels: the signature, expressions of rows with operands put in,
+ * indices, guards. */
 #include "codegen/emit.h"
 
 #include <ctype.h>

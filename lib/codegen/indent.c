@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Indentation by the braces and parentheses that a line opens and closes. */
 #include "codegen/indent.h"
 
 #include <string.h>

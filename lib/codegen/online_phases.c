@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Online softmax: maximum and sum in one visit of a row, the sum rescaled whenever the running
+ * maximum grows. */
 #include "codegen/online_phases.h"
 
 bool kiln__follow_applies(const struct kiln__body *body, unsigned phase)

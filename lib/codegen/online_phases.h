@@ -20,8 +20,9 @@ bool kiln__follow_applies(const struct kiln__body *body, unsigned phase);
 void kiln__follow_totals(struct kiln__body *body);
 void kiln__follow_accumulators(struct kiln__body *body, unsigned count);
 
-/* Bring them below the tops of the elements that the first phase has taken into `count`
- * accumulators, `width` wide, or, with 0, into the totals, and declare these tops. */
+/* Rescale the second phase's sums to the new running maximum. It is that of the first phase's
+ * `count` accumulators of `width` lanes, or, with a width of 0, of its totals; it is declared here.
+ */
 void kiln__follow_tops(struct kiln__body *body, unsigned width, unsigned count);
 
 /* Turn to it, which may go over these elements then. False where there is none. */

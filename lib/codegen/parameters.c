@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A small preprocessor and parser that reads a kernel's parameter list from its text, for
+ * verify_launches.c. */
 #include "codegen/parameters.h"
 
 #include <ctype.h>

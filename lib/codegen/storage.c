@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Text of typed loads and stores: conversions between storage and compute types, vectors, packed
+ * and narrow types. */
 #include "codegen/storage.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The note of an attempt is written before the attempt, so that a later process sees a crash and
+ * avoids the kernel. */
 #include "debug/crash_probe.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a copy of a batch with every intermediate value as an output, in one graph or operation by
+ * operation. */
 #include "debug/intermediates.h"
 
 #include <stdlib.h>

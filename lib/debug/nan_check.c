@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Search for the operation that made the first NaN or infinity, or got an index out of range, and
+ * the sentence that names it. */
 #include "debug/nan_check.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Comparison of a run with the float64 reference: results first, then each operation, in order to
+ * name the first one off. */
 #include "debug/validate.h"
 
 #include <float.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing of KILN_DEVICE (a number, a type, a part of a name) and the ranking of devices for the
+ * default. */
 #include "device/device_choice.h"
 
 #include <stdint.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Enumeration of OpenCL platforms and devices; devices that fail to answer are left out with a
+ * warning. */
 #include "device/device_list.h"
 
 #include <CL/cl_ext.h>

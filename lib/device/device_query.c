@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The clGetPlatformInfo and clGetDeviceInfo queries behind kiln_device_info, as tables of fields.
+ * */
 #include "device/device_query.h"
 
 #include <CL/cl_ext.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names and statuses of OpenCL error codes, markers, and finishing of queues. */
 #include "device/opencl.h"
 
 #include <CL/cl_ext.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of devices: the first row that fits a device gives its traits and its rank among
+ * devices. */
 #include "device/traits.h"
 
 #include <string.h>

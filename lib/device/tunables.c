@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of tunable parameters, and the parser of tuning records ("name=value" for a device or a
+ * workload). */
 #include "device/tunables.h"
 
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The event count on a futex where there is one (Linux), else on a mutex and a condition variable.
+ * */
 #include "executor/event_count.h"
 
 #include "executor/executor.h"

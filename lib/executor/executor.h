@@ -153,8 +153,8 @@ bool kiln__executor_set_alarm(kiln_executor *executor);
 void kiln__executor_wake(kiln_executor *executor, int64_t now);
 void kiln__executor_wake_all(kiln_executor *executor);
 
-/* Nanoseconds of a batch of that size, as the nearest that was measured, else as elsewhere, else as
- * many as it has rows; when what runs is expected to be done. */
+/* Expected nanoseconds of a batch of that size: those of the nearest measured size, else from
+ * another context's, else 1 per row. And the time at which the running batches should end. */
 int64_t kiln__lane_cost(const kiln_executor *executor, const struct kiln__lane *lane,
                         unsigned size);
 int64_t kiln__lane_free(const struct kiln__lane *lane, int64_t now);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Life of a request: states, waiting, callbacks, event descriptors, and free lists that recycle the
+ * objects. */
 #include "executor/future.h"
 
 #include <errno.h>

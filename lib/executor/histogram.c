@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Latency histogram with sixteen bins per power of two, and its quantiles. */
 #include "executor/histogram.h"
 
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A lock-free multi-producer stack of requests; one atomic word holds the number of waiting
+ * requests and of their rows. */
 #include "executor/inbox.h"
 
 #include "executor/future.h"

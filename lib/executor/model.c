@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Recording and preparing a model's batch for each batch size, sequence length and context; checks
+ * of its description. */
 #include "executor/model.h"
 
 #include <string.h>

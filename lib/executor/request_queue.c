@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Linked lists of waiting requests by priority, with counts of rows for each sequence length. */
 #include "executor/future.h"
 
 void kiln__list_push(struct kiln__list *list, kiln_future *request)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of element types that safetensors and .npy files have. */
 #include "files/file_types.h"
 
 #include <stdint.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Private mappings of whole files with a reference count, for buffers that use file pages in place.
+ * */
 #include "files/mapping.h"
 
 #include <errno.h>

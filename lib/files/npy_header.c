@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parser of the .npy header, a Python dictionary with type, order and shape, from files that nobody
+ * trusts. */
 #include <ctype.h>
 #include <stdint.h>
 #include <string.h>

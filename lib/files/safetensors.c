@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parser and checks of a safetensors header: shapes, types, ranges without gaps or overlap. */
 #include "files/safetensors.h"
 
 #include <inttypes.h>

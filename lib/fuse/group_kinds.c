@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of group kinds: name, shape of the iteration domain, and what may be fused into each.
+ * */
 #include "fuse/group_kinds.h"
 
 const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Strided layouts of values behind movements and casts, and tests of them: dense, contiguous rows,
+ * fit for a product. */
 #include "fuse/layout.h"
 
 static struct kiln__layout layout_of_view(const struct kiln__node *node,

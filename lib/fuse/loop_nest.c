@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Assignment of a group's steps to the phases of its loop nest, and the loads and values that each
+ * phase needs. */
 #include "fuse/loop_nest.h"
 
 #include <assert.h>

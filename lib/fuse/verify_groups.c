@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The group verifier's entry: rules on a whole fusion (order, stores, bases, donated buffers), then
+ * each group's own rules. */
 #include "fuse/verify_groups.h"
 
 #include <stdio.h>

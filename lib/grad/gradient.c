@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reverse-mode differentiation: the table of adjoints by node kind, and accumulation of the
+ * contributions to each node. */
 #include "grad/gradient.h"
 
 #include <kiln/elementwise.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shape checks of the attention node, and its sizes: heads, queries, keys, depth. */
 #include "graph/attention.h"
 
 static const struct kiln__node *input_of(const struct kiln__graph *graph,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shape checks and sizes of the nodes that attention's gradient consists of. */
 #include "graph/attention_backward.h"
 
 static const struct kiln__shape *shape_of(const struct kiln__graph *graph,

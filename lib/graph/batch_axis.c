@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A rule per node kind that carries the batch axis from a result to its operands. */
 #include "graph/batch_axis.h"
 
 #define ALL KILN__ALONG_ALL

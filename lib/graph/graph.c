@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Storage of nodes and requests: appending, copying, marking what requests need, release. */
 #include "graph/graph.h"
 
 #include <stdlib.h>

@@ -76,9 +76,9 @@ enum kiln__view_name {
     KILN__WINDOWS
 };
 
-/* Element (i0, i1, ...) of a view is the input's element whose index in dimension d is start[d],
- * plus step[k] * i_k for each k with source[k] == d. Of a place the part is the view, the result
- * the input, and no two elements of the part come to one. */
+/* A strided view: element (i0, i1, ...) is the input's element whose index in dimension d is
+ * start[d] plus the sum of step[k] * i_k over the dimensions k with source[k] == d. An insertion
+ * (KILN__PLACE) writes through its view of the result, so no two elements may coincide there. */
 struct kiln__view {
     int8_t source[KILN_MAX_RANK]; /* per dimension of the view: dimension of the input, or -1 */
     int64_t step[KILN_MAX_RANK];  /* per dimension of the view; 0 repeats */
@@ -160,8 +160,8 @@ struct kiln__graph {
     const struct kiln__labels *labels; /* of a recorded graph, not owned; NULL: it has none */
     /* Of a rewritten graph, per node of the one that was recorded: what became of it. */
     KILN__VECTOR(uint32_t) became;
-    /* Behind a pass: operations that are done elsewhere, too, which is what is left of them where
-     * nobody uses them as they were. */
+    /* Operations that the last pass copied to another place. If the original has no users left,
+     * `became` follows the copy. */
     KILN__VECTOR(struct kiln__moved) moved;
     KILN__VECTOR(struct kiln__again) again; /* per node; or none */
 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* User-given names and recording calls of nodes, for messages and explanations. */
 #include "graph/labels.h"
 
 #include <string.h>

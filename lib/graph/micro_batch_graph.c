@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Construction of the graph for one micro-batch: slices of the inputs, accumulation of partial
+ * sums, the last graph. */
 #include "graph/micro_batch_graph.h"
 
 #include <stdlib.h>

@@ -37,8 +37,8 @@ struct kiln__cut {
     KILN__VECTOR(struct kiln__cut_input) inputs;
     KILN__VECTOR(struct kiln__cut_result) results;
     KILN__VECTOR(uint32_t) of; /* per node of `graph`: the node of the whole that it stands for */
-    uint32_t wrong; /* the node by whose rows all of the largest value is needed that has rows; or
-                       KILN__CUT_FINE */
+    uint32_t wrong; /* the node that prevents micro-batches: one row of it needs all rows of the
+                       largest operand; KILN__CUT_FINE if there is none */
 };
 #define KILN__CUT_FINE UINT32_MAX
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Assignment of each node to a phase of micro-batches, by the reductions over the batch axis
+ * between them. */
 #include "graph/partition.h"
 
 #include <stdlib.h>

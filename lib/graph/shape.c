@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Arithmetic of shapes: counts, broadcasting, row-major strides, texts for messages. */
 #include "graph/shape.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Merging of adjacent dimensions that every access walks with one stride, to get the rank that a
+ * kernel's text has. */
 #include "lower/iteration_space.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Helpers of lowering: the start of a kernel variant, alignment, work sizes, arguments for offsets
+ * and strides. */
 #include "lower/lower.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A product's group to launches: operands as matrices, choice among the implementations' rows,
+ * in-kernel im2col, split-K. */
 #include "lower/matmul.h"
 
 #include <assert.h>

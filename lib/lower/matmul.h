@@ -66,11 +66,11 @@ struct kiln__matmul_row {
     const char *name;
     bool chunked;     /* for chunked devices alone */
     bool takes_steps; /* of the group, before the product and after it */
-    bool frugal;      /* needs no memory for sums where the group's steps store all results */
-    bool fetches;     /* the first operand from the patches that its copy would be made of */
-    bool alike;       /* an element's order of additions depends on k alone, and is that of all
-                         others of which this is so and that suit on the device */
-    bool whole;       /* adds up whole numbers exactly, however many */
+    bool frugal;      /* needs no f32 workspace when the epilogue writes every result */
+    bool fetches;     /* implicit im2col: loads operand A from the image, not from a copy */
+    bool alike;       /* batch-invariant: the order of additions depends on k alone, and is the
+                         same in all batch-invariant rows that a device uses */
+    bool whole;       /* exact integer sums of any depth */
     /* Whether it is right for this product on this device, and whether it is then the one to take,
      * where no earlier row is; NULL: always. */
     bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);

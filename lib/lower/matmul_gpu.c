@@ -55,13 +55,14 @@ struct way {
 #define RAGGED_ENDS 60
 #define BYTES 16
 
-/* Of a tile whose last work-group adds up: what counting takes, and bytes that it reads in a cycle.
- */
+/* Split-K, reduced by a tile's last work-group: cycles that its counter takes, and bytes of partial
+ * sums that it reads in a cycle. */
 #define COUNTING 3000
 #define TILE_BYTES 32
 #define MOST_SUMS 32 /* of an item: with more it has no registers to read into */
 
-/* Work-groups beside each other hide each other's waits, each some of those that are left. */
+/* Throughput of a core with `beside` resident work-groups: each hides a share of the latency that
+ * the others leave. */
 static double speed_of(const struct tile *tile, int64_t beside)
 {
     double left = 1;

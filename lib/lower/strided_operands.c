@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Base, strides and batch dimensions of matrix operands and results, and their kernel arguments. */
 #include "lower/strided_operands.h"
 
 /* A place while its leading dimensions are not runs yet. */

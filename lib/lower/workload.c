@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The line that describes a group's workload, the key under which tuning records find its
+ * parameters. */
 #include "lower/workload.h"
 
 #include "device/tunables.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The graph rewrite of rematerialisation: copies of the chosen nodes are put before their late
+ * users. */
 #include "memory/rematerialise_graph.h"
 
 #include <stdlib.h>

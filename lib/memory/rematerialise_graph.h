@@ -11,11 +11,9 @@
 
 /* Per node of a graph. */
 struct kiln__choice {
-    bool held;   /* it lies in memory for later kernels; others are computed where they are used,
-                    or within one kernel */
-    bool chosen; /* of what is held: who is late uses another one, computed for that */
-    uint32_t
-        before; /* not 0: it is late, and its kernel is begun by the node of number before - 1 */
+    bool held;       /* materialised: later kernels read it from memory */
+    bool chosen;     /* a held value to rematerialise: its late users read a copy computed again */
+    uint32_t before; /* of a late user: 1 + the node that begins its kernel; of others 0 */
 };
 
 /* The graph in which that is so. False without memory; `to` is to be freed then, too. */

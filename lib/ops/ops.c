@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The operation tables as arrays, made from the .def files, and the host functions that rows call.
+ * */
 #include "ops/ops.h"
 
 #include <math.h>

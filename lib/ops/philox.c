@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The Philox4x32-10 counter-based random generator (Salmon et al. 2011) on the host. */
 #include "ops/philox.h"
 
 void kiln__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t words[4])

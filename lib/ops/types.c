@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The data type table as an array: sizes, ulps, ranges, and conversion of host values to and from
+ * double. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Appending of arguments to a launch: slots, offsets, integers, floats, tables. */
 #include "plan/launch.h"
 
 #include <assert.h>

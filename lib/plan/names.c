@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Maps user-given names of nodes to the launches that compute them, for traces and explanations. */
 #include "plan/names.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Construction of a plan: steps, slots, scratch memory, and its release. */
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -104,8 +104,8 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
-    bool *parts;             /* per group: those that read what it makes do its work on the way
-                                (implicit_im2col.c) */
+    bool *parts;             /* per group: absorbed, has no launch; its readers compute its values
+                                as they load them (implicit_im2col.c) */
     uint32_t *next_request;  /* per request: the next one of the same node */
     bool *generic;           /* the options' own */
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */

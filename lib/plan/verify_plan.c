@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Plan verifier: slots, launch arguments and their ranges, and the slots that each step names. */
 #include "plan/verify_plan.h"
 
 #include <stdlib.h>

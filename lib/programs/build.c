@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clBuildProgram and binaries: build logs as errors, loading, fetching, and the second build of
+ * edited binaries. */
 #include "programs/build.h"
 
 #include <stdlib.h>

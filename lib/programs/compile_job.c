@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Serialisation of compile jobs, and the start of the kiln-store process that reads them from a
+ * pipe. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create, posix_spawn_file_actions_addclosefrom_np */
 #endif

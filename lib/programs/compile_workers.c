@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Distribution of missing programs over worker processes, and polling of their answers. */
 #include "programs/compile_workers.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Get and put of text entries of the kernel cache under a device's key. */
 #include "programs/device_note.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parser of the edit lines of a kernel source, and their application to a PTX binary, each match
+ * counted. */
 #include "programs/edit.h"
 
 #include <stdio.h>

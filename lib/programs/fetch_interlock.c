@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A process-wide lock: launches share it, fetching a binary holds it alone with all queues
+ * finished. */
 #include "programs/fetch_interlock.h"
 
 #include <pthread.h>

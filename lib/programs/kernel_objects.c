@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pool of cl_kernel objects per program; a borrower gets the object that it had last, if that is
+ * free. */
 #include "programs/kernel_objects.h"
 
 #include <stdatomic.h>

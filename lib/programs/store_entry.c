@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writing of program binaries and device notes as entries of the disk store. */
 #include "programs/store_entry.h"
 
 #include <stdio.h>

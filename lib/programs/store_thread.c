@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The background thread that writes new binaries to the disk store, itself or through the process
+ * kiln-store. */
 #include "programs/store_thread.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The stack of public calls that a batch is in, which error messages and labels name. */
 #include "record/call.h"
 
 #include <stdio.h>

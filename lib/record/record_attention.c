@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The public attention call: checks of operands and options, broadcast of the leading dimensions,
+ * types, the node. */
 #include <kiln/attention.h>
 
 #include <math.h>

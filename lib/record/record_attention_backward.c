@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Recording of the attention-gradient nodes, which the adjoint of attention calls. */
 #include "record/record_attention_backward.h"
 
 #include "record/call.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The walk that computes an error bound for each element, by a rule for each node kind
+ * (bounds_rules.h). */
 #include "reference/bounds.h"
 
 #include <math.h>

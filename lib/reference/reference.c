@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Interpreter of the graph in double precision, a plain loop for each node kind. */
 #include "reference/reference.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The ordered table of passes; each runs over the result of the one before, which is verified in
+ * between. */
 #include "rewrite/passes.h"
 
 #include "rewrite/rewrite.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Driver of a pass: maps old nodes to new ones, counts uses, and lets the pass's rule replace
+ * nodes. */
 #include "rewrite/rewrite.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Eviction and refill of buffers with a source: when memory is given up, and the read that fills it
+ * again. */
 #include "runtime/backing_store.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Storage of bindings: search by buffer, overlap of host ranges, wrapping of host memory,
+ * references. */
 #include "runtime/bindings.h"
 
 #include <stdatomic.h>

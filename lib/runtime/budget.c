@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Accounting of device memory against the limit, and creation of buffers that the driver has
+ * touched before they count. */
 #include "runtime/budget.h"
 
 #include <inttypes.h>

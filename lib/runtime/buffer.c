@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Order of runs on one buffer: its last writer and readers per stream, the events that others wait
+ * for, versions. */
 #include "runtime/buffer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of CLBlast's GEMM, behind a lock, with its process-wide parameter sets. */
 #include "runtime/clblast.h"
 
 #include "lower/matmul.h"

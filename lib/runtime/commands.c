@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Enqueueing of one run: binds slots, then uploads, launches, copies and downloads in the plan's
+ * order. */
 #include "runtime/commands.h"
 
 #include "runtime/buffer.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Creation of executables: borrowed kernels, constant arguments, and the rebinding of memory
+ * arguments that changed. */
 #include "runtime/executable.h"
 
 #include <stdlib.h>

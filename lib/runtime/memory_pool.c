@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The pool's blocks: search for an idle one, release of idle ones, and the turn that large arenas
+ * take. */
 #include "runtime/memory_pool.h"
 
 #include <pthread.h>

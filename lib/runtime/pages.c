@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation of host memory aligned for huge pages (madvise), freed in the driver's destructor
+ * callback. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* madvise() */
 #endif

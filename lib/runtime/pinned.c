@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation of pinned host memory, and the sorted table that finds the pinned block of an address.
+ * */
 #include "runtime/pinned.h"
 
 #include <stdlib.h>

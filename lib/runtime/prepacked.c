@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The cache of prepacked weights and folded constants: look-up by launch hash and buffer versions,
+ * eviction. */
 #include "runtime/prepacked.h"
 
 #include <stdlib.h>

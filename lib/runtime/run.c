@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Recording of a run's events, its completion, callbacks, and the error of whichever command
+ * failed. */
 #include "runtime/run.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Start and end of a context's device state, and the choice of a stream for a run or a transfer. */
 #include "runtime/runtime.h"
 
 #include "runtime/clblast.h"

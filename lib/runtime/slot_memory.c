@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Assignment of memory to slots for one run: arena, bound buffers, host memory, bounce buffers,
+ * prepacked values. */
 #include "runtime/slot_memory.h"
 
 #include <string.h>

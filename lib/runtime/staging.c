@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ring buffers of pinned memory, and the threads that copy pieces between them and the caller's
+ * arrays. */
 #include "runtime/staging.h"
 
 #include <pthread.h>

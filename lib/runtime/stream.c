@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Creation and end of streams: queue, pool, staging rings, counters. */
 #include "runtime/stream.h"
 
 #include <stdlib.h>

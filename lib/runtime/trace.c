@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collection of profiled events, and their output as JSON in Chrome's trace format. */
 #include "runtime/trace.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Background compilation: a second plan on the generic kernel, and compile jobs for the kernels
+ * that are missing. */
 #include "session/background.h"
 
 #include <stdlib.h>

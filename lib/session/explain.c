@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The text of `kiln explain`: values, slots, launches, dependencies, steps of a plan. */
 #include "session/explain.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Look-up of plans by graph hash, leases of plan and executable, and compilation of what is
+ * missing. */
 #include "session/plan_cache.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hash table of plans with a least-recently-used list, bounded by number and bytes. */
 #include "session/plan_table.h"
 
 #include <stdlib.h>

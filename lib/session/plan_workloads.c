@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The list of a plan's workloads, as `kiln tune` reads it from a program's run. */
 #include "session/plan_workloads.h"
 
 #include <errno.h>

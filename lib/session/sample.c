@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sampling of runs for validation: reads the share from an option or variable, and spreads the runs
+ * evenly. */
 #include "session/sample.h"
 
 #include <math.h>

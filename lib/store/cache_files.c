@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests whether a file is one of the cache's own, by its name and its first bytes, before anything
+ * removes it. */
 #include "store/cache_files.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Listing, statistics, pruning, clearing, export and import of a cache folder. */
 #include "store/catalog.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Encoding and checking of entries: magic, lengths, key, payload, digest. */
 #include "store/entry.h"
 
 #include <stdint.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Listing of a cache folder, eviction of the least recently used entries, removal of stale
+ * temporary files. */
 #include "store/folder.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The part of a key about the host: processor, driver libraries' build ids, environment variables
+ * of drivers. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr, environ */
 #endif

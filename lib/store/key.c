@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Serialisation of a program's key: kiln, device, driver, options, source, each value behind its
+ * length. */
 #include "store/key.h"
 
 #include <CL/cl_ext.h>

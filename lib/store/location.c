@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Search for the cache folder (KILN_CACHE_DIR, XDG_CACHE_HOME, HOME), and checks of its owner and
+ * mode. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_PATH */
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Get and put of entries, with a lock per key so that one process compiles while others wait. */
 #include "store/store.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checked reading of a file (owner, mode, length), and atomic writing: temporary file, fsync,
+ * rename. */
 #include "store/store_file.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing of CACHEDIR.TAG; a folder without it, and with foreign files, is never used
+ * as a cache. */
 #include "store/tag.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* secure_getenv() behind one function, and the environment that child processes get. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* secure_getenv, environ */
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The first-error-wins message, its speaker ("kiln_add, call 57"), and the thread's last error. */
 #include "util/error.h"
 
 #include <stdarg.h>

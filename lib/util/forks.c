@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A fork counter, kept by pthread_atfork(). */
 #include "util/forks.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* printf() and strtod() in the C locale, whatever the program has chosen. */
 #include "util/format.h"
 
 #include <locale.h>

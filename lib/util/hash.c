@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* XXH3 hashes of 64 and 128 bits. */
 #include "util/hash.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A hash index from hashes to entry numbers, with chains for collisions. */
 #include "util/index.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The log on standard error, by the level in KILN_LOG. */
 #include "util/log.h"
 
 #include <pthread.h>

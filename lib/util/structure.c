@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of versioned public structures: missing fields become 0, unknown fields that are not 0 are
+ * refused. */
 #include "util/structure.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Growing text buffers with printf-style appending. */
 #include "util/text.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Growth and shrinking of arrays of any element type. */
 #include "util/vector.h"
 
 #include <stdlib.h>

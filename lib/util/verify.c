@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The switch that tests set in order to have verifiers run in every build. */
 #include "util/verify.h"
 
 #ifdef KILN_DEBUG

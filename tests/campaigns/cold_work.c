@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Batches with distinct kernels on an empty cache, which the cache campaigns compile and store. */
 #include "cold_work.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Random client threads of an executor, and a check of each request's only outcome. */
 #include "executor_requests.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The executor's work in short trials, for campaigns of failing calls and allocations. */
 #include "executor_work.h"
 
 #include <stdatomic.h>

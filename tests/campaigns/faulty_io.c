@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Interposed system calls and allocation, of which the n-th fails or ends the process. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

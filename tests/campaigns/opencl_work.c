@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Short trials of everything that kiln does with a device, for campaigns of failing OpenCL calls.
+ * */
 #include "opencl_work.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Trials that train: gradients and optimisers, with a check of the parameters after a failed step.
+ * */
 #include "training_work.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decoder of fuzz bytes into arguments: a function for each kind of value in values.def. */
 #include "fuzz/values.h"
 #include "session/context.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts, buffers, batches and executors that fuzzed calls use, and the check that none is left.
+ * */
 #include "fuzz/world.h"
 #include "session/context.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Atomic counters of OpenCL calls, bytes and live objects in the interposed layer. */
 #include "counts.h"
 
 #include <inttypes.h>

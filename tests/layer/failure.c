@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decides which OpenCL call the layer makes fail: the n-th, of one name, or by chance. */
 #include "failure.h"
 
 #include <limits.h>

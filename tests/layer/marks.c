@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A table of events that the layer reports as failed, while the driver's own succeed. */
 #include "marks.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the ONNX backend test folders, and the operator that each is about. */
 #include "cases.h"
 
 #include <glob.h>

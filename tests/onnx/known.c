@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads known-failures, and matches test names with its patterns. */
 #include "known.h"
 
 #include <fnmatch.h>

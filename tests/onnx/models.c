@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builder of ONNX models in memory: nodes, attributes, initialisers, subgraphs. */
 #include "tests/onnx/models.h"
 
 #include <stdbool.h>

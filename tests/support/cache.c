@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Test store: temporary cache folders, fake entries, and scripts in place of kiln-store. */
 #include "cache.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a batch on the device, and compares every result with the reference within its error bound.
+ * */
 #include "check.h"
 #include "session/context.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Test contexts, random data, and runs that have to succeed. */
 #include "context.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Real programs by number for the cache tests: trivial kernels that fill a buffer. */
 #include "fill.h"
 
 #include <dirent.h>

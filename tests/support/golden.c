@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Comparison of texts with golden files and golden hashes, or their rewriting (`make golden`). */
 #include "support/golden.h"
 
 #include <criterion/criterion.h>

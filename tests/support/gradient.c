@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finite-difference gradient checks in double precision. */
 #include "gradient.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Imagined devices: contexts of a CPU and a GPU that plan and generate code, without OpenCL. */
 #include "graph.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Batches of a given length, for tests of linear planning time. */
 #include "grown.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Interpreter of plans on the host: slots as arrays, steps in any order that dependencies allow. */
 #include "interpret.h"
 
 #include <criterion/criterion.h>

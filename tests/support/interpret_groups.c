@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Interpreter of groups on the host: each kind element by element, from its steps, accesses and
+ * stores. */
 #include "interpret_groups.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loads the interposed OpenCL layer into a test, and reads its counters. */
 #include "layer.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counted integer tensors, and expectations of their elements after movements. */
 #include "movement.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Deterministic test data with a closed form, so that other languages can make the same. */
 #include "pattern.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A product with weights in a buffer, recorded and computed by plain loops. */
 #include "support/product.h"
 
 #include <string.h>

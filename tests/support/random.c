@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Random batches by seed: the list of actions, gradients, requests. */
 #include "random.h"
 
 #include <criterion/criterion.h>

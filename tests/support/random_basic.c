@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Actions of random batches: elementwise operations, reductions, casts, movements, insertions,
+ * gathers. */
 #include <math.h>
 
 #include "random_pool.h"

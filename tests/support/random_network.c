@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Actions of random batches: products, attention, convolutions, norms, quantised weights. */
 #include "random_pool.h"
 
 #include <math.h>

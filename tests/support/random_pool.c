@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The random generator, operand pool and choice helpers of random batches. */
 #include "random_pool.h"
 
 #include <criterion/criterion.h>

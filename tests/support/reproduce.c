@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shrinks a failing batch, and writes it as a C program on the public interface. */
 #include "reproduce.h"
 #include "session/context.h"
 

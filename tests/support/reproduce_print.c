@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints a graph's nodes as C calls with their data. */
 #include "reproduce.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of sample operations that pairs and triples are made of. */
 #include "samples.h"
 
 #include <criterion/criterion.h>

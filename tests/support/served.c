@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A row-sum executor for tests, with a gate that holds its device up. */
 #include "support/served.h"
 
 #include <criterion/criterion.h>

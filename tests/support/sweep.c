@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Error sweeps of elementwise rows, in ulps against the host. */
 #include "sweep.h"
 
 #include <criterion/criterion.h>
