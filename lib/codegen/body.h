@@ -108,10 +108,15 @@ void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kil
 /* Whether the phase adds up floats. */
 bool kiln__body_adds(const struct kiln__body *body);
 
-/* The first `count` accumulators into t<i>_sum, which is declared; they start again. And t<i>_sum
- * into the first accumulator. */
-void kiln__body_pass_on(const struct kiln__body *body, unsigned count);
-void kiln__body_take_back(const struct kiln__body *body);
+/* Declare t<i>_sum, and t<i>_lost, which rounding has taken from it. */
+void kiln__body_long_totals(const struct kiln__body *body, unsigned width);
+/* The first `count` accumulators, or, with 0, the totals, into t<i>_sum; they start again. And
+ * t<i>_sum into the first accumulator or the totals. */
+void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned count);
+void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigned count);
+/* How many visits an accumulator adds up before that goes on: the error of a sum of many floats
+ * grows with this, not with their number. */
+#define KILN__IN_ONE 32
 
 /* The first `count` accumulators into the totals. */
 void kiln__body_fold(const struct kiln__body *body, unsigned count);

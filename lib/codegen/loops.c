@@ -103,6 +103,26 @@ static void emit_phases(struct kiln__body *body)
     }
 }
 
+/* Single elements from `from` on, each `step` behind the one before: after so many of them the
+ * totals go on. In between stands "for (; at < stop; at += step)". */
+static void open_long(const struct kiln__body *body, const char *at, const char *from,
+                      const char *end, const char *step)
+{
+    kiln__body_long_totals(body, 1);
+    kiln__text_add(body->text,
+                   "for (idx %s = %s;;) {\n"
+                   "const idx stop = min(%s + %s * %d, %s);\n",
+                   at, from, at, step, KILN__IN_ONE, end);
+}
+
+static void close_long(const struct kiln__body *body, const char *at, const char *end)
+{
+    kiln__text_add(body->text, "if (%s >= %s)\nbreak;\n", at, end);
+    kiln__body_pass_on(body, 1, 0);
+    close(body);
+    kiln__body_take_back(body, 1, 0);
+}
+
 /* Of lanes that have a column, each a run of it: what they read of so many elements comes at
  * once. */
 #define AT_ONCE 8
@@ -113,18 +133,27 @@ static void reduce_each(struct kiln__body *body)
     bool carries = kiln__body_carries(body), shares = kiln__walk_shares(body->form->kept_walk);
     kiln__text_add(body->text, carries ? "{\n" : "");
     kiln__body_sums(body, 1, KILN__START);
+    const bool adds = shares && !carries && kiln__body_adds(body);
     if (shares)
-        kiln__text_add(body->text,
-                       "const idx part = (to - from + (lanes - 1)) / lanes;\n"
-                       "const idx begin = live ? from + lane * part : to;\n"
-                       "const idx end = min(begin + part, to);\n"
-                       "#pragma unroll %d\n",
-                       AT_ONCE);
-    kiln__text_add(body->text, "for (idx r = %s; r < %s; r++) {\n", shares ? "begin" : "from",
-                   shares ? "end" : "to");
+        kiln__text_add(body->text, "const idx part = (to - from + (lanes - 1)) / lanes;\n"
+                                   "const idx begin = live ? from + lane * part : to;\n"
+                                   "const idx end = min(begin + part, to);\n");
+    if (adds)
+        open_long(body, "r", "begin", "end", "1");
+    if (shares)
+        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
+    kiln__text_add(body->text, "for (%s; r < %s; r++) {\n",
+                   adds     ? ""
+                   : shares ? "idx r = begin"
+                            : "idx r = from",
+                   adds     ? "stop"
+                   : shares ? "end"
+                            : "to");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
     kiln__text_add(body->text, carries ? "}\n}\n" : "}\n");
+    if (adds)
+        close_long(body, "r", "end");
 }
 
 /* `unroll` vectors of the run at `i`, each `apart` elements behind the one before. */
@@ -140,10 +169,6 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
         close(body);
     }
 }
-
-/* What an accumulator adds up before that goes on to a second one: the error of a sum of many
- * floats grows with this, not with their number. */
-#define IN_ONE 64
 
 /* As many vectors as `unroll` divides: neighbours, or, of a long run, each from a part of its
  * own. */
@@ -162,13 +187,13 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
         kiln__text_add(body->text,
                        "for (;;) {\n"
                        "const idx stop = min(i + step * %d, end);\n",
-                       IN_ONE);
+                       KILN__IN_ONE);
     kiln__text_add(body->text, "for (; i < %s; i += step) {\n", adds ? "stop" : "end");
     emit_unrolled(body, unroll, "i", "between");
     close(body);
     if (adds) {
         kiln__text_add(body->text, "if (i >= end)\nbreak;\n");
-        kiln__body_pass_on(body, unroll);
+        kiln__body_pass_on(body, body->form->vector, unroll);
         close(body);
     }
     kiln__text_add(body->text, "i = whole;\n");
@@ -198,6 +223,21 @@ static void emit_vectors(const struct kiln__body *body, unsigned unroll, const c
         if (u == 1)
             break;
     }
+}
+
+/* The same in parts, after each of which the accumulators go on. */
+static void emit_long(const struct kiln__body *body, unsigned unroll)
+{
+    unsigned width = body->form->vector, visit = unroll * width;
+    struct kiln__phrase apart = kiln__phrase("%u", width);
+    kiln__text_add(body->text, "for (;;) {\nconst idx stop = min(i + %u, count);\n",
+                   KILN__IN_ONE * visit);
+    open_strip(body, visit, "stop");
+    emit_unrolled(body, unroll, "i", apart.text);
+    close(body);
+    kiln__text_add(body->text, "if (i + %u > count)\nbreak;\n", visit);
+    kiln__body_pass_on(body, width, unroll);
+    close(body);
 }
 
 static void emit_singles(const struct kiln__body *body)
@@ -255,8 +295,10 @@ static void reduce_vectors(struct kiln__body *body)
     kiln__body_sums(body, 1, KILN__START);
     kiln__body_sums(body, 1, "$ @_lost = 0;\n");
     begin_vectors(body, unroll);
-    if (parts && kiln__body_adds(body))
-        kiln__body_totals(body, body->form->vector, "$ @_sum = ($)(!);\n");
+    const bool adds = kiln__body_adds(body) && !kiln__body_carries(body) &&
+                      !kiln__follow_applies(body, body->phase + 1);
+    if (adds)
+        kiln__body_long_totals(body, body->form->vector);
     kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
     emit_count(body, inner, inner > body->form->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
@@ -266,12 +308,15 @@ static void reduce_vectors(struct kiln__body *body)
     } else {
         if (parts)
             emit_parts(body, unroll);
-        emit_vectors(body, parts ? 1 : unroll, "count");
+        if (adds && !parts)
+            emit_long(body, unroll);
+        if (parts || !adds || unroll > 1)
+            emit_vectors(body, parts || adds ? 1 : unroll, "count");
         emit_singles(body);
     }
     kiln__text_add(body->text, "r += count;\n}\n");
-    if (parts && kiln__body_adds(body))
-        kiln__body_take_back(body);
+    if (adds)
+        kiln__body_take_back(body, body->form->vector, unroll);
     end_vectors(body, unroll);
     close(body);
 }
@@ -304,12 +349,21 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
     close(body);
 }
 
+static void emit_long_lanes(struct kiln__body *body)
+{
+    open_long(body, "at", "r", "to", "lanes");
+    kiln__text_add(body->text, "for (; at < stop; at += lanes) {\nconst idx r = at;\n");
+    emit_apart(body, 1, 1, KILN__TOTALS);
+    close(body);
+    close_long(body, "at", "to");
+}
+
 /* Every lane has part in each piece, for the barriers' sake. */
 static void carry_lanes(struct kiln__body *body)
 {
     bool vectors = body->form->vector > 1, partial = body->form->stage == KILN__STAGE_PARTIAL;
     kiln__text_add(body->text, partial ? "" : "{\n"); /* else the totals are still to be stored */
-    kiln__body_sums(body, 1, KILN__START);
+    kiln__body_sums(body, 1, KILN__START "$ @_lost = 0;\n");
     kiln__body_reduced_bases(body, "0");
     if (vectors)
         kiln__body_accumulators(body, 1);
@@ -344,7 +398,10 @@ static void reduce_lanes(struct kiln__body *body)
     } else if (kiln__follow_applies(body, body->phase + 1)) {
         emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
-    emit_lanes(body, 1, 1, KILN__TOTALS, 0);
+    if (width == 1 && kiln__body_adds(body) && !kiln__follow_applies(body, body->phase + 1))
+        emit_long_lanes(body);
+    else
+        emit_lanes(body, 1, 1, KILN__TOTALS, 0);
     close(body);
 }
 
@@ -368,11 +425,19 @@ static void reduce_held(struct kiln__body *body)
 
 static void reduce_partials(struct kiln__body *body)
 {
-    bool lanes = body->form->kept_walk == KILN__WALK_LANES;
-    kiln__text_add(body->text, "for (idx s = %s; s < segments; s += %s) {\n",
-                   lanes ? "live ? lane : segments" : "0", lanes ? "lanes" : "1");
+    const bool shares = body->form->kept_walk == KILN__WALK_LANES;
+    const bool adds = shares && kiln__body_adds(body);
+    if (adds)
+        open_long(body, "s", "live ? lane : segments", "segments", "lanes");
+    kiln__text_add(body->text, "for (%s; s < %s; s += %s) {\n",
+                   adds     ? ""
+                   : shares ? "idx s = live ? lane : segments"
+                            : "idx s = 0",
+                   adds ? "stop" : "segments", shares ? "lanes" : "1");
     kiln__body_merge(body, "@", kiln__body_partial(body));
     close(body);
+    if (adds)
+        close_long(body, "s", "segments");
 }
 
 static void reduce(struct kiln__body *body)

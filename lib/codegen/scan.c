@@ -212,7 +212,7 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
         kiln__text_add(body->text, "}\n");
     }
     add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text, mine.text);
-    add(body, i, 1, total.text, total.text, end.text);
+    go_on(body, i, end.text);
 }
 
 /* What the lanes before this one have come to is added, and the total goes on behind the last. Two
@@ -245,8 +245,8 @@ static void scan_lanes(const struct kiln__body *body, unsigned i)
     add(body, i, 1,
         kiln__phrase("const %s t%u_before", kiln__emit_type(type_of(body, i), 1).text, i).text,
         total.text, before.text);
-    add(body, i, 1, total.text, total.text,
-        kiln__phrase("lanes_t%u[side + item + ((int)lanes - 1 - lane)%s]", i, apart).text);
+    go_on(body, i,
+          kiln__phrase("lanes_t%u[side + item + ((int)lanes - 1 - lane)%s]", i, apart).text);
 }
 
 static void scan_piece(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
@@ -254,8 +254,7 @@ static void scan_piece(const struct kiln__body *body, unsigned i, const struct k
 {
     scan_lane(body, i, visits, count);
     if (body->form->stage == KILN__STAGE_PARTIAL) {
-        struct kiln__phrase total = total_of(i);
-        add(body, i, 1, total.text, total.text, kiln__phrase("t%u_all", i).text);
+        go_on(body, i, kiln__phrase("t%u_all", i).text);
         return;
     }
     scan_lanes(body, i);
@@ -303,7 +302,7 @@ unsigned kiln__body_shared(const struct kiln__body *body)
 static void gather_lanes(const struct kiln__body *body, unsigned i)
 {
     kiln__text_add(body->text, "{\n");
-    kiln__body_sums(body, 1, "$ @_all = @;\n@ = 0;\n");
+    kiln__body_sums(body, 1, "$ @_all = @ + @_lost;\n@ = @_lost = 0;\n");
     scan_lanes(body, i);
     kiln__text_add(body->text, "}\n");
 }
@@ -312,10 +311,9 @@ static void gather_lanes(const struct kiln__body *body, unsigned i)
 void kiln__body_segments(const struct kiln__body *body)
 {
     unsigned i = kiln__group_total(body->group);
-    struct kiln__phrase total = total_of(i);
     kiln__text_add(body->text, "for (idx s = lane; s < segment; s += lanes) {\n");
     kiln__body_sums(body, 1, kiln__phrase("const $ @_one = %s;\n", kiln__body_partial(body)).text);
-    add(body, i, 1, total.text, total.text, kiln__phrase("t%u_one", i).text);
+    go_on(body, i, kiln__phrase("t%u_one", i).text);
     kiln__text_add(body->text, "}\n");
     gather_lanes(body, i);
 }

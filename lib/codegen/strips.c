@@ -15,8 +15,9 @@
 #define STRIP 1024
 #define PHASED_STRIP 256
 
-/* Reduced ones that a total adds up before that goes on to a second one. */
-#define IN_ONE 512
+/* Reduced ones that a total adds up before that goes on to a second one. With 64 the kernel takes
+ * twice as many additions for that. */
+#define IN_ONE 128
 
 static int strip_of(const struct kiln__body *body)
 {
@@ -44,7 +45,9 @@ void kiln__emit_strip_totals(struct kiln__body *body)
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
         if (kiln__body_adds(body))
-            kiln__body_totals(body, 1, kiln__phrase("$ sum_@[%d];\n", strip_of(body)).text);
+            kiln__body_totals(
+                body, 1,
+                kiln__phrase("$ sum_@[%d], lost_@[%d];\n", strip_of(body), strip_of(body)).text);
     }
     for (unsigned i = 0; i < body->group->steps.count; i++)
         if (is_left(body, i))
@@ -144,8 +147,31 @@ static void emit_part(const struct kiln__body *body)
     emit_blocks(body, 1);
 }
 
+/* What a part has come to, into what those before it have; behind the last one, back. */
+static void emit_part_end(struct kiln__body *body, unsigned width)
+{
+    const bool vectors = width > 1;
+    open_vectors(body, width);
+    kiln__body_totals(body, width, loading(width));
+    kiln__body_totals(body, width,
+                      vectors ? "$ @_sum = part > begin ? *(loose_$ *)(sum_@ + i) : ($)(!);\n"
+                                "$ @_lost = part > begin ? *(loose_$ *)(lost_@ + i) : ($)(0);\n"
+                              : "$ @_sum = part > begin ? sum_@[i] : (!);\n"
+                                "$ @_lost = part > begin ? lost_@[i] : 0;\n");
+    kiln__body_pass_on(body, width, 0);
+    kiln__body_totals(body, width,
+                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum;\n"
+                                "*(loose_$ *)(lost_@ + i) = @_lost;\n"
+                              : "sum_@[i] = @_sum;\nlost_@[i] = @_lost;\n");
+    kiln__text_add(body->text, "if (to == all) {\n");
+    kiln__body_take_back(body, width, 0);
+    kiln__text_add(body->text, "}\n");
+    keep_totals(body, width);
+    kiln__text_add(body->text, "}\n");
+}
+
 /* A long axis in parts, if it adds up floats: the error of a sum grows with the length of one. */
-static void emit_reduced_axis(const struct kiln__body *body)
+static void emit_reduced_axis(struct kiln__body *body)
 {
     if (!kiln__body_adds(body) || kiln__body_carries(body)) {
         emit_part(body);
@@ -157,12 +183,10 @@ static void emit_reduced_axis(const struct kiln__body *body)
                    "const idx from = part, to = min(part + %d, all);\n",
                    IN_ONE, IN_ONE);
     emit_part(body);
-    kiln__text_add(body->text, "if (all - begin > %d) {\nfor (int i = 0; i < strip; i++) {\n",
-                   IN_ONE);
-    kiln__body_totals(body, 1, "$ @ = part > begin ? sum_@[i] : (!);\n");
-    kiln__body_merge(body, "@", "strip_@[i]");
-    kiln__body_totals(body, 1, "sum_@[i] = @;\nstrip_@[i] = to < all ? (!) : @;\n");
-    kiln__text_add(body->text, "}\n}\n}\n");
+    kiln__text_add(body->text, "if (all - begin > %d) {\nint i = 0;\n", IN_ONE);
+    emit_part_end(body, body->form->vector);
+    emit_part_end(body, 1);
+    kiln__text_add(body->text, "}\n}\n");
 }
 
 static void emit_ends(struct kiln__body *body, unsigned width)

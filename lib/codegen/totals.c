@@ -248,37 +248,79 @@ void kiln__body_fold(const struct kiln__body *body, unsigned count)
 
 /* ---- sums of sums ---- */
 
-bool kiln__body_adds(const struct kiln__body *body)
+static bool adds_floats(const struct kiln__body *body, unsigned i)
 {
-    for (KILN__EACH_REDUCTION(i, body))
-        if (row_at(body, i)->identity == KILN__IDENTITY_0 &&
-            kiln__type_row(sums_type(body, i))->floating)
-            return true;
-    return false;
+    return row_at(body, i)->identity == KILN__IDENTITY_0 &&
+           kiln__type_row(sums_type(body, i))->floating;
 }
 
-/* Into t<i>_sum goes what the first `count` accumulators have, together. */
-void kiln__body_pass_on(const struct kiln__body *body, unsigned count)
+bool kiln__body_adds(const struct kiln__body *body)
 {
-    const unsigned width = body->form->vector;
+    bool adds = false;
+    for (KILN__EACH_REDUCTION(i, body))
+        adds = adds || adds_floats(body, i);
+    return adds;
+}
+
+/* t<i>_0, with what the other accumulators have; or, of no accumulators, t<i>. */
+static struct kiln__phrase gather_accumulators(const struct kiln__body *body, unsigned i,
+                                               unsigned count)
+{
+    struct kiln__phrase first = kiln__phrase(count ? "t%u_0" : "t%u", i);
+    for (unsigned u = 1; u < count; u++)
+        combine(body, i, body->form->vector, first.text, first.text,
+                kiln__phrase("t%u_%u", i, u).text);
+    return first;
+}
+
+/* What a sum loses by taking more is added with the next (W. Kahan, CACM 8, 1965), but where an
+ * infinity or NaN is among them. */
+static void add_compensated(const struct kiln__body *body, unsigned i, unsigned width,
+                            const char *more)
+{
+    struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
+    kiln__text_add(body->text,
+                   "{\nconst %s more = %s + t%u_lost, next = t%u_sum + more;\n"
+                   "t%u_lost = %s(fabs(next) < INFINITY, more - (next - t%u_sum), (%s)(0));\n"
+                   "t%u_sum = next;\n}\n",
+                   type.text, more, i, i, i, width > 1 ? "PICK_VECTOR" : "PICK", i, type.text, i);
+}
+
+void kiln__body_long_totals(const struct kiln__body *body, unsigned width)
+{
+    kiln__body_totals(body, width, "$ @_sum = ($)(!);\n");
+    for (KILN__EACH_REDUCTION(i, body))
+        if (adds_floats(body, i))
+            kiln__text_add(body->text, "%s t%u_lost = 0;\n", kiln__emit_type(KILN_F32, width).text,
+                           i);
+}
+
+void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned count)
+{
     for (KILN__EACH_REDUCTION(i, body)) {
-        struct kiln__phrase sum = kiln__phrase("t%u_sum", i), first = kiln__phrase("t%u_0", i);
-        for (unsigned u = 1; u < count; u++)
-            combine(body, i, width, first.text, first.text, kiln__phrase("t%u_%u", i, u).text);
-        combine(body, i, width, sum.text, sum.text, first.text);
+        struct kiln__phrase sum = kiln__phrase("t%u_sum", i);
+        struct kiln__phrase first = gather_accumulators(body, i, count);
+        if (adds_floats(body, i))
+            add_compensated(body, i, width, first.text);
+        else
+            combine(body, i, width, sum.text, sum.text, first.text);
         struct total total = total_of(body, i, false);
-        for (unsigned u = 0; u < count; u++)
+        for (unsigned u = 0; u < (count ? count : 1); u++)
             kiln__text_add(body->text, "%s",
-                           fill(&total, width, kiln__phrase("@_%u = ($)(!);\n", u).text).text);
+                           fill(&total, width,
+                                count ? kiln__phrase("@_%u = ($)(!);\n", u).text : "@ = ($)(!);\n")
+                               .text);
     }
 }
 
-/* And back, for what comes of accumulators at the end. */
-void kiln__body_take_back(const struct kiln__body *body)
+void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigned count)
 {
-    for (KILN__EACH_REDUCTION(i, body))
-        combine(body, i, body->form->vector, kiln__phrase("t%u_0", i).text,
-                kiln__phrase("t%u_sum", i).text, kiln__phrase("t%u_0", i).text);
+    for (KILN__EACH_REDUCTION(i, body)) {
+        struct kiln__phrase first = kiln__phrase(count ? "t%u_0" : "t%u", i);
+        if (adds_floats(body, i))
+            combine(body, i, width, first.text, first.text, kiln__phrase("t%u_lost", i).text);
+        combine(body, i, width, first.text, kiln__phrase("t%u_sum", i).text, first.text);
+    }
 }
 
 /* ---- values of totals ---- */
