@@ -361,11 +361,13 @@ script_tests = \
 	tests/check-picture.sh \
 	tests/check-structures.sh \
 	tests/check-tags.sh \
+	tests/test_abi.sh \
 	tests/test_bundle.sh \
 	tests/test_cache_tool.sh \
 	tests/test_cplusplus.sh \
 	tests/test_embed_tool.sh \
 	tests/test_python.sh \
+	tests/test_release.sh \
 	tests/test_run_tool.sh \
 	tests/test_profile_tool.sh \
 	tests/test_store.sh \

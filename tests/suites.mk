@@ -51,9 +51,15 @@ check-intel: all
 check-simulator: all
 	$(CHECK_ON) oclgrind
 
-# On every implementation that is there, a line for each.
+# README's test command in a chroot of another release, which takes root, a network and half an hour.
+OTHER_SYSTEMS = debian-12 debian-13 ubuntu-24.04
+OTHER_SYSTEM_CHECKS = $(OTHER_SYSTEMS:%=check-%)
+$(OTHER_SYSTEM_CHECKS): dist
+	@$(SHELL) $(srcdir)/tests/run-system '$(@:check-%=%)' '$(distdir).tar.gz'
+
+# On every implementation and every system that is there, a line for each.
 check-portable:
-	+@$(RUN_SUITES) check-pocl check-rusticl check-intel check-simulator
+	+@$(RUN_SUITES) check-pocl check-rusticl check-intel check-simulator $(OTHER_SYSTEM_CHECKS)
 
 # The tests that PyPI's package `onnx` carries, on libkiln-onnx; ONNX_ARGUMENTS such as "-v -t abs".
 check-onnx: all
@@ -152,7 +158,8 @@ check-docs: doc/Doxyfile $(BUILT_SOURCES)
 	$(DOXYGEN) doc/Doxyfile
 
 check-shell:
-	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run bench/get-models tests/run-on tests/run-test \
+	cd $(srcdir) && $(SHELLCHECK) bootstrap .ci/run .ci/release bench/get-models tests/run-on tests/run-test \
+	    tests/check-abi tests/run-system \
 	    tests/onnx/check-nodes tests/onnx/environment \
 	    tests/run-suites tests/sub-build tests/golden-texts tests/check-deb tests/check-faults tests/check-python \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
@@ -165,6 +172,7 @@ CHECK_SUITES = \
 	check-compilers \
 	check-docs \
 	check-tidy \
+	check-abi \
 	check-long \
 	check-sanitizers \
 	check-tsan \
@@ -182,6 +190,21 @@ check-dist:
 dist_tests = tests/test_util tests/test_passes tests/test_fusion
 
 RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suites
+
+# The binary interface beside that of the last release, which tests/abi describes; `make abi` describes
+# this one in its place.
+ABI_FILE = $(srcdir)/tests/abi/$$name.$(host_cpu).abi
+EACH_SHARED = for name in libkiln libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
+check-abi: all
+	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi compare "$(ABI_FILE)" .libs/$$name.so \
+	    '$(srcdir)/include/kiln' || exit 1; done
+abi: all
+	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi describe .libs/$$name.so "$(ABI_FILE)" || \
+	    exit 1; done
+
+# What is to be published of a version, in release-VERSION: see there, and doc/HACKING.md.
+release: all
+	+@MAKE='$(MAKE)' srcdir='$(srcdir)' $(SHELL) $(srcdir)/.ci/release '$(PACKAGE_VERSION)'
 
 # Debian's packages, built from the distribution.
 check-deb: dist
@@ -281,5 +304,5 @@ AM_DISTCHECK_CONFIGURE_FLAGS = $(DISTCHECK_FLAGS)
 
 clean-local:
 	rm -rf onnx-models onnx-nodes
-	rm -rf build-faults build-fuzz build-plain build-sanitizers build-tsan implementations suite-logs \
+	rm -rf build-faults build-fuzz build-plain build-sanitizers build-tsan implementations release-* suite-logs systems \
 	    test-store bench-json bench-peers bench.svg doc/html
