@@ -308,11 +308,12 @@ class Executor:
         return made[0] if len(made) == 1 else made
 
     def _sweep_waiting(self) -> None:
-        """Let go of the memory of requests that have completed, and that nobody waited for."""
+        """Let go of the memory of requests that have completed, and that nobody waited for; not of
+        one that another thread, or what a signal has interrupted, is about to submit."""
         if len(self._waiting) < self._sweep:
             return
         for future in list(self._waiting.values()):
-            if future.done():
+            if future._owned.pointer and future.done():
                 self._forget(future)
         self._sweep = max(64, 2 * len(self._waiting))
 

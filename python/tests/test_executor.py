@@ -2,6 +2,7 @@
 """Executors, and random keys that are others in each run."""
 import asyncio
 import ctypes
+import sys
 import threading
 import unittest
 import unittest.mock
@@ -142,6 +143,28 @@ class Executors(unittest.TestCase):
             with self.assertRaisesRegex(kiln.Error, f'the {word} is closed'):
                 owner.stats
             owner.close()
+
+    def test_swept_while_submitting(self):
+        """memory of a request stays lent if others are swept just before it is submitted"""
+        x, kept = np.ones((1, 4), np.float32), []
+        with kiln.Executor(lambda inputs: inputs[0] * 2, [kiln.Row((4,))]) as executor:
+            def trace(frame, event, _):
+                return sweep if frame.f_code is kiln.Executor.submit.__code__ else None
+
+            def sweep(frame, event, _):
+                future = frame.f_locals.get('future')
+                if future is not None and id(future) in executor._waiting and not kept:
+                    executor._sweep = 0
+                    executor._sweep_waiting()
+                    kept.append(id(future) in executor._waiting)
+                return sweep
+            sys.settrace(trace)
+            try:
+                future = executor.submit(x)
+            finally:
+                sys.settrace(None)
+            np.testing.assert_array_equal(future.result(60), x * 2)
+        self.assertEqual(kept, [True])
 
     def test_refused(self):
         """a function that cannot be recorded says why"""
