@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Numbers with a point are written and read by lib/util/format.c alone, which knows no locale: names
-# every other place that would do so in the locale of the program. Tools are programs of their own that
-# choose none; they may print. $srcdir is the source tree.
+# every other place that would do so in the locale of the program. Tools are programs of their own
+# that choose none; they may print. $srcdir is the source tree.
 set -u
 cd "${srcdir:-.}" || exit 99
 status=0

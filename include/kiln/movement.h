@@ -107,7 +107,8 @@ typedef enum kiln_scatter_mode {
 /** x with values put to the elements that kiln_gather() would pick, or added to them, ...:
  * `values`, of x's type, has the shape of such a result. Where an index occurs several times, its
  * values come in their order: of set ones the last stays, and f32 sums have the same bits in every
- * run. A value whose index is negative or too large is left out. x itself stays as it is. Integers
+ * run. A value whose index is negative (in Python those count from the end) or too large is left
+ * out. x itself stays as it is. Integers
  * wrap around. Gradients of minima and maxima are shared evenly by those that are equal. */
 KILN_API kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                   kiln_tensor values, int axis, kiln_scatter_mode mode);
@@ -118,8 +119,9 @@ KILN_API kiln_tensor kiln_scatter_add(kiln_batch *batch, kiln_tensor x, kiln_ten
 
 /** One element of x for each of `indices` (integers, of x's rank, in no other dimension than the
  *  axis larger than x): the one at its own position but for the axis, where the index is: numpy's
- *  take_along_axis(), of indices' shape. An index that is negative or too large picks as with
- *  kiln_gather(). Errors: TOO_LARGE also beyond INT32_MAX elements of x. */
+ *  take_along_axis(), of indices' shape. An index that is negative (in Python those count from the
+ *  end) or too large picks as with kiln_gather(). Errors: TOO_LARGE also beyond INT32_MAX elements
+ *  of x. */
 KILN_API kiln_tensor kiln_gather_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                           int axis);
 
@@ -131,8 +133,9 @@ KILN_API kiln_tensor kiln_scatter_elements(kiln_batch *batch, kiln_tensor x, kil
 /** Parts of x: the last dimension of `indices` (integers) has positions in as many dimensions of x,
  *  from number `batch_dims` on, in its place the part that is there: the result has all but the
  * last dimension of indices, then those of x that no index is for. The first batch_dims dimensions
- * of both are the same ones, each with indices of its own. A position that is not in x picks NaN,
- * of an integer type 0. Errors: TOO_LARGE also beyond INT32_MAX parts. */
+ * of both are the same ones, each with indices of its own. A position that is negative (in Python
+ * those count from the end) or too large picks NaN, of an integer type 0. Errors: TOO_LARGE also
+ * beyond INT32_MAX parts. */
 KILN_API kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices,
                                     size_t batch_dims);
 

@@ -241,9 +241,9 @@ def _wrapped(indices: Any, length: int, context: Any) -> Any:
     return _o.where(tensor < 0, tensor + length, tensor)
 
 
-def _counted(x: Any, indices: _tensor.Array, axis: int) -> Any:
-    """Indices along an axis of which negative ones count from the end, counted from the start."""
-    length = x.shape[axis]
+def _counted(indices: _tensor.Array, length: Any) -> Any:
+    """Indices below a length, or below one for each of their last dimension, of which negative ones
+    count from the end, counted from the start."""
     if not isinstance(indices, _tensor.Operators):
         indices = _tensor.as_array(indices)
         if indices.dtype.kind == 'i':
@@ -254,6 +254,8 @@ def _counted(x: Any, indices: _tensor.Array, axis: int) -> Any:
     if tensor.dtype.is_floating or tensor.dtype.computed == BY_NAME['u8']:
         return tensor
     tensor = tensor.astype('i32') if tensor.dtype.itemsize == 1 else tensor
+    if isinstance(length, np.ndarray):
+        length = length.astype(np.int64 if tensor.dtype.itemsize == 8 else np.int32)
     return _o.where(tensor < 0, tensor + length, tensor)
 
 
@@ -262,7 +264,7 @@ def gather(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tenso
     axis replaced by all dimensions of `indices` (integers). A negative index counts from the end. One
     beyond x picks NaN, of an integer type 0."""
     x = _operand(x)
-    return _o.gather(x, _counted(x, indices, axis), axis)
+    return _o.gather(x, _counted(indices, x.shape[axis]), axis)
 
 
 def gather_elements(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tensor:
@@ -270,7 +272,7 @@ def gather_elements(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _ten
     where the index is: numpy's take_along_axis(). A negative index counts from the end; one beyond x
     picks as with kiln.gather()."""
     x = _operand(x)
-    return _o.gather_elements(x, _counted(x, indices, axis), axis)
+    return _o.gather_elements(x, _counted(indices, x.shape[axis]), axis)
 
 
 def scatter(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array, axis: int,
@@ -279,7 +281,7 @@ def scatter(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array, axi
     ("add"), multiplied ("mul"), or the smaller or larger of both ("min", "max"). Values come in their
     order; one whose index is beyond x is left out. x itself stays as it is."""
     x = _operand(x)
-    return _o.scatter(x, _counted(x, indices, axis), values, axis, mode)
+    return _o.scatter(x, _counted(indices, x.shape[axis]), values, axis, mode)
 
 
 def scatter_add(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array,
@@ -293,7 +295,33 @@ def scatter_elements(x: _tensor.Array, indices: _tensor.Array, values: _tensor.A
     """x with values, of indices' shape, put to the elements that kiln.gather_elements() would pick;
     the rest as with kiln.scatter()."""
     x = _operand(x)
-    return _o.scatter_elements(x, _counted(x, indices, axis), values, axis, mode)
+    return _o.scatter_elements(x, _counted(indices, x.shape[axis]), values, axis, mode)
+
+
+def _counted_parts(x: Any, indices: Any, batch_dims: int) -> Any:
+    """Positions of parts, counted from the start; those that fit no x are for the call to refuse."""
+    shape = np.shape(indices)
+    lengths = x.shape[batch_dims:batch_dims + (shape[-1] if shape else 0)]
+    if not shape or len(lengths) != shape[-1] or not lengths:
+        return indices
+    return _counted(indices, np.array(lengths, np.int64))
+
+
+def gather_nd(x: _tensor.Array, indices: _tensor.Array, batch_dims: int = 0) -> _tensor.Tensor:
+    """Parts of x: the last dimension of `indices` (integers) has positions in as many dimensions of
+    x, from number `batch_dims` on, in its place the part that is there. The first `batch_dims`
+    dimensions of both are the same ones, each with indices of its own. A negative position counts
+    from the end; one beyond x picks as with kiln.gather()."""
+    x = _operand(x)
+    return _o.gather_nd(x, _counted_parts(x, indices, batch_dims), batch_dims)
+
+
+def scatter_nd(x: _tensor.Array, indices: _tensor.Array, values: _tensor.Array,
+               mode: Union[int, str] = 'set') -> _tensor.Tensor:
+    """x with values put to the parts that kiln.gather_nd() of `batch_dims` 0 would pick; the rest as
+    with kiln.scatter()."""
+    x = _operand(x)
+    return _o.scatter_nd(x, _counted_parts(x, indices, 0), values, mode)
 
 
 def _is_array(k: Any) -> bool:
@@ -761,8 +789,8 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 __all__ = [
     'arange', 'astype', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
-    'full', 'gather', 'gather_elements', 'gru', 'lp_pool', 'lstm', 'max_pool', 'max_pool2d', 'ones', 'pad', 'place', 'power',
-    'quantize', 'replaced', 'reshape', 'resize', 'rnn',
-    'scatter', 'scatter_add', 'scatter_elements', 'split', 'squeeze', 'swapaxes', 'topk',
+    'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'lp_pool', 'lstm', 'max_pool',
+    'max_pool2d', 'ones', 'pad', 'place', 'power', 'quantize', 'replaced', 'reshape', 'resize',
+    'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'split', 'squeeze', 'swapaxes', 'topk',
     'transpose', 'true_divide', 'windows', 'zeros',
 ]

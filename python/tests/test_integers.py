@@ -165,6 +165,41 @@ class Integers(unittest.TestCase):
         np.testing.assert_array_equal(kiln.gather(x, kiln.tensor(beyond), 0).numpy(),
                                       np.zeros((4, 4), np.int32))
 
+    def test_positions_of_parts(self):
+        """of gather_nd() and scatter_nd() they count from the end, too, along each dimension"""
+        x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+        for dtype in (np.int8, np.int32, np.int64):
+            at = np.array([[-1, -1], [0, -3], [1, 2]], dtype)
+            for given in (at, kiln.tensor(at)):
+                np.testing.assert_array_equal(kiln.gather_nd(x, given).numpy(),
+                                              x[at[:, 0], at[:, 1]])
+                wanted = x.copy()
+                wanted[at[:, 0], at[:, 1]] = 7
+                found = kiln.scatter_nd(x, given, np.full((3, 4), 7, np.float32))
+                np.testing.assert_array_equal(found.numpy(), wanted)
+        within = np.array([[[-1]], [[-3]]])  # each of the first dimension by itself
+        np.testing.assert_array_equal(kiln.gather_nd(x, within, 1).numpy(),
+                                      np.stack([x[0, [-1]], x[1, [-3]]]))
+        self.assertTrue(np.isnan(kiln.gather_nd(x, np.array([[2, 0], [-3, 0]])).numpy()).all())
+        with self.assertRaises(kiln.Error):
+            kiln.gather_nd(x, np.array([[0, 0, 0, 0]]))
+
+    def test_beyond_int64(self):
+        """is said of numpy's uint64, wherever it comes in; what i64 holds is exact"""
+        held, beyond = np.uint64([2 ** 63 - 1, 5]), np.uint64([2 ** 63, 5])
+        np.testing.assert_array_equal(kiln.tensor(held).numpy(), held.astype(np.int64))
+        for use in (kiln.tensor, kiln.Buffer, kiln.neg, lambda x: kiln.add(x, x)):
+            with self.assertRaisesRegex(OverflowError, 'uint64 array is beyond int64'):
+                use(beyond)
+
+    def test_means(self):
+        """of integers are those of their f32"""
+        for dtype in (np.int8, np.uint8, np.int32, np.int64, np.bool_):
+            x = np.array([1, 0, 1, 3]).astype(dtype)
+            found = kiln.mean(x).numpy()
+            self.assertEqual(found.dtype, np.float32)
+            np.testing.assert_allclose(found, x.mean(), rtol=1e-6)
+
 
 if __name__ == '__main__':
     unittest.main()
