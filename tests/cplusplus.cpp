@@ -10,17 +10,8 @@
 
 #include <kiln/kiln.hpp>
 
+#include "support/expect.hpp"
 #include "support/missing.h"
-
-static int faults;
-
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            std::printf("%s:%d: %s; %s\n", __FILE__, __LINE__, #condition, kiln_last_error());     \
-            faults++;                                                                              \
-        }                                                                                          \
-    } while (0)
 
 using vector = std::vector<float>;
 

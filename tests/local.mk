@@ -261,6 +261,11 @@ tests_test_wordpiece_LDADD = $(LDADD) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
 # Operands of products are spoilt there.
 tests_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast
 
+# Bytes from seeds, where libFuzzer does not make them.
+fuzz_seeded_sources = \
+	tests/fuzz/seeded.c \
+	tests/fuzz/seeded.h
+
 # Public calls with hostile arguments.
 fuzz_calls_sources = \
 	tests/fuzz/calls.c \
@@ -272,7 +277,7 @@ fuzz_calls_sources = \
 	tests/fuzz/world.c \
 	tests/fuzz/world.h
 fuzz_calls_ldflags = -Wl,--wrap=clBuildProgram
-tests_test_fuzz_calls_SOURCES = tests/test_fuzz_calls.c $(fuzz_calls_sources)
+tests_test_fuzz_calls_SOURCES = tests/test_fuzz_calls.c $(fuzz_seeded_sources) $(fuzz_calls_sources)
 tests_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
 
 # Hostile model files.
@@ -283,7 +288,7 @@ fuzz_onnx_sources = \
 	tests/fuzz/onnx_file.h
 fuzz_onnx_cppflags = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_builddir)
 fuzz_onnx_libs = libkiln-onnx-internal.la $(LDADD)
-tests_test_fuzz_onnx_SOURCES = tests/test_fuzz_onnx.c $(fuzz_onnx_sources)
+tests_test_fuzz_onnx_SOURCES = tests/test_fuzz_onnx.c $(fuzz_seeded_sources) $(fuzz_onnx_sources)
 tests_test_fuzz_onnx_CPPFLAGS = $(fuzz_onnx_cppflags)
 tests_test_fuzz_onnx_LDADD = $(fuzz_onnx_libs)
 if ONNX
@@ -413,8 +418,12 @@ libtest_support_la_SOURCES = \
 	tests/support/cache.h \
 	tests/support/check.c \
 	tests/support/check.h \
+	tests/support/check_rows.c \
+	tests/support/check_values.c \
 	tests/support/context.c \
 	tests/support/context.h \
+	tests/support/file.c \
+	tests/support/file.h \
 	tests/support/fill.c \
 	tests/support/fill.h \
 	tests/support/golden.c \
@@ -431,6 +440,7 @@ libtest_support_la_SOURCES = \
 	tests/support/interpret_groups.h \
 	tests/support/layer.c \
 	tests/support/layer.h \
+	tests/support/expect.hpp \
 	tests/support/missing.h \
 	tests/support/movement.c \
 	tests/support/pattern.c \

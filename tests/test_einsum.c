@@ -189,7 +189,7 @@ Test(einsum, errors)
         cr_expect_eq(kiln_einsum(b, wrong[i].equation, 2, x).id, 0u);
         snprintf(sentence, sizeof sentence, "kiln_einsum: \"%s\" %s", wrong[i].equation,
                  wrong[i].what);
-        expect_refusal(b, KILN_INVALID_ARGUMENT, sentence);
+        check_refusal(b, KILN_INVALID_ARGUMENT, sentence);
     }
     kiln_batch *b = check_begin();
     kiln_einsum(b, NULL, 0, NULL);

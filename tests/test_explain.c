@@ -12,6 +12,7 @@
 #include "session/context.h"
 #include "store/store.h"
 #include "support/context.h"
+#include "support/file.h"
 #include "support/golden.h"
 #include "support/graph.h"
 #include "support/missing.h"
@@ -49,8 +50,7 @@ static char *content_of(const char *path)
 static const char *path_of(const char *name)
 {
     static char path[512];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/kiln-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
+    temporary_path(path, name);
     return path;
 }
 

@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "support/context.h"
+#include "support/file.h"
 
 static char path[512];
 
 static void choose_path(void)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/array-%d.npy", folder ? folder : "/tmp", (int)getpid());
+    temporary_path(path, "array");
 }
 
 static void remove_path(void)
@@ -25,13 +25,6 @@ static void remove_path(void)
 }
 
 TestSuite(files, .init = choose_path, .fini = remove_path);
-
-static void put(const void *bytes, size_t count)
-{
-    unlink(path); /* some file systems bring one that is written over to the disk at once */
-    FILE *file = fopen(path, "wb");
-    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
-}
 
 /* A file of format 1.0 with this dictionary, and what follows it. */
 static void put_npy(const char *words, const void *data, size_t bytes)
@@ -44,7 +37,7 @@ static void put_npy(const char *words, const void *data, size_t bytes)
     memcpy(whole + 10, words, length);
     if (bytes)
         memcpy(whole + 10 + length, data, bytes);
-    put(whole, 10 + length + bytes);
+    put_file(path, whole, 10 + length + bytes);
 }
 
 /* One that is read as these elements. */
@@ -94,7 +87,7 @@ Test(files, of_later_formats_are_read)
         whole[8] = (char)strlen(words);
         memcpy(whole + 12, words, strlen(words));
         memcpy(whole + 12 + strlen(words), "\x07\xff", 2);
-        put(whole, 12 + strlen(words) + 2);
+        put_file(path, whole, 12 + strlen(words) + 2);
         expect_array(KILN_U8, 1, (size_t[]){2}, "\x07\xff", 2);
     }
 }
@@ -186,11 +179,11 @@ Test(files, that_are_no_arrays_are_refused)
         put_npy(cases[i].words, "12345678", 8);
         expect_refused(cases[i].status, cases[i].part);
     }
-    put("\x93NUMPY\x04\0\0\0", 10);
+    put_file(path, "\x93NUMPY\x04\0\0\0", 10);
     expect_refused(KILN_IO_ERROR, "it does not begin as an .npy file does");
-    put("\x93NUMPY\x02\0\x10\0\0\0", 12);
+    put_file(path, "\x93NUMPY\x02\0\x10\0\0\0", 12);
     expect_refused(KILN_IO_ERROR, "it ends too early");
-    put("\x93NUMPY\x02\0\1\0\1\0", 12);
+    put_file(path, "\x93NUMPY\x02\0\1\0\1\0", 12);
     expect_refused(KILN_IO_ERROR, "its header is longer than 65,536 bytes");
     unlink(path);
     expect_refused(KILN_IO_ERROR, "No such file");
@@ -210,7 +203,7 @@ Test(files, that_were_damaged_are_arrays_or_errors)
         for (int way = 0; way < 4; way++) {
             char old = whole[i];
             whole[i] = (char)(old ^ (way == 0 ? 1 : way == 1 ? 0x80 : way == 2 ? 0x1f : 0xff));
-            put(whole, way == 3 ? i : length);
+            put_file(path, whole, way == 3 ? i : length);
             whole[i] = old;
             kiln_status status = kiln_npy_read(path, &array);
             cr_expect(!status || (!array.data && *kiln_last_error()));

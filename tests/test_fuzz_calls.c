@@ -1,59 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences of hostile calls from seeded bytes, the same in each run. $KILN_FUZZ_SEED is the first
- * and $KILN_FUZZ_COUNT how many there are. make check-fuzz has libFuzzer look for bytes. */
+/* Sequences of hostile calls from seeded bytes (fuzz/seeded.h). make check-fuzz has libFuzzer look
+ * for bytes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fuzz/calls.h"
-#include "support/context.h"
-
-static unsigned long long sequence;
-
-/* Whatever ends the process, it says which sequence did. */
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
-
-static void say_sequence(void)
-{
-    fprintf(stderr, "KILN_FUZZ_SEED=%llu KILN_FUZZ_COUNT=1\n", sequence);
-}
-
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-static unsigned long long number(const char *variable, unsigned long long usual)
-{
-    const char *word = getenv(variable);
-    return word && *word ? strtoull(word, NULL, 10) : usual;
-}
-
-static void run_sequence(unsigned long long seed)
-{
-    uint8_t bytes[512];
-    uint64_t state = seed;
-    size_t size = 16 + next(&state) % (sizeof bytes - 16);
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)next(&state);
-    LLVMFuzzerTestOneInput(bytes, size);
-}
+#include "fuzz/seeded.h"
 
 Test(fuzz_calls, hostile_calls_get_an_answer_and_leave_nothing)
 {
-    unsigned long long first = number("KILN_FUZZ_SEED", 1);
-    unsigned long long count = number("KILN_FUZZ_COUNT", 4000);
-    size_t devices;
-    if (kiln_device_count(&devices) || !devices)
-        cr_skip("no OpenCL device here");
-    if (__sanitizer_set_death_callback)
-        __sanitizer_set_death_callback(say_sequence);
-    for (sequence = first; sequence < first + count; sequence++)
-        run_sequence(sequence);
+    unsigned long long count = run_seeds(16, 512);
     struct fuzz_counts done = fuzz_count();
     printf("# %llu sequences, %llu calls, %llu failed; %llu runs, %llu plans\n", count, done.calls,
            done.failures, done.runs, done.plans);

@@ -14,6 +14,7 @@
 #include "plan/names.h"
 #include "session/explain.h"
 #include "support/context.h"
+#include "support/file.h"
 #include "support/graph.h"
 
 #define DIMS(...) sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), ((size_t[]){__VA_ARGS__})
@@ -245,8 +246,7 @@ static size_t count_named(const json_t *root, const char *wanted)
 
 static kiln_context *open_traced(char path[512])
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, 512, "%s/kiln-names-%ld.json", folder ? folder : "/tmp", (long)getpid());
+    temporary_path(path, "names");
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     options.trace = path;
     options.host_memory = KILN_HOST_MEMORY_SEPARATE; /* so that there are transfers */

@@ -367,12 +367,12 @@ Test(ops_gather, errors)
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(3, 4), CHECK_PLAIN);
     kiln_gather(b, x, x, 0);
-    expect_refusal(b, KILN_TYPE_MISMATCH,
+    check_refusal(b, KILN_TYPE_MISMATCH,
                    "kiln_gather: indices are f32, and only integers are taken");
     b = check_begin();
     x = ranged(b, DIMS(3, 4));
     kiln_gather(b, x, x, 2);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_gather: there is no axis 2 in 2 dimensions");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_gather: there is no axis 2 in 2 dimensions");
     b = check_begin();
     x = ranged(b, DIMS(1, 1, 1, 1, 1));
     kiln_gather(b, x, x, 0);
@@ -390,7 +390,7 @@ Test(ops_gather, errors)
     }
     b = check_begin();
     kiln_arange(b, KILN_U8, 0, 300, 1);
-    expect_refusal(b, KILN_INVALID_ARGUMENT,
+    check_refusal(b, KILN_INVALID_ARGUMENT,
                    "kiln_arange: u8 cannot hold steps of 1 from 0 to 299");
     b = check_begin();
     kiln_arange(b, KILN_F32, 0, INFINITY, 1);
@@ -398,10 +398,10 @@ Test(ops_gather, errors)
     check_end(b);
     b = check_begin();
     kiln_iota(b, DIMS((size_t)1 << 32, 0), 0);
-    expect_refusal(b, KILN_TOO_LARGE,
+    check_refusal(b, KILN_TOO_LARGE,
                    "kiln_iota: 4294967296 elements cannot be numbered by an i32");
     b = check_begin();
     kiln_one_hot(b, ranged(b, DIMS(2)), 3, (kiln_type)99);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_one_hot: 99 is no data type");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_one_hot: 99 is no data type");
     check_close();
 }

@@ -326,14 +326,14 @@ Test(ops_place, places_are_checked)
 {
     kiln_batch *b = check_begin();
     kiln_place(b, counted(b, DIMS(4)), check_plain(b, DIMS(2)), (int64_t[]){0}, NULL);
-    expect_refusal(b, KILN_TYPE_MISMATCH, "kiln_place: x is i32 and part is f32; cast one of them");
+    check_refusal(b, KILN_TYPE_MISMATCH, "kiln_place: x is i32 and part is f32; cast one of them");
     b = check_begin();
     kiln_place(b, counted(b, DIMS(4)), counted(b, DIMS(2, 1)), (int64_t[]){0}, NULL);
-    expect_refusal(b, KILN_SHAPE_MISMATCH,
+    check_refusal(b, KILN_SHAPE_MISMATCH,
                    "kiln_place: x of shape [4] and part of shape [2,1] differ in rank");
     b = check_begin();
     kiln_place(b, counted(b, DIMS(4)), counted(b, DIMS(2)), NULL, NULL);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_place: start is NULL");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_place: start is NULL");
     static const int64_t cuts[][2] = {{3, 1},         {-1, 1},        {0, 0},         {4, -1},
                                       {0, INT64_MAX}, {3, INT64_MIN}, {INT64_MAX, 1}, {0, -1}};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -349,13 +349,13 @@ Test(ops_place, pads_are_checked)
 {
     kiln_batch *b = check_begin();
     kiln_pad(b, counted(b, DIMS(4)), (size_t[]){1}, NULL, 0);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_pad: high is NULL");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_pad: high is NULL");
     b = check_begin();
     kiln_pad(b, counted(b, DIMS(4)), (size_t[]){1}, (size_t[]){0}, 0.5);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_pad: i32 cannot hold 0.5");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_pad: i32 cannot hold 0.5");
     b = check_begin();
     kiln_pad(b, counted(b, DIMS(4)), (size_t[]){SIZE_MAX}, (size_t[]){SIZE_MAX}, 0);
-    expect_refusal(b, KILN_TOO_LARGE, "kiln_pad: shape [4] is padded to too many elements");
+    check_refusal(b, KILN_TOO_LARGE, "kiln_pad: shape [4] is padded to too many elements");
     check_close();
 }
 
@@ -363,25 +363,25 @@ Test(ops_place, parts_are_checked)
 {
     kiln_batch *b = check_begin();
     kiln_concat(b, 0, NULL, 0);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_concat: there are no parts");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_concat: there are no parts");
     b = check_begin();
     kiln_stack(b, 1, NULL, 0);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_stack: parts is NULL");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_stack: parts is NULL");
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2, 3)), counted(b, DIMS(3, 2))}, 0);
-    expect_refusal(b, KILN_SHAPE_MISMATCH,
+    check_refusal(b, KILN_SHAPE_MISMATCH,
                    "kiln_concat: parts[0] of shape [2,3] and parts[1] of shape [3,2] differ beside "
                    "axis 0");
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), check_plain(b, DIMS(2))}, 0);
-    expect_refusal(b, KILN_TYPE_MISMATCH,
+    check_refusal(b, KILN_TYPE_MISMATCH,
                    "kiln_concat: parts[0] is i32 and parts[1] is f32; cast one of them");
     b = check_begin();
     kiln_concat(b, 1, (kiln_tensor[]){counted(b, SCALAR)}, 0);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_concat: there is no axis 0 in 0 dimensions");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_concat: there is no axis 0 in 0 dimensions");
     b = check_begin();
     kiln_stack(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), counted(b, DIMS(3))}, -2);
-    expect_refusal(b, KILN_SHAPE_MISMATCH,
+    check_refusal(b, KILN_SHAPE_MISMATCH,
                    "kiln_stack: parts[0] of shape [2] and parts[1] of shape [3] differ");
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), {0}}, 0);
@@ -395,24 +395,24 @@ Test(ops_place, splits_and_windows_are_checked)
     kiln_tensor parts[2];
     kiln_batch *b = check_begin();
     kiln_split(b, counted(b, DIMS(5)), 0, 2, NULL, parts);
-    expect_refusal(b, KILN_INVALID_ARGUMENT,
+    check_refusal(b, KILN_INVALID_ARGUMENT,
                    "kiln_split: there are no 2 equal parts of 5 elements");
     b = check_begin();
     kiln_split(b, counted(b, DIMS(5)), 0, 2, (size_t[]){1, 3}, parts);
-    expect_refusal(b, KILN_INVALID_ARGUMENT,
+    check_refusal(b, KILN_INVALID_ARGUMENT,
                    "kiln_split: the sizes of 2 parts do not add up to the 5 elements");
     cr_expect_eq(parts[1].id, 0u);
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 0, 1, (size_t[]){3}, NULL, (size_t[]){3});
-    expect_refusal(b, KILN_INVALID_ARGUMENT,
+    check_refusal(b, KILN_INVALID_ARGUMENT,
                    "kiln_windows: no window of 3 elements 3 apart, 1 from one to the next, fits "
                    "dimension 0, which has 5");
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 1, 1, (size_t[]){3}, NULL, NULL);
-    expect_refusal(b, KILN_INVALID_ARGUMENT,
+    check_refusal(b, KILN_INVALID_ARGUMENT,
                    "kiln_windows: shape [5] has no 1 dimensions from number 1 on");
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 0, 1, NULL, NULL, NULL);
-    expect_refusal(b, KILN_INVALID_ARGUMENT, "kiln_windows: size is NULL");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_windows: size is NULL");
     check_close();
 }

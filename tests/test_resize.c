@@ -70,21 +70,16 @@ static kiln_tensor record(kiln_batch *b, const struct known *k, kiln_tensor *x)
 
 static void expect_known(const struct known *k)
 {
-    size_t rank, dims[KILN_MAX_RANK], count = 1;
+    size_t rank, dims[KILN_MAX_RANK];
     kiln_batch *b = check_begin();
     kiln_tensor x, y = record(b, k, &x);
     cr_assert(!kiln_batch_status(b), "%s", kiln_batch_error(b));
     expect_ok(kiln_tensor_shape(b, y, NULL, &rank, dims));
-    for (size_t d = 0; d < rank_of(k); d++) {
+    for (size_t d = 0; d < rank_of(k); d++)
         cr_assert_eq(dims[d], k->y[d]);
-        count *= dims[d];
-    }
-    double *found = check_values(b, y), sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += found[i] * (double)(i * 3 % 17 + 1);
+    double sum = check_sum(b, y);
     cr_expect_float_eq(sum, k->sum, 1e-3, "%zu: %.9g, not %.9g", (size_t)(k - resized), sum,
                        k->sum);
-    free(found);
     check_end(b);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support/context.h"
+#include "support/file.h"
 
 enum { N_VALUES = 1000 };
 
@@ -15,8 +16,7 @@ static char path[512];
 
 static void choose_path(void)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/saved-%d", folder ? folder : "/tmp", (int)getpid());
+    temporary_path(path, "saved");
 }
 
 static void remove_path(void)
@@ -25,13 +25,6 @@ static void remove_path(void)
 }
 
 TestSuite(saved, .init = choose_path, .fini = remove_path);
-
-static void put(const void *bytes, size_t count)
-{
-    unlink(path); /* some file systems bring one that is written over to the disk at once */
-    FILE *file = fopen(path, "wb");
-    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
-}
 
 /* A file with this header, and what follows it. */
 static size_t put_saved(const char *header, const void *data, size_t bytes)
@@ -44,7 +37,7 @@ static size_t put_saved(const char *header, const void *data, size_t bytes)
     memcpy(whole + 8, header, length);
     if (bytes)
         memcpy(whole + 8 + length, data, bytes);
-    put(whole, 8 + length + bytes);
+    put_file(path, whole, 8 + length + bytes);
     return 8 + length + bytes;
 }
 
@@ -463,11 +456,11 @@ Test(saved, files_that_were_made_to_do_harm_are_refused)
         put_saved(cases[i].header, "12345678", 8);
         expect_refused(cases[i].status, cases[i].part);
     }
-    put("1234567", 7);
+    put_file(path, "1234567", 7);
     expect_refused(KILN_IO_ERROR, "it ends before its header does");
-    put("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+    put_file(path, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     expect_refused(KILN_IO_ERROR, "it ends before its header does");
-    put("", 0);
+    put_file(path, "", 0);
     expect_refused(KILN_IO_ERROR, "it ends before its header does");
     FILE *file = fopen(path, "wb"); /* 200 MB, of which the disk has nothing */
     cr_assert(file && fwrite("\0\xc2\xeb\x0b\0\0\0\0", 1, 8, file) == 8 && !fclose(file) &&
@@ -489,7 +482,7 @@ Test(saved, a_header_nested_deeply_is_refused)
     char *whole = malloc(8 + DEPTH);
     memcpy(whole, "\0\x09\x3d\0\0\0\0\0", 8);
     memset(whole + 8, '[', DEPTH);
-    put(whole, 8 + DEPTH);
+    put_file(path, whole, 8 + DEPTH);
     expect_refused(KILN_IO_ERROR, "its header: ");
     free(whole);
 }
@@ -525,7 +518,7 @@ Test(saved, files_that_were_damaged_are_tensors_or_errors)
             }
             changed_length = changed_length ? changed_length : 1;
         }
-        put(changed, i < length ? i : changed_length);
+        put_file(path, changed, i < length ? i : changed_length);
         kiln_saved *list;
         size_t count;
         kiln_status status = kiln_saved_list(path, &list, &count);

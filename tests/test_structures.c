@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support/context.h"
+#include "support/file.h"
 #include "support/served.h"
 
 /* ---- those that never change ---- */
@@ -182,10 +183,10 @@ Test(structures, are_filled_as_far_as_the_caller_has_them)
 Test(structures, are_listed_in_the_callers_form)
 {
     char path[512];
-    const char *folder = getenv("TMPDIR"), *names[] = {"a", "b"};
+    const char *names[] = {"a", "b"};
     const size_t dims[] = {3};
     kiln_buffer *buffers[2];
-    snprintf(path, sizeof path, "%s/structures-%d", folder ? folder : "/tmp", (int)getpid());
+    temporary_path(path, "structures");
     context = open_context();
     for (size_t i = 0; i < 2; i++)
         expect_ok(kiln_buffer_create(context, KILN_I32, 1, dims, &buffers[i]));

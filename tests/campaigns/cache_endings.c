@@ -7,7 +7,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,6 @@
 
 #include "cold_work.h"
 #include "support/missing.h"
-
-extern char **environ;
 
 #define WORD "every word"
 
@@ -116,18 +113,6 @@ enum { WAYS = sizeof ways / sizeof *ways };
 
 /* ---- the one that looks on ---- */
 
-static pid_t spawn(const char *program, const char *way, int output)
-{
-    char *const arguments[] = {(char *)program, (char *)way, NULL};
-    posix_spawn_file_actions_t files;
-    pid_t child;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, output, 1);
-    errno = posix_spawn(&child, "/proc/self/exe", &files, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    return errno ? -1 : child;
-}
-
 /* NULL, or what went wrong. */
 static const char *run_way(const char *program, const struct way *way)
 {
@@ -135,7 +120,7 @@ static const char *run_way(const char *program, const struct way *way)
     char output[64] = "";
     if (pipe2(ends, O_CLOEXEC))
         return "no pipe";
-    pid_t child = spawn(program, way->name, ends[1]);
+    pid_t child = cold_spawn(program, way->name, ends[1]);
     close(ends[1]);
     ssize_t got = read(ends[0], output, sizeof output - 1);
     /* The end of the output is the process's: what stores has not got it. */

@@ -2,10 +2,14 @@
 /* Batches with distinct kernels on an empty cache, which the cache campaigns compile and store. */
 #include "cold_work.h"
 
+#include <errno.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+
+extern char **environ;
 
 typedef kiln_tensor unary(kiln_batch *batch, kiln_tensor x);
 
@@ -56,4 +60,16 @@ double cold_seconds(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+pid_t cold_spawn(const char *program, const char *argument, int output)
+{
+    char *const arguments[] = {(char *)program, (char *)argument, NULL};
+    posix_spawn_file_actions_t files;
+    pid_t child;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, output, 1);
+    errno = posix_spawn(&child, "/proc/self/exe", &files, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return errno ? -1 : child;
 }

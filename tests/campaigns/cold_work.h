@@ -4,6 +4,7 @@
 #define KILN_TESTS_CAMPAIGNS_COLD_WORK_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include <kiln/kiln.h>
 
@@ -22,5 +23,8 @@ unsigned cold_entries(void);
 bool cold_await(unsigned count);
 
 double cold_seconds(void);
+
+/* This program once more, with one argument, whose standard output is `output`; -1 and errno. */
+pid_t cold_spawn(const char *program, const char *argument, int output);
 
 #endif

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +17,6 @@
 #include "cold_work.h"
 #include "support/cache.h"
 #include "support/missing.h"
-
-extern char **environ;
 
 /* Beyond the second: on a machine that has no time a process takes long to be taken down. */
 #define LONGEST_END 3.0
@@ -183,18 +180,6 @@ static struct seen {
     double longest;
 } seen[HELPERS];
 
-static pid_t spawn(const char *program, const char *way, int output)
-{
-    char *const arguments[] = {(char *)program, (char *)way, NULL};
-    posix_spawn_file_actions_t files;
-    pid_t child;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, output, 1);
-    errno = posix_spawn(&child, "/proc/self/exe", &files, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    return errno ? -1 : child;
-}
-
 static void end_once(const char *program, const struct way *way, const struct helper *helper,
                      struct seen *of)
 {
@@ -202,7 +187,7 @@ static void end_once(const char *program, const struct way *way, const struct he
     char word = 0;
     if (pipe2(ends, O_CLOEXEC))
         exit(99);
-    pid_t child = spawn(program, way->name, ends[1]);
+    pid_t child = cold_spawn(program, way->name, ends[1]);
     close(ends[1]);
     ssize_t got = read(ends[0], &word, 1);
     double start = cold_seconds();

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/context.h"
+
 /* Everything is small and lives until free_model(). */
 static void **blocks;
 static size_t n_blocks;
@@ -289,10 +291,23 @@ uint8_t *pack_model(const Onnx__ModelProto *model, size_t *bytes)
     return packed;
 }
 
-kiln_status load_model(kiln_context *context, const Onnx__ModelProto *model,
+kiln_context *context;
+
+void begin_models(void)
+{
+    context = open_context();
+}
+
+void end_models(void)
+{
+    free_model(NULL);
+    close_context(context);
+}
+
+kiln_status load_model(kiln_context *in, const Onnx__ModelProto *model,
                        const kiln_model_options *options, kiln_onnx_model **loaded)
 {
     size_t bytes;
     uint8_t *packed = pack_model(model, &bytes);
-    return kiln_model_load_memory(context, packed, bytes, options, loaded);
+    return kiln_model_load_memory(in, packed, bytes, options, loaded);
 }

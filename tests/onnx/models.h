@@ -57,8 +57,13 @@ void late_field(ProtobufCMessage *message, unsigned number, size_t length, const
 /* The model's bytes. Owner: as the model. */
 uint8_t *pack_model(const Onnx__ModelProto *model, size_t *bytes);
 
+/* The fixture of tests: a context, and what was made for models goes with it. */
+extern kiln_context *context;
+void begin_models(void);
+void end_models(void);
+
 /* Load it. */
-kiln_status load_model(kiln_context *context, const Onnx__ModelProto *model,
+kiln_status load_model(kiln_context *in, const Onnx__ModelProto *model,
                        const kiln_model_options *options, kiln_onnx_model **loaded);
 
 #endif

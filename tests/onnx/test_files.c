@@ -10,27 +10,25 @@
 #include "support/context.h"
 #include "tests/onnx/models.h"
 
-static kiln_context *context;
 static char folder[512];
 
-static void open_it(void)
+static void make_folder(void)
 {
     const char *place = getenv("TMPDIR");
-    context = open_context();
+    begin_models();
     snprintf(folder, sizeof folder, "%s/onnx-%d", place ? place : "/tmp", (int)getpid());
     mkdir(folder, 0700);
 }
 
-static void close_it(void)
+static void remove_folder(void)
 {
     char command[600];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     cr_assert_eq(system(command), 0);
-    free_model(NULL);
-    close_context(context);
+    end_models();
 }
 
-TestSuite(onnx_files, .init = open_it, .fini = close_it);
+TestSuite(onnx_files, .init = make_folder, .fini = remove_folder);
 
 static Onnx__ModelProto *model; /* of the test, until the fixture frees it */
 

@@ -13,20 +13,7 @@
 #include "support/layer.h"
 #include "tests/onnx/models.h"
 
-static kiln_context *context;
-
-static void open_it(void)
-{
-    context = open_context();
-}
-
-static void close_it(void)
-{
-    free_model(NULL);
-    close_context(context);
-}
-
-TestSuite(model, .init = open_it, .fini = close_it);
+TestSuite(model, .init = begin_models, .fini = end_models);
 
 static kiln_onnx_model *load(const Onnx__ModelProto *model)
 {

@@ -12,20 +12,7 @@
 
 enum { BATCH = 2, ROWS = 5, KEYS = 70, WIDTH = 8, BLIND = 2 };
 
-static kiln_context *context;
-
-static void open_it(void)
-{
-    context = open_context();
-}
-
-static void close_it(void)
-{
-    free_model(NULL);
-    close_context(context);
-}
-
-TestSuite(patterns, .init = open_it, .fini = close_it);
+TestSuite(patterns, .init = begin_models, .fini = end_models);
 
 /* ---- the model ---- */
 

@@ -8,20 +8,7 @@
 
 enum { HEIGHT = 4, WIDTH = 5, PLACES = 8 };
 
-static kiln_context *context;
-
-static void open_it(void)
-{
-    context = open_context();
-}
-
-static void close_it(void)
-{
-    free_model(NULL);
-    close_context(context);
-}
-
-TestSuite(sample, .init = open_it, .fini = close_it);
+TestSuite(sample, .init = begin_models, .fini = end_models);
 
 /* Of an image whose element i is ((3 i^2 + 7 i + 1) % 23 - 11) / 8. */
 static const struct {

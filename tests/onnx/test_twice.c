@@ -10,20 +10,7 @@
 
 enum { N = 3, OUTPUTS = 3 };
 
-static kiln_context *context;
-
-static void open_it(void)
-{
-    context = open_context();
-}
-
-static void close_it(void)
-{
-    free_model(NULL);
-    close_context(context);
-}
-
-TestSuite(onnx_twice, .init = open_it, .fini = close_it);
+TestSuite(onnx_twice, .init = begin_models, .fini = end_models);
 
 /* A model of x with the outputs "a b c", and whether each is exp(x) or x. */
 struct twin {

@@ -31,8 +31,7 @@ static struct {
     KILN__VECTOR(void *) memory;
     KILN__VECTOR(struct share) shares;
     kiln_context *context;
-    uint64_t random;
-} check = {.random = 1};
+} check;
 
 /* ---- context, memory ---- */
 
@@ -43,6 +42,11 @@ kiln_context *check_context(void)
     check.context = open_context();
     if (getenv("KILN_TEST_GENERIC"))
         kiln__plan_cache_use_generic(check.context->plan_cache);
+    return check.context;
+}
+
+bool check_is_open(void)
+{
     return check.context;
 }
 
@@ -135,130 +139,7 @@ static void *allocate(size_t bytes)
     return (char *)*place + GUARD;
 }
 
-/* ---- values ---- */
-
-void check_seed(uint64_t seed)
-{
-    check.random = seed * 2 + 1;
-}
-
-uint32_t check_random(uint32_t below)
-{
-    check.random = check.random * 6364136223846793005u + 1442695040888963407u;
-    uint64_t number = (check.random >> 33) * below >> 31;
-    return (uint32_t)number;
-}
-
-/* Without a device there are denormals. */
-static bool flushes_denormals(void)
-{
-    cl_device_fp_config config = CL_FP_DENORM;
-    if (!check.context)
-        return false;
-    clGetDeviceInfo(check.context->runtime.device.id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config,
-                    &config, NULL);
-    return !(config & CL_FP_DENORM);
-}
-
-double check_denormal(void)
-{
-    return flushes_denormals() ? FLT_MIN : 0;
-}
-
-static double special_value(kiln_type type)
-{
-    static const float floats[] = {0.0f,
-                                   -0.0f,
-                                   1.0f,
-                                   -1.0f,
-                                   INFINITY,
-                                   -INFINITY,
-                                   NAN,
-                                   FLT_MAX,
-                                   -FLT_MAX,
-                                   FLT_MIN,
-                                   -FLT_MIN,
-                                   0.5f,
-                                   -2.0f,
-                                   88.7f,
-                                   -87.3f,
-                                   1e-10f,
-                                   0x1p-126f,
-                                   16777216.0f,
-                                   0x1.fffffep-2f,
-                                   -0x1p23f,
-                                   3.14159265f,
-                                   0x1p-149f,
-                                   -0x1p-149f,
-                                   0x1.fffffcp-127f,
-                                   -103.5f,
-                                   0x1p-140f};
-    static const double integers[] = {
-        0,     1,      -1,   2, -7, 100, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1,
-        65536, -65536, 46341};
-    static const int64_t wholes[] = {0,
-                                     1,
-                                     -1,
-                                     2,
-                                     -7,
-                                     INT64_MAX,
-                                     INT64_MIN,
-                                     INT64_MAX - 1,
-                                     INT64_MIN + 1,
-                                     INT64_C(1) << 53,
-                                     (INT64_C(1) << 53) + 1,
-                                     INT32_MAX,
-                                     INT32_MIN,
-                                     INT64_C(1) << 31,
-                                     -(INT64_C(1) << 32),
-                                     3037000500};
-    static const double bytes[] = {0, 1, 2, 127, 128, 254, 255, 16};
-    static const double chars[] = {0, 1, -1, 2, -7, 127, -128, 126, -127, 16};
-    uint32_t n = sizeof floats / sizeof *floats - (flushes_denormals() ? 5 : 0);
-    switch (kiln__type_row(type)->computed) {
-    case KILN_F32: return floats[check_random(n)];
-    case KILN_I32: return integers[check_random(sizeof integers / sizeof *integers)];
-    case KILN_I64:
-        return kiln__value_of_whole(KILN_I64, wholes[check_random(sizeof wholes / sizeof *wholes)]);
-    case KILN_I8: return chars[check_random(sizeof chars / sizeof *chars)];
-    default: return bytes[check_random(sizeof bytes / sizeof *bytes)];
-    }
-}
-
-static double wide_value(kiln_type type)
-{
-    double sign = check_random(2) ? 1 : -1;
-    const struct kiln__type_row *row = kiln__type_row(type);
-    if (row->floating)
-        return sign * ldexp(1 + check_random(1 << 23) * 0x1p-23,
-                            (int)check_random((uint32_t)(2 - 2 * row->least)) + row->least);
-    int64_t whole = (int64_t)((uint64_t)check_random(INT32_MAX) << 33 ^
-                              (uint64_t)check_random(INT32_MAX) << 2 ^ check_random(4));
-    return type == KILN_U8    ? check_random(256)
-           : type == KILN_I32 ? sign * check_random(INT32_MAX)
-                              : kiln__value_of_whole(type, whole);
-}
-
-static double number_of(kiln_type type, enum check_values values)
-{
-    bool floating = kiln__type_row(type)->floating;
-    double unit = check_random(1 << 24) * 0x1p-24;
-    if (values == CHECK_POSITIVE)
-        return floating ? 0.25 + unit * 3.75 : 1 + check_random(100);
-    if (values == CHECK_FEW)
-        return type == KILN_U8 ? check_random(5) : (double)check_random(5) - 2;
-    return floating ? unit * 8 - 4 : check_random(256) - (type == KILN_U8 ? 0 : 128.0);
-}
-
-static double value_of(kiln_type type, enum check_values values)
-{
-    if (values == CHECK_SPECIAL && check_random(4))
-        return special_value(type);
-    if (values == CHECK_WIDE)
-        return wide_value(type);
-    double number = number_of(type, values);
-    return kiln__type_row(type)->floating ? number : kiln__value_of_number(type, number);
-}
+/* ---- inputs ---- */
 
 static size_t count_of(size_t rank, const size_t *dims)
 {
@@ -274,7 +155,7 @@ kiln_tensor check_input(kiln_batch *batch, kiln_type type, size_t rank, const si
     size_t count = count_of(rank, dims), bytes = kiln_type_size(type);
     char *data = allocate(count * bytes);
     for (size_t i = 0; i < count; i++)
-        kiln__value_store(type, value_of(type, values), data + i * bytes);
+        kiln__value_store(type, check_value(type, values), data + i * bytes);
     return kiln_upload(batch, type, rank, dims, data);
 }
 
@@ -462,53 +343,8 @@ void check_tensor(kiln_batch *batch, kiln_tensor tensor)
     check_end(batch);
 }
 
-/* ---- rows ---- */
-
-double check_number(kiln_type type, unsigned which)
+void check_refusal(kiln_batch *batch, kiln_status status, const char *sentence)
 {
-    static const double floats[] = {0.25, 1.75}, integers[] = {3, 90};
-    return (type == KILN_F32 ? floats : integers)[which];
-}
-
-kiln_tensor check_elementwise(kiln_batch *batch, unsigned op, const kiln_tensor *operands)
-{
-    kiln_type type = KILN_F32;
-    size_t rank, dims[KILN_MAX_RANK];
-    expect_ok(kiln_tensor_shape(batch, operands[0], &type, &rank, dims));
-    const double first = check_number(type, 0), second = check_number(type, 1);
-#define CALL_1(name) kiln_##name(batch, operands[0])
-#define CALL_2(name) kiln_##name(batch, operands[0], operands[1])
-#define CALL_3(name) kiln_##name(batch, operands[0], operands[1], operands[2])
-#define CALL_1N(name) kiln_##name(batch, operands[0], first)
-#define CALL_1NN(name) kiln_##name(batch, operands[0], first, second)
-#define SIGNATURE_1 CALL_1
-#define SIGNATURE_2 CALL_2
-#define SIGNATURE_3 CALL_3
-#define SIGNATURE_1N(number) CALL_1N
-#define SIGNATURE_1NN(number, other) CALL_1NN
-#define CALL(signature, name) signature(name)
-#define ROW(name, call)                                                                            \
-    case KILN__OP_##name: return call;
-    switch (op) {
-#define KILN_OP(name, arity, ...) ROW(name, CALL(SIGNATURE_##arity, name))
-#define KILN_OP_INTERNAL(name, ...)                                                                \
-    ROW(name, kiln__record_elementwise(batch, KILN__OP_##name, #name, operands))
-#include "ops/elementwise.def"
-#undef KILN_OP_INTERNAL
-#undef KILN_OP
-    }
-    return (kiln_tensor){0};
-}
-
-kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_t n_axes,
-                            const int *axes, int keep_dims)
-{
-    switch (op) {
-#define KILN_REDUCE(name, ...)                                                                     \
-    case KILN__REDUCE_##name:                                                                      \
-        return kiln_##name(batch, x, n_axes, axes, keep_dims);
-#include "ops/reduce.def"
-#undef KILN_REDUCE
-    }
-    return (kiln_tensor){0};
+    expect_error(kiln_batch_status(batch), status, sentence);
+    check_end(batch);
 }

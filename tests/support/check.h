@@ -39,8 +39,14 @@ void check_prefer(const char *matmul, bool of_cpus);
 /* PoCL compiles without optimising, in half of the time or less: before the first OpenCL call. */
 void check_cheaply(void);
 
+/* Whether check_context() was called, and not yet closed. */
+bool check_is_open(void);
+
 /* What flushing denormals may change: 0 on a device that has them. */
 double check_denormal(void);
+
+/* A number for an element of an input. */
+double check_value(kiln_type type, enum check_values values);
 
 kiln_batch *check_begin(void);
 void check_end(kiln_batch *batch);
@@ -73,6 +79,9 @@ kiln_tensor check_reduction(kiln_batch *batch, unsigned op, kiln_tensor x, size_
 /* A number of a sequence that is the same on every machine. */
 uint32_t check_random(uint32_t below);
 void check_seed(uint64_t seed);
+
+/* The batch failed with this status and sentence. Ends it. */
+void check_refusal(kiln_batch *batch, kiln_status status, const char *sentence);
 
 /* The call records nothing in the batch `b`, which it is given, but an error with these words. */
 #define CHECK_REFUSED(call, status, part)                                                          \

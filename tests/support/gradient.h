@@ -25,4 +25,7 @@ void expect_zeros(kiln_batch *batch, kiln_tensor gradient, size_t count);
 /* The elements of any tensor of the batch, by the reference; freed with free(). */
 double *check_values(const kiln_batch *batch, kiln_tensor tensor);
 
+/* The sum of its elements i, each times i * 3 % 17 + 1: one number that tells them apart. */
+double check_sum(const kiln_batch *batch, kiln_tensor tensor);
+
 #endif

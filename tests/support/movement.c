@@ -68,9 +68,3 @@ void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t count, const 
     }
     check_end(batch);
 }
-
-void expect_refusal(kiln_batch *batch, kiln_status status, const char *sentence)
-{
-    expect_error(kiln_batch_status(batch), status, sentence);
-    check_end(batch);
-}

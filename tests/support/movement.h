@@ -25,7 +25,4 @@ void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t count, const 
     expect_elements(batch, tensor, sizeof(NUMBERS(__VA_ARGS__)) / sizeof(int32_t),                 \
                     NUMBERS(__VA_ARGS__))
 
-/* The batch has failed, with this sentence. Ends it. */
-void expect_refusal(kiln_batch *batch, kiln_status status, const char *sentence);
-
 #endif
