@@ -437,6 +437,54 @@ static void known_mean(const double *x, double *g)
         g[i] = 1. / ROW;
 }
 
+enum { LABEL = 2 }; /* of every row */
+static const double targets[ROW] = {0, 1, 0.25, 0.75};
+
+static void known_cross_entropy(const double *x, double *g)
+{
+    shares(x, g);
+    g[LABEL] -= 1;
+}
+
+static void known_binary_cross_entropy(const double *x, double *g)
+{
+    for (int i = 0; i < ROW; i++)
+        g[i] = logistic(x[i]) - targets[i];
+}
+
+static void known_squared_error(const double *x, double *g)
+{
+    for (int i = 0; i < ROW; i++)
+        g[i] = 2 * (x[i] - targets[i]);
+}
+
+static void known_product(const double *x, double *g)
+{
+    for (int i = 0; i < ROW; i++) {
+        g[i] = 1;
+        for (int j = 0; j < ROW; j++)
+            g[i] *= j == i ? 1 : x[j];
+    }
+}
+
+/* Over windows of 3, of x / (1 + 0.5 / 3 * s)^0.75. */
+static void known_response_norm(const double *x, double *g)
+{
+    double s[ROW];
+    for (int i = 0; i < ROW; i++) {
+        s[i] = 1;
+        for (int j = 0; j < ROW; j++)
+            s[i] += abs(i - j) <= 1 ? 0.5 / 3 * x[j] * x[j] : 0;
+    }
+    for (int k = 0; k < ROW; k++) {
+        g[k] = weights[k] * pow(s[k], -0.75);
+        for (int i = 0; i < ROW; i++)
+            g[k] -= abs(i - k) <= 1
+                        ? weights[i] * x[i] * 0.75 * pow(s[i], -1.75) * 2 * 0.5 / 3 * x[k]
+                        : 0;
+    }
+}
+
 /* Infinite powers, and differences of squares, have no place in rows with them. */
 static bool is_finite(const double *x)
 {
@@ -473,6 +521,44 @@ COMPOSITE(max, kiln_max(b, x, 1, last, 0))
 COMPOSITE(min, kiln_min(b, x, 1, last, 0))
 COMPOSITE(mean, kiln_mean(b, x, 1, last, 0))
 COMPOSITE(max_pool, pooled(b, x, 0))
+COMPOSITE(product, kiln_product(b, x, 1, last, 0))
+COMPOSITE(response_norm, kiln_local_response_norm(b, x, 1, 3, 0.5, 0.75, 1))
+
+/* `size` times a mean over all rows, which is a sum of theirs. */
+static kiln_tensor of_all(kiln_batch *b, kiln_tensor mean, kiln_tensor x, size_t size)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    expect_ok(kiln_tensor_shape(b, x, NULL, &rank, dims));
+    return kiln_scale(b, mean, (double)(dims[0] * size));
+}
+
+static kiln_tensor labels_of(kiln_batch *b, kiln_tensor x)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    expect_ok(kiln_tensor_shape(b, x, NULL, &rank, dims));
+    return kiln_broadcast(b, kiln_constant(b, KILN_I32, LABEL), 1, dims);
+}
+
+static kiln_tensor targets_of(kiln_batch *b, kiln_tensor x)
+{
+    size_t rank, dims[KILN_MAX_RANK];
+    const float row[ROW] = {0, 1, 0.25F, 0.75F};
+    expect_ok(kiln_tensor_shape(b, x, NULL, &rank, dims));
+    return kiln_broadcast(b, check_given(b, KILN_F32, DIMS(ROW), row), rank, dims);
+}
+
+static kiln_tensor cross_entropy_of_rows(kiln_batch *b, kiln_tensor x)
+{
+    kiln_cross_entropy_options options = KILN_CROSS_ENTROPY_INIT;
+    options.reduction = KILN_REDUCTION_NONE;
+    return kiln_cross_entropy_with(b, x, labels_of(b, x), &options);
+}
+
+COMPOSITE(cross_entropy, of_all(b, kiln_cross_entropy(b, x, labels_of(b, x)), x, 1))
+COMPOSITE(cross_entropy_of_rows, cross_entropy_of_rows(b, x))
+COMPOSITE(binary_cross_entropy,
+          of_all(b, kiln_binary_cross_entropy(b, x, targets_of(b, x)), x, ROW))
+COMPOSITE(squared_error, of_all(b, kiln_mean_squared_error(b, x, targets_of(b, x)), x, ROW))
 
 #define POWER(name, p)                                                                             \
     COMPOSITE(name, pooled(b, x, p))                                                               \
@@ -486,12 +572,12 @@ POWER(pool_more, 1.5)
 POWER(pool_2, 2)
 POWER(pool_3, 3)
 
-/* Squares and other powers have to be in f32: sizes of x are. */
+/* Squares and other powers have to be in f32, as the product of all: sizes of x are. */
 static const struct composite composites[] = {
     {"softmax", record_softmax, known_softmax, 0, INFINITY, 1e-5, 1},
     {"log_softmax", record_log_softmax, known_log_softmax, 0, INFINITY, 1e-5, 0},
     {"logsumexp", record_logsumexp, shares, 0, INFINITY, 1e-5, 0},
-    {"norm", record_norm, known_norm, 1e-17, 1e18, 1e-5, 0},
+    {"norm", record_norm, known_norm, 0, INFINITY, 1e-5, 0},
     {"variance", record_variance, known_variance, 0, 1e37, 1e-5, 0},
     {"rms_norm", record_rms_norm, known_rms_norm, 0, 1e18, 1e-5, 0},
     {"layer_norm", record_layer_norm, known_layer_norm, 0, 1e18, 1e-5, 0},
@@ -499,6 +585,14 @@ static const struct composite composites[] = {
     {"min", record_min, known_min, 0, INFINITY, 1e-6, 0},
     {"mean", record_mean, known_mean, 0, INFINITY, 1e-6, 0},
     {"max_pool", record_max_pool, known_max, 0, INFINITY, 1e-6, 0},
+    {"product", record_product, known_product, 1e-9, 3e9, 1e-6, 0},
+    {"local_response_norm", record_response_norm, known_response_norm, 0, 1e10, 1e-4, 0},
+    {"cross_entropy", record_cross_entropy, known_cross_entropy, 0, INFINITY, 1e-5, 1},
+    {"cross_entropy of rows", record_cross_entropy_of_rows, known_cross_entropy, 0, INFINITY, 1e-5,
+     1},
+    {"binary_cross_entropy", record_binary_cross_entropy, known_binary_cross_entropy, 0, INFINITY,
+     1e-5, 1},
+    {"mean_squared_error", record_squared_error, known_squared_error, 0, INFINITY, 1e-5, 1},
     {"lp_pool of 1/2", record_pool_half, known_pool_half, 1e-37, 1e37, 1e-4, 0},
     {"lp_pool of 1", record_pool_1, known_pool_1, 0, INFINITY, 1e-5, 0},
     {"lp_pool of 1.5", record_pool_more, known_pool_more, 1e-24, 1e24, 1e-4, 0},

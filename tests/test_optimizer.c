@@ -431,6 +431,21 @@ Test(optimizer, clips_by_the_common_norm)
     cr_expect_float_eq(right, 6, 2e-6);
 }
 
+/* Squares of either are not in f32. */
+Test(optimizer, clips_gradients_of_every_size)
+{
+    float left[] = {3e30F, 4e30F}, right = 12e30F, norm;
+    clip(left, &right, 6.5, &norm);
+    cr_expect_float_eq(norm / 1e30F, 13, 1e-5);
+    cr_expect_float_eq(left[0], 1.5, 1e-6);
+    cr_expect_float_eq(left[1], 2, 1e-6);
+    cr_expect_float_eq(right, 6, 2e-6);
+    float small[] = {3e-30F, 4e-30F}, rest = 12e-30F;
+    clip(small, &rest, 1, &norm);
+    cr_expect_float_eq(norm * 1e30F, 13, 1e-5);
+    cr_expect(small[0] == 3e-30F && small[1] == 4e-30F && rest == 12e-30F);
+}
+
 Test(optimizer, leaves_short_gradients_as_they_are)
 {
     float left[] = {3, 4}, right = 12, norm;

@@ -25,9 +25,9 @@ extern "C" {
  *  Through other operations (reductions, products, movements) 0 times these is NaN.
  *  Derivatives of elementwise operations hold for floats of every size, and infinities have the
  *  limit. Powers that leave f32 are infinite or 0 in a gradient, as in the result: squares of
- *  kiln_norm(), kiln_variance() and the like beyond 1.8e19 and below 1e-19, the product of
- *  kiln_product(), a^(b - 1) of kiln_pow(). kiln_atan2() has none (NaN) where both operands are 0
- *  or infinite.
+ *  kiln_variance() and the like beyond 1.8e19 and below 1e-19, the product of kiln_product(),
+ *  a^(b - 1) of kiln_pow(), also in kiln_local_response_norm(). kiln_atan2() has none (NaN) where
+ *  both operands are 0 or infinite.
  *  The results are ordinary tensors: gradients of them may be taken in turn.
  *  `loss` is f32 with one element, of any rank. out may be inputs; after an error it holds empty
  *  tensors. Owner: the results belong to the batch. Threads: one at a time.

@@ -40,9 +40,9 @@ KILN_API kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_a
 KILN_API kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                                    double correction, int keep_dims);
 
-/** The 2-norm sqrt(sum(x^2)); 0 of no elements; keep_dims as for kiln_logsumexp(). As in numpy and
- *  PyTorch it is not scaled: inf where a sum of squares passes 3.4e38 (elements around 1.8e19). Its
- *  gradient at 0 is 0. */
+/** The 2-norm sqrt(sum(x^2)); 0 of no elements; keep_dims as for kiln_logsumexp(). Large and small
+ *  elements are scaled before they are squared, so that only a norm beyond f32 is inf. Its gradient
+ *  at 0 is 0. */
 KILN_API kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                                int keep_dims);
 

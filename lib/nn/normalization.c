@@ -212,17 +212,40 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
 
 /* At 0 the root has no derivative: it is taken of 1 there, so that the gradient is 0 and not NaN.
  */
+/* Squares of what is between these are in f32, and so is what gradients divide by them. */
+#define SQUARED_LEAST 0x1p-48
+#define SQUARED_MOST 0x1p48
+#define SQUARED_SCALE 0x1p80
+
+kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_tensor top,
+                                      kiln_tensor *back)
+{
+    struct call it = {batch, name, .count = 0}, *call = &it;
+    kiln_tensor up = number(call, SQUARED_SCALE), down = number(call, 1 / SQUARED_SCALE);
+    kiln_tensor large = APPLY_2(greater, top, number(call, SQUARED_MOST));
+    kiln_tensor small = APPLY_2(less, top, number(call, SQUARED_LEAST)), one = number(call, 1);
+    *back = kiln_where(batch, large, up, kiln_where(batch, small, down, one));
+    return kiln_where(batch, large, down, kiln_where(batch, small, up, one));
+}
+
 kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
                       int keep_dims)
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    kiln_tensor back = none;
     if (!begin(call, x))
         return none;
+    if (call->count > 0) {
+        kiln_tensor scale =
+            kiln__record_square_scale(batch, __func__, largest(call, APPLY(abs, x)), &back);
+        x = APPLY_2(mul, x, scale);
+    }
     kiln_tensor total = REDUCE(sum, APPLY(square, x));
     kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
     kiln_tensor root = APPLY(sqrt, kiln_where(batch, is_zero, number(call, 1), total));
-    return finish(call, kiln_where(batch, is_zero, number(call, 0), root), keep_dims);
+    root = kiln_where(batch, is_zero, number(call, 0), root);
+    return finish(call, back.id ? APPLY_2(mul, root, back) : root, keep_dims);
 }
 
 /* ---- normalisation ---- */

@@ -40,4 +40,9 @@ bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__sha
 kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x, size_t n_axes,
                               const int *axes);
 
+/* A power of two by which numbers of at most this size are multiplied so that their squares, and
+ * gradients of roots of these, stay in f32; *back undoes it. No gradient goes through either. */
+kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_tensor top,
+                                      kiln_tensor *back);
+
 #endif

@@ -10,11 +10,13 @@
 
 #include <kiln/buffer.h>
 #include <kiln/elementwise.h>
+#include <kiln/normalization.h>
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
 #include "record/batch.h"
 #include "record/call.h"
+#include "record/operations.h"
 #include "util/structure.h"
 #include "util/text.h"
 
@@ -500,12 +502,24 @@ static bool check_clipping(kiln_batch *batch, size_t n, const kiln_tensor *gradi
     return !batch->error.status;
 }
 
+/* The norm of norms, which are scaled as numbers are. */
 static kiln_tensor common_norm(kiln_batch *batch, size_t n, const kiln_tensor *tensors)
 {
-    kiln_tensor total = kiln_constant(batch, KILN_F32, 0);
+    kiln_tensor total = kiln_constant(batch, KILN_F32, 0), top = total, back;
+    kiln_tensor *norms = calloc(n + 1, sizeof *norms);
+    if (!norms) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "kiln_clip_by_norm: no memory");
+        return (kiln_tensor){0};
+    }
+    for (size_t i = 0; i < n; i++) {
+        norms[i] = kiln_norm(batch, tensors[i], 0, NULL, 0);
+        top = kiln_maximum(batch, top, norms[i]);
+    }
+    kiln_tensor scale = kiln__record_square_scale(batch, "kiln_clip_by_norm", top, &back);
     for (size_t i = 0; i < n; i++)
-        total = kiln_add(batch, total, kiln_sum(batch, kiln_square(batch, tensors[i]), 0, NULL, 0));
-    return kiln_sqrt(batch, total);
+        total = kiln_add(batch, total, kiln_square(batch, kiln_mul(batch, norms[i], scale)));
+    free(norms);
+    return kiln_mul(batch, kiln_sqrt(batch, total), back);
 }
 
 kiln_tensor kiln_clip_by_norm(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
