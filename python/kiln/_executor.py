@@ -9,6 +9,7 @@ import itertools
 import math
 import sys
 import time
+import weakref
 from collections import deque
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple, Optional, Sequence
@@ -68,6 +69,8 @@ class Future:
         # Whoever takes a function from here calls it.
         self._callbacks: deque[Callable[[Future], None]] = deque()
         self._token = next(_tokens)
+        # To what lives while it is being submitted; an interrupt may end that before it has begun.
+        self._submission: Callable[[], Any] = lambda: None
 
     def add_done_callback(self, function: Callable[[Future], None]) -> None:
         """Have `function(future)` called when it has completed: in a thread of the executor, or here
@@ -290,6 +293,7 @@ class Executor:
         inputs, outputs, rows, given, results = self._request(arrays, length)
         options = self._options(priority, deadline, wait, room, length)
         future = Future(self, given, results)
+        future._submission = weakref.ref(options)
         self._sweep_waiting()
         self._waiting[id(future)] = future  # before the memory is lent
         status = lib.kiln_executor_submit(self._held(), inputs, outputs, rows, ctypes.byref(options),
@@ -313,7 +317,8 @@ class Executor:
         if len(self._waiting) < self._sweep:
             return
         for future in list(self._waiting.values()):
-            if future._owned.pointer and future.done():
+            submitted = future._owned.pointer or future._submission() is None  # or given up
+            if submitted and future.done():
                 self._forget(future)
         self._sweep = max(64, 2 * len(self._waiting))
 

@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -86,6 +87,13 @@ class Injection:
         finally:
             sys.settrace(None)
         return not self.raised
+
+
+def wait_until(holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 class Scene:
@@ -292,7 +300,7 @@ class Requests(Scene):
         if hasattr(self, 'future'):
             self.future.add_done_callback(called.append)
             self.future.result(60)
-            assert called == [self.future]
+            wait_until(lambda: called == [self.future])  # by a thread of the executor
         np.testing.assert_array_equal(future.result(60), row * 2)
 
     def act(self):
