@@ -269,6 +269,13 @@ void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor,
         kiln__onnx_refuse(call, KILN_INVALID_HANDLE, "%s", kiln_last_error());
 }
 
+void kiln__onnx_give_like(struct kiln__onnx_call *call, kiln_tensor tensor)
+{
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    if (x)
+        kiln__onnx_give(call, 0, tensor, x->type);
+}
+
 void kiln__onnx_give_value(struct kiln__onnx_call *call, size_t k,
                            const struct kiln__onnx_value *value)
 {

@@ -98,6 +98,9 @@ const int64_t *kiln__onnx_list(struct kiln__onnx_call *call, const char *name, s
 /* Result k is this tensor, of a type of ONNX. */
 void kiln__onnx_give(struct kiln__onnx_call *call, size_t k, kiln_tensor tensor, int type);
 
+/* Result 0 is this tensor, of operand 0's type. Nothing happens if that operand is missing. */
+void kiln__onnx_give_like(struct kiln__onnx_call *call, kiln_tensor tensor);
+
 /* Result k is another value, or a copy of it under another type. */
 void kiln__onnx_give_value(struct kiln__onnx_call *call, size_t k,
                            const struct kiln__onnx_value *value);

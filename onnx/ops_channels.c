@@ -15,12 +15,6 @@ static bool need(struct kiln__onnx_call *call, size_t n)
     return true;
 }
 
-static void give_like(struct kiln__onnx_call *call, size_t k, kiln_tensor y)
-{
-    if (k < call->n_outputs)
-        kiln__onnx_give(call, k, y, kiln__onnx_operand(call, k ? 2 + k : 0)->type);
-}
-
 /* ---- batch norm ---- */
 
 /* What a running average becomes. */
@@ -77,7 +71,7 @@ static bool fold_batch_norm(struct kiln__onnx_call *call, double epsilon)
     if (!factor.id || kiln__onnx_failed(call))
         return false;
     kiln_tensor y = kiln_mul(call->batch, kiln__onnx_tensor(call, 0), factor);
-    give_like(call, 0, kiln_add(call->batch, y, fold(call, shift_of, epsilon)));
+    kiln__onnx_give_like(call, kiln_add(call->batch, y, fold(call, shift_of, epsilon)));
     return true;
 }
 
@@ -101,14 +95,16 @@ static void batch_normalization(struct kiln__onnx_call *call)
     if (kiln__onnx_failed(call))
         return;
     if (!trains) {
-        give_like(call, 0,
-                  kiln_batch_norm(batch, in[0], in[1], in[2], in[3], in[4], axis, epsilon));
+        kiln__onnx_give_like(
+            call, kiln_batch_norm(batch, in[0], in[1], in[2], in[3], in[4], axis, epsilon));
         return;
     }
-    give_like(call, 0,
-              kiln_batch_norm_train(batch, in[0], in[1], in[2], axis, epsilon, &mean, &variance));
-    give_like(call, 1, average(call, in[3], mean, momentum));
-    give_like(call, 2, average(call, in[4], variance, momentum));
+    kiln__onnx_give_like(
+        call, kiln_batch_norm_train(batch, in[0], in[1], in[2], axis, epsilon, &mean, &variance));
+    kiln__onnx_give(call, 1, average(call, in[3], mean, momentum),
+                    kiln__onnx_operand(call, 3)->type);
+    kiln__onnx_give(call, 2, average(call, in[4], variance, momentum),
+                    kiln__onnx_operand(call, 4)->type);
 }
 
 /* ---- group and instance norm ---- */
@@ -116,10 +112,10 @@ static void batch_normalization(struct kiln__onnx_call *call)
 static void instance_normalization(struct kiln__onnx_call *call)
 {
     if (need(call, 3))
-        give_like(call, 0,
-                  kiln_instance_norm(call->batch, kiln__onnx_tensor(call, 0),
-                                     kiln__onnx_tensor(call, 1), kiln__onnx_tensor(call, 2), 1,
-                                     kiln__onnx_float(call, "epsilon", 1e-5)));
+        kiln__onnx_give_like(call, kiln_instance_norm(call->batch, kiln__onnx_tensor(call, 0),
+                                                      kiln__onnx_tensor(call, 1),
+                                                      kiln__onnx_tensor(call, 2), 1,
+                                                      kiln__onnx_float(call, "epsilon", 1e-5)));
 }
 
 /* One for each channel of what older versions have one of for each group. */
@@ -152,9 +148,9 @@ static void group_normalization(struct kiln__onnx_call *call)
         old ? for_channels(call, 1, (size_t)groups, channels) : kiln__onnx_tensor(call, 1);
     kiln_tensor shift =
         old ? for_channels(call, 2, (size_t)groups, channels) : kiln__onnx_tensor(call, 2);
-    give_like(call, 0,
-              kiln_group_norm(call->batch, kiln__onnx_tensor(call, 0), scale, shift, (size_t)groups,
-                              1, kiln__onnx_float(call, "epsilon", 1e-5)));
+    kiln__onnx_give_like(call, kiln_group_norm(call->batch, kiln__onnx_tensor(call, 0), scale,
+                                               shift, (size_t)groups, 1,
+                                               kiln__onnx_float(call, "epsilon", 1e-5)));
 }
 
 /* ---- rotary embeddings ---- */
@@ -227,7 +223,7 @@ static void rotary_embedding(struct kiln__onnx_call *call)
     kiln_tensor sine = rows_of(call, places->sine, places->positions, sequence);
     y = kiln_rotary(batch, y, beside_heads(call, cosine, flat), beside_heads(call, sine, flat),
                     kiln__onnx_int(call, "interleaved", 0) != 0);
-    give_like(call, 0, flat ? kiln_reshape(batch, y, 3, x->dims) : y);
+    kiln__onnx_give_like(call, flat ? kiln_reshape(batch, y, 3, x->dims) : y);
 }
 
 static const bool yes = true;

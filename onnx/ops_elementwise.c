@@ -131,13 +131,6 @@ static kiln_tensor mish(kiln_batch *batch, kiln_tensor x)
 
 enum { BOOLEAN = ONNX__TENSOR_PROTO__DATA_TYPE__BOOL };
 
-static void give_like(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
-    if (x)
-        kiln__onnx_give(call, 0, y, x->type);
-}
-
 static void identity(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0))
@@ -146,21 +139,21 @@ static void identity(struct kiln__onnx_call *call)
 
 static void leaky_relu(struct kiln__onnx_call *call)
 {
-    give_like(call, kiln_leaky_relu(call->batch, kiln__onnx_tensor(call, 0),
-                                    kiln__onnx_float(call, "alpha", 0.01)));
+    kiln__onnx_give_like(call, kiln_leaky_relu(call->batch, kiln__onnx_tensor(call, 0),
+                                               kiln__onnx_float(call, "alpha", 0.01)));
 }
 
 static void elu(struct kiln__onnx_call *call)
 {
-    give_like(call, kiln_elu(call->batch, kiln__onnx_tensor(call, 0),
-                             kiln__onnx_float(call, "alpha", 1)));
+    kiln__onnx_give_like(call, kiln_elu(call->batch, kiln__onnx_tensor(call, 0),
+                                        kiln__onnx_float(call, "alpha", 1)));
 }
 
 static void gelu(struct kiln__onnx_call *call)
 {
     bool smooth = kiln__onnx_string(call, "approximate", "none")[0] == 't';
     kiln_tensor x = kiln__onnx_tensor(call, 0);
-    give_like(call, smooth ? kiln_gelu_tanh(call->batch, x) : kiln_gelu(call->batch, x));
+    kiln__onnx_give_like(call, smooth ? kiln_gelu_tanh(call->batch, x) : kiln_gelu(call->batch, x));
 }
 
 static void hard_sigmoid(struct kiln__onnx_call *call)
@@ -168,7 +161,7 @@ static void hard_sigmoid(struct kiln__onnx_call *call)
     kiln_tensor x =
         kiln_scale(call->batch, kiln__onnx_tensor(call, 0), kiln__onnx_float(call, "alpha", 0.2));
     kiln_tensor beta = kiln_constant(call->batch, KILN_F32, kiln__onnx_float(call, "beta", 0.5));
-    give_like(call, kiln_clamp(call->batch, kiln_add(call->batch, x, beta), 0, 1));
+    kiln__onnx_give_like(call, kiln_clamp(call->batch, kiln_add(call->batch, x, beta), 0, 1));
 }
 
 /* The type that a base and its exponent are computed in. */
@@ -192,7 +185,7 @@ static void power(struct kiln__onnx_call *call)
     double exponent;
     if (kiln__onnx_scalar(call, 1, &exponent) && exponent == 2 &&
         kiln__onnx_operand(call, 1)->rank <= base->rank && !base->host) {
-        give_like(call, kiln_square(call->batch, kiln__onnx_tensor(call, 0)));
+        kiln__onnx_give_like(call, kiln_square(call->batch, kiln__onnx_tensor(call, 0)));
         return;
     }
     struct kiln__onnx_value a = kiln__onnx_cast(call, base, type);
@@ -215,8 +208,8 @@ static void mean(struct kiln__onnx_call *call)
         sum = kiln__onnx_combine(call, &how, &sum, kiln__onnx_operand(call, i));
     if (kiln__onnx_failed(call))
         return;
-    give_like(call, kiln_scale(call->batch, kiln__onnx_tensor_of(call, &sum),
-                               1 / (double)call->n_inputs));
+    kiln__onnx_give_like(call, kiln_scale(call->batch, kiln__onnx_tensor_of(call, &sum),
+                                          1 / (double)call->n_inputs));
 }
 
 static void clip(struct kiln__onnx_call *call)
@@ -236,15 +229,15 @@ static void clip(struct kiln__onnx_call *call)
     kiln_tensor x = kiln__onnx_tensor(call, 0);
     bool floats = kiln__onnx_type_floats(kiln__onnx_operand(call, 0)->type);
     if (low_known && high_known && floats) {
-        give_like(call,
-                  low == -INFINITY && high == INFINITY ? x : kiln_clamp(call->batch, x, low, high));
+        kiln__onnx_give_like(
+            call, low == -INFINITY && high == INFINITY ? x : kiln_clamp(call->batch, x, low, high));
         return;
     }
     if (kiln__onnx_operand(call, 1))
         x = kiln_maximum(call->batch, x, kiln__onnx_tensor(call, 1));
     if (kiln__onnx_operand(call, 2))
         x = kiln_minimum(call->batch, x, kiln__onnx_tensor(call, 2));
-    give_like(call, x);
+    kiln__onnx_give_like(call, x);
 }
 
 static void where_host(struct kiln__onnx_call *call, size_t rank, const size_t *dims)
@@ -311,8 +304,8 @@ static void prelu(struct kiln__onnx_call *call)
     kiln_tensor x = kiln__onnx_tensor(call, 0);
     kiln_type type = kiln__onnx_type(kiln__onnx_operand(call, 0)->type)->computed;
     kiln_tensor zero = kiln_constant(call->batch, type, 0);
-    give_like(call, kiln_where(call->batch, kiln_less(call->batch, x, zero),
-                               kiln_mul(call->batch, x, kiln__onnx_tensor(call, 1)), x));
+    kiln__onnx_give_like(call, kiln_where(call->batch, kiln_less(call->batch, x, zero),
+                                          kiln_mul(call->batch, x, kiln__onnx_tensor(call, 1)), x));
 }
 
 /* y = gamma (x where it is positive, else alpha (exp(x) - 1)) */
@@ -320,8 +313,8 @@ static void selu(struct kiln__onnx_call *call)
 {
     kiln_tensor y = kiln_elu(call->batch, kiln__onnx_tensor(call, 0),
                              kiln__onnx_float(call, "alpha", 1.6732632423543772));
-    give_like(call,
-              kiln_scale(call->batch, y, kiln__onnx_float(call, "gamma", 1.0507009873554805)));
+    kiln__onnx_give_like(
+        call, kiln_scale(call->batch, y, kiln__onnx_float(call, "gamma", 1.0507009873554805)));
 }
 
 #define ROW(name, since, function)                                                                 \

@@ -8,11 +8,6 @@
 
 enum { INT64 = ONNX__TENSOR_PROTO__DATA_TYPE__INT64 };
 
-static void give_like(struct kiln__onnx_call *call, size_t k, kiln_tensor y)
-{
-    kiln__onnx_give(call, k, y, kiln__onnx_operand(call, 0)->type);
-}
-
 /* Operands 0 to n - 1 are there, and that of number 1 has integers. */
 static bool need(struct kiln__onnx_call *call, size_t n)
 {
@@ -54,8 +49,8 @@ static void gather_elements(struct kiln__onnx_call *call)
         return;
     kiln_tensor at = elements_at(call, &axis);
     if (!kiln__onnx_failed(call))
-        give_like(call, 0,
-                  kiln_gather_elements(call->batch, kiln__onnx_tensor(call, 0), at, (int)axis));
+        kiln__onnx_give_like(
+            call, kiln_gather_elements(call->batch, kiln__onnx_tensor(call, 0), at, (int)axis));
 }
 
 static bool read_mode(struct kiln__onnx_call *call, kiln_scatter_mode *mode)
@@ -83,9 +78,9 @@ static void scatter_elements(struct kiln__onnx_call *call)
         return;
     kiln_tensor at = elements_at(call, &axis);
     if (!kiln__onnx_failed(call))
-        give_like(call, 0,
-                  kiln_scatter_elements(call->batch, kiln__onnx_tensor(call, 0), at,
-                                        kiln__onnx_tensor(call, 2), (int)axis, mode));
+        kiln__onnx_give_like(call,
+                             kiln_scatter_elements(call->batch, kiln__onnx_tensor(call, 0), at,
+                                                   kiln__onnx_tensor(call, 2), (int)axis, mode));
 }
 
 /* ---- parts ---- */
@@ -120,8 +115,8 @@ static void gather_nd(struct kiln__onnx_call *call)
     if (first < 0 || first > KILN_MAX_RANK)
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "batch_dims is %" PRId64, first);
     if (!kiln__onnx_failed(call) && parts_at(call, (size_t)first, &at))
-        give_like(call, 0,
-                  kiln_gather_nd(call->batch, kiln__onnx_tensor(call, 0), at, (size_t)first));
+        kiln__onnx_give_like(
+            call, kiln_gather_nd(call->batch, kiln__onnx_tensor(call, 0), at, (size_t)first));
 }
 
 static void scatter_nd(struct kiln__onnx_call *call)
@@ -129,9 +124,8 @@ static void scatter_nd(struct kiln__onnx_call *call)
     kiln_scatter_mode mode;
     kiln_tensor at;
     if (need(call, 3) && read_mode(call, &mode) && parts_at(call, 0, &at))
-        give_like(call, 0,
-                  kiln_scatter_nd(call->batch, kiln__onnx_tensor(call, 0), at,
-                                  kiln__onnx_tensor(call, 2), mode));
+        kiln__onnx_give_like(call, kiln_scatter_nd(call->batch, kiln__onnx_tensor(call, 0), at,
+                                                   kiln__onnx_tensor(call, 2), mode));
 }
 
 /* ---- order, triangles, running sums ---- */
@@ -164,7 +158,7 @@ static void top_k(struct kiln__onnx_call *call)
         return;
     kiln_tensor first =
         kiln_topk(call->batch, kiln__onnx_tensor(call, 0), (size_t)k, (int)axis, smallest, &at);
-    give_like(call, 0, first);
+    kiln__onnx_give_like(call, first);
     if (call->n_outputs > 1)
         kiln__onnx_give(call, 1, at, INT64);
 }
@@ -177,9 +171,8 @@ static void trilu(struct kiln__onnx_call *call)
     const int64_t *list = kiln__onnx_integers(call, 1, &n);
     const int upper = kiln__onnx_int(call, "upper", 1) != 0;
     if (!kiln__onnx_failed(call))
-        give_like(
-            call, 0,
-            kiln_triangle(call->batch, kiln__onnx_tensor(call, 0), upper, list && n ? *list : 0));
+        kiln__onnx_give_like(call, kiln_triangle(call->batch, kiln__onnx_tensor(call, 0), upper,
+                                                 list && n ? *list : 0));
 }
 
 static void cumulative_sum(struct kiln__onnx_call *call)
@@ -196,10 +189,9 @@ static void cumulative_sum(struct kiln__onnx_call *call)
     const int reverse = kiln__onnx_int(call, "reverse", 0) != 0;
     kiln_tensor x = kiln__onnx_tensor(call, 0);
     if (!kiln__onnx_failed(call))
-        give_like(call, 0,
-                  kiln__onnx_int(call, "exclusive", 0)
-                      ? kiln_cumsum_exclusive(call->batch, x, axis, reverse)
-                      : kiln_cumsum(call->batch, x, axis, reverse));
+        kiln__onnx_give_like(call, kiln__onnx_int(call, "exclusive", 0)
+                                       ? kiln_cumsum_exclusive(call->batch, x, axis, reverse)
+                                       : kiln_cumsum(call->batch, x, axis, reverse));
 }
 
 #define ROW(name, first, last, function, known)                                                    \

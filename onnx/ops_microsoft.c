@@ -10,11 +10,6 @@
 
 enum { INT32 = ONNX__TENSOR_PROTO__DATA_TYPE__INT32 };
 
-static void give_like(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    kiln__onnx_give(call, 0, y, kiln__onnx_operand(call, 0)->type);
-}
-
 /* x, with operand 1 added if it is there. */
 static kiln_tensor biased(struct kiln__onnx_call *call)
 {
@@ -25,13 +20,13 @@ static kiln_tensor biased(struct kiln__onnx_call *call)
 static void bias_gelu(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0) && kiln__onnx_need(call, 1))
-        give_like(call, kiln_gelu(call->batch, biased(call)));
+        kiln__onnx_give_like(call, kiln_gelu(call->batch, biased(call)));
 }
 
 static void fast_gelu(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0))
-        give_like(call, kiln_gelu_tanh(call->batch, biased(call)));
+        kiln__onnx_give_like(call, kiln_gelu_tanh(call->batch, biased(call)));
 }
 
 /* x sigmoid(alpha x) */
@@ -41,7 +36,7 @@ static void quick_gelu(struct kiln__onnx_call *call)
         return;
     kiln_tensor x = kiln__onnx_tensor(call, 0);
     kiln_tensor scaled = kiln_scale(call->batch, x, kiln__onnx_float(call, "alpha", 1.702));
-    give_like(call, kiln_mul(call->batch, x, kiln_sigmoid(call->batch, scaled)));
+    kiln__onnx_give_like(call, kiln_mul(call->batch, x, kiln_sigmoid(call->batch, scaled)));
 }
 
 /* ---- attention ---- */
@@ -107,7 +102,7 @@ static void attend(struct kiln__onnx_call *call, const struct heads *heads, kiln
     kiln_tensor y = kiln_attention(call->batch, q, k, v, mask, &options);
     size_t flat[3] = {heads->batch, heads->rows, heads->width};
     y = kiln_transpose(call->batch, y, (const size_t[]){0, 2, 1, 3});
-    give_like(call, kiln_reshape(call->batch, y, 3, flat));
+    kiln__onnx_give_like(call, kiln_reshape(call->batch, y, 3, flat));
 }
 
 /* Operands: x, the weights and biases of q, k and v side by side, a mask, -, what is added. */

@@ -27,11 +27,6 @@ static bool read_pool(struct kiln__onnx_call *call, struct kiln__onnx_windows *w
     return !kiln__onnx_failed(call);
 }
 
-static void give_like(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    kiln__onnx_give(call, 0, y, kiln__onnx_operand(call, 0)->type);
-}
-
 static kiln_tensor number(struct kiln__onnx_call *call, size_t value)
 {
     return kiln_constant(call->batch, KILN_I32, (double)value);
@@ -84,7 +79,7 @@ static void max_pool(struct kiln__onnx_call *call)
     bool wanted = call->n_outputs > 1 && call->wanted[1];
     kiln_tensor y = kiln_max_pool(call->batch, kiln__onnx_tensor(call, 0), windows.window, &options,
                                   wanted ? &indices : NULL);
-    give_like(call, y);
+    kiln__onnx_give_like(call, y);
     if (wanted && !kiln__onnx_failed(call))
         kiln__onnx_give(call, 1, spread_indices(call, indices, &windows), INT64);
 }
@@ -94,8 +89,8 @@ static void average_pool(struct kiln__onnx_call *call)
     struct kiln__onnx_windows windows;
     kiln_pool_options options;
     if (read_pool(call, &windows, &options))
-        give_like(call,
-                  kiln_avg_pool(call->batch, kiln__onnx_tensor(call, 0), windows.window, &options));
+        kiln__onnx_give_like(
+            call, kiln_avg_pool(call->batch, kiln__onnx_tensor(call, 0), windows.window, &options));
 }
 
 static void lp_pool(struct kiln__onnx_call *call)
@@ -104,8 +99,8 @@ static void lp_pool(struct kiln__onnx_call *call)
     kiln_pool_options options;
     int64_t p = kiln__onnx_int(call, "p", 2);
     if (read_pool(call, &windows, &options))
-        give_like(call, kiln_lp_pool(call->batch, kiln__onnx_tensor(call, 0), windows.window,
-                                     (double)p, &options));
+        kiln__onnx_give_like(call, kiln_lp_pool(call->batch, kiln__onnx_tensor(call, 0),
+                                                windows.window, (double)p, &options));
 }
 
 /* ---- over whole images ---- */
@@ -130,13 +125,13 @@ static kiln_tensor reduce_image(struct kiln__onnx_call *call, reduction *reduce,
 static void global_max_pool(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0))
-        give_like(call, reduce_image(call, kiln_max, kiln__onnx_tensor(call, 0)));
+        kiln__onnx_give_like(call, reduce_image(call, kiln_max, kiln__onnx_tensor(call, 0)));
 }
 
 static void global_average_pool(struct kiln__onnx_call *call)
 {
     if (kiln__onnx_need(call, 0))
-        give_like(call, reduce_image(call, kiln_mean, kiln__onnx_tensor(call, 0)));
+        kiln__onnx_give_like(call, reduce_image(call, kiln_mean, kiln__onnx_tensor(call, 0)));
 }
 
 static void global_lp_pool(struct kiln__onnx_call *call)
@@ -147,7 +142,8 @@ static void global_lp_pool(struct kiln__onnx_call *call)
     kiln_tensor x = kiln_abs(call->batch, kiln__onnx_tensor(call, 0));
     x = kiln_pow(call->batch, x, kiln_constant(call->batch, KILN_F32, p));
     x = reduce_image(call, kiln_sum, x);
-    give_like(call, kiln_pow(call->batch, x, kiln_constant(call->batch, KILN_F32, 1 / p)));
+    kiln__onnx_give_like(call,
+                         kiln_pow(call->batch, x, kiln_constant(call->batch, KILN_F32, 1 / p)));
 }
 
 #define ROW(name, since, function)                                                                 \

@@ -4,11 +4,6 @@
 
 #include "onnx/values.h"
 
-static void give_like(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    kiln__onnx_give(call, 0, y, kiln__onnx_operand(call, 0)->type);
-}
-
 /* ---- of integers: exact sums of 64 bits, which no product of floating numbers has ---- */
 
 /* A matrix's last two dimensions exchanged. */
@@ -91,7 +86,7 @@ static kiln_tensor product(struct kiln__onnx_call *call, bool turn_a, bool turn_
 static void matmul(struct kiln__onnx_call *call)
 {
     if (need_factors(call))
-        give_like(call, product(call, false, false));
+        kiln__onnx_give_like(call, product(call, false, false));
 }
 
 static kiln_tensor times(kiln_batch *batch, kiln_tensor x, double factor)
@@ -111,7 +106,7 @@ static void gemm(struct kiln__onnx_call *call)
     double beta = kiln__onnx_float(call, "beta", 1);
     if (kiln__onnx_operand(call, 2) && beta != 0)
         y = kiln_add(call->batch, y, times(call->batch, kiln__onnx_tensor(call, 2), beta));
-    give_like(call, y);
+    kiln__onnx_give_like(call, y);
 }
 
 /* com.microsoft: alpha a' b' of more dimensions, and a vector's product as of MatMul. */
@@ -126,7 +121,7 @@ static void fused_matmul(struct kiln__onnx_call *call)
     bool turn_a = kiln__onnx_int(call, "transA", 0) && kiln__onnx_operand(call, 0)->rank > 1;
     bool turn_b = kiln__onnx_int(call, "transB", 0) && kiln__onnx_operand(call, 1)->rank > 1;
     kiln_tensor y = product(call, turn_a, turn_b);
-    give_like(call, times(call->batch, y, kiln__onnx_float(call, "alpha", 1)));
+    kiln__onnx_give_like(call, times(call->batch, y, kiln__onnx_float(call, "alpha", 1)));
 }
 
 #define ROW(name, since, function, domain)                                                         \

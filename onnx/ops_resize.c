@@ -6,11 +6,6 @@
 
 #include "onnx/call.h"
 
-static void give_like(struct kiln__onnx_call *call, kiln_tensor y)
-{
-    kiln__onnx_give(call, 0, y, kiln__onnx_operand(call, 0)->type);
-}
-
 /* The number of a word in a list; refuses the node where it is none. */
 static int find_word(struct kiln__onnx_call *call, const char *name, const char *usual,
                      const char *const *words)
@@ -197,8 +192,8 @@ static void finish(struct kiln__onnx_call *call, struct wish *wish, kiln_resize_
     options->start = wish->start;
     options->end = wish->end;
     if (!kiln__onnx_failed(call))
-        give_like(call,
-                  keeps_channels(call, wish)
+        kiln__onnx_give_like(
+            call, keeps_channels(call, wish)
                       ? resize_image(call, wish, options)
                       : kiln_resize(call->batch, kiln__onnx_tensor(call, 0), wish->dims, options));
 }
@@ -317,8 +312,9 @@ static void pad(struct kiln__onnx_call *call)
         kiln__onnx_refuse(call, KILN_UNSUPPORTED,
                           "a value to pad with that is not known when the model is recorded");
     if (!kiln__onnx_failed(call))
-        give_like(call, mode < 3 ? kiln_pad_by(call->batch, x, before, after, paddings[mode])
-                                 : kiln_pad(call->batch, x, before, after, value));
+        kiln__onnx_give_like(call, mode < 3
+                                       ? kiln_pad_by(call->batch, x, before, after, paddings[mode])
+                                       : kiln_pad(call->batch, x, before, after, value));
 }
 
 /* ---- blocks ---- */
@@ -331,9 +327,9 @@ static void depth_to_space(struct kiln__onnx_call *call)
     int64_t block = kiln__onnx_int(call, "blocksize", 0);
     kiln_block_order order = (kiln_block_order)find_word(call, "mode", "DCR", orders);
     if (kiln__onnx_need(call, 0) && !kiln__onnx_failed(call))
-        give_like(call,
-                  kiln_depth_to_space(call->batch, kiln__onnx_tensor(call, 0),
-                                      block > 0 ? (size_t)block : 0, order, KILN_CHANNELS_FIRST));
+        kiln__onnx_give_like(call, kiln_depth_to_space(call->batch, kiln__onnx_tensor(call, 0),
+                                                       block > 0 ? (size_t)block : 0, order,
+                                                       KILN_CHANNELS_FIRST));
 }
 
 /* The mode is of newer versions. */
@@ -342,9 +338,9 @@ static void space_to_depth(struct kiln__onnx_call *call)
     int64_t block = kiln__onnx_int(call, "blocksize", 0);
     kiln_block_order order = (kiln_block_order)find_word(call, "mode", "DCR", orders);
     if (kiln__onnx_need(call, 0) && !kiln__onnx_failed(call))
-        give_like(call,
-                  kiln_space_to_depth(call->batch, kiln__onnx_tensor(call, 0),
-                                      block > 0 ? (size_t)block : 0, order, KILN_CHANNELS_FIRST));
+        kiln__onnx_give_like(call, kiln_space_to_depth(call->batch, kiln__onnx_tensor(call, 0),
+                                                       block > 0 ? (size_t)block : 0, order,
+                                                       KILN_CHANNELS_FIRST));
 }
 
 #define ROW(name, since, last, function, known)                                                    \

@@ -227,13 +227,12 @@ bool kiln__elementwise_is_exact(enum kiln__elementwise op)
 #include "ops/reduce.def"
 #undef KILN_REDUCE
 
-#define PLAIN false
-#define INDEXED true
 const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 #define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end,     \
                     ...)                                                                           \
     {#name,                                                                                        \
-     kind,                                                                                         \
+     KILN__REDUCES_##kind,                                                                         \
+     KILN__REDUCES_##kind == KILN__REDUCES_INDEXED,                                                \
      empty,                                                                                        \
      KILN__IDENTITY_##identity,                                                                    \
      KILN__##types,                                                                                \
@@ -244,8 +243,6 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 #include "ops/reduce.def"
 #undef KILN_REDUCE
 };
-#undef PLAIN
-#undef INDEXED
 
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
 {

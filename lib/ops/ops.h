@@ -138,9 +138,19 @@ enum kiln__identity {
     KILN__IDENTITY_HIGHEST
 };
 
+/* What a reduction does with its values, which decides the error bound that holds. */
+enum kiln__reduce_kind {
+    KILN__REDUCES_SUM,
+    KILN__REDUCES_PRODUCT,
+    KILN__REDUCES_LARGEST,
+    KILN__REDUCES_SMALLEST,
+    KILN__REDUCES_INDEXED
+};
+
 struct kiln__reduce_row {
     const char *name;
-    bool indexed;
+    enum kiln__reduce_kind kind;
+    bool indexed;     /* of that kind */
     bool empty;       /* no elements at all have a result */
     uint8_t identity; /* enum kiln__identity */
     enum kiln__types types;

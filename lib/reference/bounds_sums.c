@@ -77,12 +77,13 @@ static double reduced_error(const struct kiln__bounding *walk, const struct kiln
     const struct kiln__reduce_row *row = &kiln__reduce_rows[node->op];
     if (isinf(total->error))
         return INFINITY;
-    if (row->indexed)
-        return total->doubtful ? INFINITY : 0;
-    if (node->op == KILN__REDUCE_product)
-        return multiplied_error(node, total);
-    if (row->identity != KILN__IDENTITY_0)
-        return total->largest_error;
+    switch (row->kind) {
+    case KILN__REDUCES_INDEXED: return total->doubtful ? INFINITY : 0;
+    case KILN__REDUCES_PRODUCT: return multiplied_error(node, total);
+    case KILN__REDUCES_LARGEST:
+    case KILN__REDUCES_SMALLEST: return total->largest_error;
+    case KILN__REDUCES_SUM: break;
+    }
     if (!kiln__node_is_floating(node))
         return moved_error(node, total);
     double error = summed_error(walk, total);
