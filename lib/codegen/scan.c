@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running sums: t<i> is what the elements before have come to, and goes on with each element. Of
  * several elements at once, in a vector or side by side in a lane, t<i>_<u> are first the sums of
- * each visit alone. */
+ * each visit alone.
+ *
+ * On a CPU a row is scanned in vectors, or columns side by side. Elsewhere each lane has a few
+ * neighbouring elements, merged in local memory, and long lines are cut into segments: one kernel
+ * sums each segment, another starts each with the sum before it. The order of additions depends on
+ * a row's length and on the stride of its elements.
+ */
 #include "codegen/body.h"
 
 #include <assert.h>

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recording and preparing a model's batch for each batch size, sequence length and context; checks
- * of its description. */
+ * of its description.
+ *
+ * Sequences have batches for a few lengths (8, 16, ... up to the greatest). Rows are padded with
+ * zeros to such a length, and the model gets each row's own length and a mask.
+ */
 #include "executor/model.h"
 
 #include <string.h>

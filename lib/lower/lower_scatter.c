@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scatter groups to launches: one of kernels/scatter.cl, over a result that holds the base
- * already. */
+ * already.
+ *
+ * A work-group owns some rows, marks the indices that lead there, and adds in the order of its
+ * marks, so that every run gives the same bits.
+ */
 #include "lower/matmul.h"
 #include "plan/traffic.h"
 

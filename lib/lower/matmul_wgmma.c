@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on the tensor cores of NVIDIA's GPUs: of Hopper (kernels/matmul_wgmma.cl), and of what
- * has their instruction mma (kernels/matmul_mma.cl). */
+ * has their instruction mma (kernels/matmul_mma.cl).
+ *
+ * Operands are read along k: others are packed first (kernels/matmul_wgmma_pack.cl), those of f32x3
+ * always, into two parts. Warps finish their own sums or, where that was measured to be faster
+ * (long epilogue, long k, several tiles a core), hand them to other warps.
+ */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,9 @@
  * a process at a time: there several processes of kiln's compile and store (see
  * programs/compile_job.h), and this one finds it all on disk. Where a driver is known to bear it,
  * threads of this one do it (Oclgrind crashes); elsewhere a kernel is compiled when it is met.
+ *
+ * A process takes 0.1 to 0.3 s to begin, and on PoCL does nearly twice the work of a launch. Below
+ * six kernels or three cores the batch's own thread is as soon.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */

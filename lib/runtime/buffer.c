@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order of runs on one buffer: its last writer and readers per stream, the events that others wait
- * for, versions. */
+ * for, versions.
+ *
+ * A run holds the orders of all its buffers (shared where it only reads) from the search for their
+ * events until it is noted itself. So the runs of two threads follow each other as a whole, also in
+ * one stream. Where two threads read a buffer at once, a writer waits for a marker in their stream.
+ */
 #include "runtime/buffer.h"
 
 #include <stdlib.h>

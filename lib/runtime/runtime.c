@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start and end of a context's device state, and the choice of a stream for a run or a transfer. */
+/* Start and end of a context's device state, and the choice of a stream for a run or a transfer.
+ *
+ * Independent batches, and large transfers of buffers on a device with memory of its own, take the
+ * stream with the fewest runs, of three at most; all else runs in the first one.
+ */
 #include "runtime/runtime.h"
 
 #include "runtime/clblast.h"

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Background compilation: a second plan on the generic kernel, and compile jobs for the kernels
- * that are missing. */
+ * that are missing.
+ *
+ * Off unless asked for: the generic kernel adds in another order, so that a result's last bits may
+ * change once. Each batch changes to its own kernels between two of its runs. Batch-invariant
+ * graphs and runs that are compared with the host wait for their kernels.
+ */
 #include "session/background.h"
 
 #include <stdlib.h>
