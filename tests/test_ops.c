@@ -2,6 +2,7 @@
 /* Every row of elementwise.def with every type: the device against the reference for values of all
  * kinds, and what is refused. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
@@ -13,14 +14,22 @@ static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8
 
 /* ---- against the reference ---- */
 
+/* Mesa 22.3's compiler ends the process over comparisons and quotients of 8 bits with a sign, where
+ * there are as many as here. */
+static bool compiler_fails_at_i8(const kiln_device_info *device)
+{
+    return !strcmp(device->platform, "rusticl") && !strncmp(device->driver_version, "22.3.", 5);
+}
+
 /* All rows over the same operands: few kernels with many results each. */
 static void every_row(size_t n, enum check_values values)
 {
     for (size_t t = 0; t < TYPES; t++) {
         kiln_batch *batch = check_begin();
         kiln_tensor operands[3], masked[3];
-        /* Mesa 22.3's compiler ends the process over comparisons of 8 bits with a sign. */
-        if (types[t] == KILN_I8 && !strcmp(batch->device->platform, "rusticl")) {
+        if (types[t] == KILN_I8 && compiler_fails_at_i8(batch->device)) {
+            fprintf(stderr, "# no rows of i8 on %s %s\n", batch->device->platform,
+                    batch->device->driver_version);
             check_end(batch);
             continue;
         }
