@@ -215,7 +215,9 @@ codegen_sources = \
 	lib/codegen/tiles.c \
 	lib/codegen/tiles.h \
 	lib/codegen/totals.c \
-	lib/codegen/verify_launches.c
+	lib/codegen/verify_launches.c \
+	lib/codegen/verify_scratch.c \
+	lib/codegen/verify_scratch.h
 
 store_sources = \
 	lib/store/bundle.c \

@@ -235,3 +235,48 @@ Test(verify_plan, knows_the_values_of_generated_parameters)
     EXPECT_BROKEN("launch 2 (matmul_small), argument 22 for q0: another value",
                   ARGUMENT(2, last - 1).integer++);
 }
+
+/* Launches: 0 totals of segments, 1 what they come to. */
+static struct kiln__plan plan_of_segments(kiln_type type, bool positions)
+{
+    static int64_t none;
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_upload(batch, type, 1, (size_t[]){1 << 20}, &none);
+    ask(batch, positions ? kiln_argmax(batch, x, 0, NULL, 0) : kiln_sum(batch, x, 0, NULL, 0));
+    struct kiln__plan plan = plan_of(batch, false);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+/* A long product in splits, on the GPU. Launches: 0 sums of splits, 1 what they come to. */
+static struct kiln__plan plan_of_splits(void)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    ask(batch,
+        kiln_matmul(batch, imagine_matrix(batch, 64, 1 << 16), imagine_matrix(batch, 1 << 16, 64)));
+    struct kiln__plan plan = plan_of(batch, false);
+    kiln_batch_release(batch);
+    return plan;
+}
+
+Test(verify_plan, knows_how_much_working_memory_is_used)
+{
+#define EXPECT_SMALL(sound, where, change)                                                         \
+    EXPECT_BROKEN_PLAN(sound, where ": working memory that is smaller than what is kept there",    \
+                       change)
+    /* Totals of 4 bytes for those of 8; positions. */
+    EXPECT_SMALL(plan_of_segments(KILN_I64, false),
+                 "launch 0 (kiln_reduce), argument 8 for partial_t1", slot[2].bytes /= 2);
+    EXPECT_SMALL(plan_of_segments(KILN_F32, true),
+                 "launch 0 (kiln_reduce), argument 10 for partial_j1", slot[3].bytes -= 4);
+    EXPECT_SMALL(plan_of_segments(KILN_I64, false),
+                 "launch 1 (kiln_reduce), argument 8 for partial_t1",
+                 ARGUMENT(1, 3).integer *= 2); /* segments */
+    /* Of products: sums, those of all splits, packed weights. */
+    EXPECT_SMALL(plan_of_splits(), "launch 0 (matmul_gpu), argument 2 for c",
+                 slot[3].bytes = 16384 - 4);
+    EXPECT_SMALL(plan_of_splits(), "launch 1 (matmul_gpu_sum), argument 0 for partial",
+                 slot[3].bytes -= 4);
+    EXPECT_SMALL(keeping_plan(), "launch 0 (matmul_pack_b), argument 1 for packed",
+                 slot[3].bytes = 360000 - 4);
+}

@@ -124,6 +124,20 @@ static void expand_list(const struct expansion *expansion, const char *at)
 
 /* ---- reading the list ---- */
 
+/* Bytes of an element of this type. */
+static uint8_t item_of(const char *word, size_t length)
+{
+    static const struct {
+        const char *name;
+        uint8_t bytes;
+    } types[] = {{"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"half", 2},
+                 {"int", 4},  {"uint", 4},  {"float", 4}, {"long", 8},   {"ulong", 8}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (is_word(word, length, types[i].name))
+            return types[i].bytes;
+    return 0;
+}
+
 static struct kiln__parameter read_one(const char *at, size_t length)
 {
     struct kiln__parameter parameter = {.name = ""};
@@ -138,6 +152,7 @@ static struct kiln__parameter read_one(const char *at, size_t length)
         parameter.restricted = parameter.restricted || is_word(at, word, "restrict");
         if (is_word(at, word, "long") || is_word(at, word, "int") || is_word(at, word, "float"))
             parameter.type = *at;
+        parameter.item = parameter.item ? parameter.item : item_of(at, word);
         snprintf(parameter.name, sizeof parameter.name, "%.*s", (int)word, at);
         at += word;
     }

@@ -10,6 +10,7 @@ struct kiln__parameter {
     char name[32];
     char type; /* of a value: 'l' long, 'i' int, 'f' float; 0: another one */
     bool memory, constant, restricted;
+    uint8_t item; /* bytes of an element of memory; 0: of a type that a macro names */
 };
 
 struct kiln__parameters {

@@ -8,6 +8,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/parameters.h"
+#include "codegen/verify_scratch.h"
 #include "graph/attention.h"
 #include "graph/attention_backward.h"
 #include "lower/matmul.h"
@@ -111,6 +112,16 @@ static const char *check_direction(const struct verifier *verifier,
     if (parameter->constant)
         return is_read(verifier, slot) ? NULL : "memory that the group does not read";
     return is_stored(verifier, slot) ? NULL : "memory that the group does not store to";
+}
+
+static const char *check_room(const struct verifier *verifier, size_t i)
+{
+    uint32_t slot = argument_at(verifier, i)->slot;
+    return is_scratch(verifier, slot) && verifier->plan->slots.items[slot].bytes <
+                                             kiln__scratch_least(verifier->launch, verifier->group,
+                                                                 verifier->parameters, i)
+               ? "working memory that is smaller than what is kept there"
+               : NULL;
 }
 
 /* Whether two slots are one memory: a result in the buffer that an input is read from is. */
@@ -317,6 +328,8 @@ static const char *check_argument(const struct verifier *verifier, size_t i)
         return wrong ? wrong : verifier->launch->table.count ? NULL : "an empty table";
     if (!wrong && parameter->memory)
         wrong = check_direction(verifier, parameter, argument->slot);
+    if (!wrong && parameter->memory)
+        wrong = check_room(verifier, i);
     if (!wrong && !verifier->launch->form.generic)
         wrong = check_name(verifier, parameter, argument);
     bool writes = parameter->memory && parameter->restricted && !parameter->constant;
