@@ -15,22 +15,12 @@ trap 'rm -rf "$folder"' EXIT
 for file in "$library" "${library%.so}-onnx.so"; do
   [ ! -f "$file" ] || ${NM:-nm} -D --defined-only "$file"
 done | awk '$(NF - 1) != "A" { sub(/@.*/, "", $NF); print $NF }' | sort -u >"$folder/exported"
-# A declaration may go on over lines: every name( from KILN_API to the semicolon, the first one.
 for header in "${srcdir:-.}"/include/kiln/*.h include/kiln/*.h; do
   case $header in
     */onnx.h) [ ! -f "${library%.so}-onnx.so" ] || cat "$header" ;;
     *) [ ! -f "$header" ] || cat "$header" ;;
   esac
-done |
-  awk '
-    /^[ \t]*#/ { next }
-    /^KILN_API/ { text = ""; inside = 1 }
-    inside { text = text " " $0 }
-    inside && /;/ {
-      inside = 0
-      if (match(text, /kiln_[a-z0-9_]+\(/))
-        print substr(text, RSTART, RLENGTH - 1)
-    }' | sort -u >"$folder/declared"
+done | awk -f "${srcdir:-.}/tests/declared.awk" | sort -u >"$folder/declared"
 
 status=0
 complain() {

@@ -7,22 +7,13 @@ cd "${srcdir:-.}" || exit 99
 folder=$(mktemp -d) || exit 99
 trap 'rm -rf "$folder"' EXIT
 
-# A declaration may go on over lines: every name( from KILN_API to the semicolon, the first one.
 for header in include/kiln/*.h include/kiln/*.h.in; do
   case $header in
     */elementwise.h | */reductions.h | */version.h) ;; # in a source tree that is configured itself
     */onnx.h) ;; # of a library of its own, which is fed hostile files
     *) cat "$header" ;;
   esac
-done | awk '
-  /^[ \t]*#/ { next }
-  /^KILN_API/ { text = ""; inside = 1 }
-  inside { text = text " " $0 }
-  inside && /;/ {
-    inside = 0
-    if (match(text, /kiln_[a-z0-9_]+\(/))
-      print substr(text, RSTART, RLENGTH - 1)
-  }' | sort -u >"$folder/declared"
+done | awk -f tests/declared.awk | sort -u >"$folder/declared"
 sed -n 's/^CALL[A-Z_]*(\(kiln_[a-z0-9_]*\),.*/\1/p' tests/fuzz/calls.def | sort >"$folder/called"
 
 status=0

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from libraries import Kiln, Torch
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -58,18 +60,18 @@ class Encoder:
         s, rows, length = self.shape, self.rows, self.length
         inside = n.before(length, lengths, rows)  # [rows, length], true where there is a word
         x = n.norm((n.rows(p["words"], words) + p["places"]).reshape(rows * length, s.width),
-                   p["scale"], p["shift"])
+                   p["scale"], p["shift"], EPSILON)
         for i in range(s.layers):
-            qkv = n.product(narrow(x), p[f"qkv{i}"]) + p[f"qkv_b{i}"]
+            qkv = n.linear(narrow(x), p[f"qkv{i}"], p[f"qkv_b{i}"])
             qkv = n.transpose(narrow(qkv).reshape(rows, length, 3, s.heads, s.width // s.heads),
                               (2, 0, 3, 1, 4))
             a = n.attention(qkv[0], qkv[1], qkv[2], inside.reshape(rows, 1, 1, length))
             a = n.transpose(narrow(a), (0, 2, 1, 3)).reshape(rows * length, s.width)
-            x = n.norm(n.product(a, p[f"out{i}"]) + p[f"out_b{i}"] + x,
-                       p[f"scale_a{i}"], p[f"shift_a{i}"])
-            h = n.gelu(n.product(narrow(x), p[f"up{i}"]) + p[f"up_b{i}"])
-            x = n.norm(n.product(narrow(h), p[f"down{i}"]) + p[f"down_b{i}"] + x,
-                       p[f"scale_b{i}"], p[f"shift_b{i}"])
+            x = n.norm(n.linear(a, p[f"out{i}"], p[f"out_b{i}"]) + x,
+                       p[f"scale_a{i}"], p[f"shift_a{i}"], EPSILON)
+            h = n.gelu(n.linear(narrow(x), p[f"up{i}"], p[f"up_b{i}"]))
+            x = n.norm(n.linear(narrow(h), p[f"down{i}"], p[f"down_b{i}"]) + x,
+                       p[f"scale_b{i}"], p[f"shift_b{i}"], EPSILON)
         weights = n.floats(inside).reshape(rows, length, 1)
         mean = (x.reshape(rows, length, s.width) * weights).sum(1) / weights.sum(1)
         return mean / n.sqrt((mean * mean).sum(1).reshape(rows, 1))
@@ -105,94 +107,3 @@ class Encoder:
             result |= {f"{name} {way}": step
                        for way, step in ways.of(run, [words, lengths], device).items()}
         return result
-
-
-class Kiln:
-    """What the encoder is made of, by kiln."""
-
-    @staticmethod
-    def before(length, lengths, rows):
-        import kiln
-        return kiln.iota((1, length), 1) < lengths.reshape(rows, 1)
-
-    @staticmethod
-    def rows(table, numbers):
-        import kiln
-        return kiln.gather(table, numbers, 0)
-
-    @staticmethod
-    def norm(x, scale, shift):
-        import kiln
-        return kiln.layer_norm(x, scale, shift, epsilon=EPSILON)
-
-    @staticmethod
-    def product(x, w):
-        return x @ w
-
-    @staticmethod
-    def transpose(x, axes):
-        import kiln
-        return kiln.transpose(x, axes)
-
-    @staticmethod
-    def attention(q, k, v, mask):
-        import kiln
-        return kiln.attention(q, k, v, mask)
-
-    @staticmethod
-    def gelu(x):
-        import kiln
-        return kiln.gelu(x)
-
-    @staticmethod
-    def floats(x):
-        return x.astype("f32")
-
-    @staticmethod
-    def sqrt(x):
-        import kiln
-        return kiln.sqrt(x)
-
-
-class Torch:
-    """The same by PyTorch."""
-
-    @staticmethod
-    def before(length, lengths, rows):
-        import torch
-        return torch.arange(length, device=lengths.device)[None] < lengths.reshape(rows, 1)
-
-    @staticmethod
-    def rows(table, numbers):
-        return table[numbers]
-
-    @staticmethod
-    def norm(x, scale, shift):
-        import torch
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, EPSILON)
-
-    @staticmethod
-    def product(x, w):
-        return x @ w
-
-    @staticmethod
-    def transpose(x, axes):
-        return x.permute(axes)
-
-    @staticmethod
-    def attention(q, k, v, mask):
-        import torch
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
-
-    @staticmethod
-    def gelu(x):
-        import torch
-        return torch.nn.functional.gelu(x)
-
-    @staticmethod
-    def floats(x):
-        return x.float()
-
-    @staticmethod
-    def sqrt(x):
-        return x.sqrt()

@@ -4,6 +4,8 @@ network is written once, over the functions that both libraries have (`n`)."""
 
 import numpy as np
 
+from libraries import Kiln, Torch
+
 STEPS = 10
 RATE = 1e-3
 
@@ -76,108 +78,6 @@ class Training:
 
             result["graph"] = by_graph
         return result
-
-
-class Kiln:
-    """What networks are made of, by kiln."""
-
-    def __getattr__(self, name):
-        import kiln
-        return getattr(kiln, name)
-
-    @staticmethod
-    def linear(x, w, b):
-        return x @ w + b
-
-    @staticmethod
-    def convolution(x, w):
-        import kiln
-        return kiln.conv(x, w, layout="channels_first", before=1, after=1)
-
-    @staticmethod
-    def pool(x):
-        import kiln
-        return kiln.max_pool(x, [2, 2], layout="channels_first")
-
-    @staticmethod
-    def rows(table, numbers):
-        import kiln
-        return kiln.gather(table, numbers, 0)
-
-    @staticmethod
-    def attention(q, k, v):
-        import kiln
-        return kiln.attention(q, k, v, causal=1)
-
-    @staticmethod
-    def norm(x, scale, shift):
-        import kiln
-        return kiln.layer_norm(x, scale, shift)
-
-    @staticmethod
-    def gru(x, w, r, bias):
-        import kiln
-        return kiln.gru(x, w[None], r[None], bias[None], gates="pytorch", linear_before_reset=1)[0][:, 0]
-
-
-class Torch:
-    """The same by PyTorch."""
-
-    def __getattr__(self, name):
-        import torch
-        return getattr(torch, name)
-
-    @staticmethod
-    def linear(x, w, b):
-        return x @ w + b
-
-    @staticmethod
-    def convolution(x, w):
-        import torch
-        return torch.nn.functional.conv2d(x, w, padding=1)
-
-    @staticmethod
-    def pool(x):
-        import torch
-        return torch.nn.functional.max_pool2d(x, 2)
-
-    @staticmethod
-    def rows(table, numbers):
-        return table[numbers]
-
-    @staticmethod
-    def attention(q, k, v):
-        import torch
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    @staticmethod
-    def norm(x, scale, shift):
-        import torch
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift)
-
-    @staticmethod
-    def gelu(x):
-        import torch
-        return torch.nn.functional.gelu(x)
-
-    @staticmethod
-    def cross_entropy(logits, labels):
-        import torch
-        return torch.nn.functional.cross_entropy(logits, labels.long())
-
-    @staticmethod
-    def transpose(x, axes):
-        return x.permute(axes)
-
-    @staticmethod
-    def gru(x, w, r, bias):
-        import torch
-        zero = torch.zeros(1, x.shape[1], r.shape[1], device=x.device)
-        half = bias.shape[0] // 2
-        return torch.gru(x, zero, [w, r, bias[:half], bias[half:]], True, 1, 0.0, True, False, False)[0]
-
-
-Kiln, Torch = Kiln(), Torch()
 
 
 def scaled(random, *shape):
@@ -253,7 +153,7 @@ class Transformer(Training):
             qkv = n.norm(x, p[f"s{i}"], p[f"t{i}"]) @ p[f"qkv{i}"]
             qkv = n.transpose(qkv.reshape(self.rows, self.length, 3, heads, width // heads),
                               (2, 0, 3, 1, 4))
-            a = n.transpose(n.attention(qkv[0], qkv[1], qkv[2]), (0, 2, 1, 3))
+            a = n.transpose(n.attention(qkv[0], qkv[1], qkv[2], causal=True), (0, 2, 1, 3))
             x = x + a.reshape(rows, width) @ p[f"out{i}"]
             h = n.gelu(n.norm(x, p[f"u{i}"], p[f"v{i}"]) @ p[f"up{i}"])
             x = x + h @ p[f"down{i}"]
