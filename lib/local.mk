@@ -51,6 +51,9 @@ device_sources = \
 	lib/device/opencl.h \
 	lib/device/traits.c \
 	lib/device/traits.h \
+	lib/device/kernels.c \
+	lib/device/kernels.def \
+	lib/device/kernels.h \
 	lib/device/tunables.c \
 	lib/device/tunables.h
 
@@ -183,6 +186,8 @@ lower_sources = \
 	lib/lower/matmul_gpu.c \
 	lib/lower/matmul_wgmma.c \
 	lib/lower/plan_make.c \
+	lib/lower/select.c \
+	lib/lower/select.h \
 	lib/lower/strided_operands.c \
 	lib/lower/strided_operands.h \
 	lib/lower/workload.c \

@@ -8,6 +8,7 @@ criterion_tests = \
 	tests/test_batch \
 	tests/test_behind \
 	tests/test_buffers \
+	tests/test_catalogue \
 	tests/test_cache_catalog \
 	tests/test_cache_edit \
 	tests/test_cache_entry \

@@ -34,7 +34,7 @@ static struct kiln__device hopper(void)
 static bool believes(struct kiln__prover *prover, const struct kiln__proof *proof)
 {
     (void)prover;
-    return !proof->matmul && !strcmp(proof->file, "attention_wgmma");
+    return !strcmp(proof->kernel->file, "attention_wgmma");
 }
 
 static bool doubts(struct kiln__prover *prover, const struct kiln__proof *proof)
@@ -219,8 +219,8 @@ static kiln_type believed_mask;
 static bool believes_long(struct kiln__prover *prover, const struct kiln__proof *proof)
 {
     (void)prover;
-    return !proof->matmul && !strcmp(proof->file, "attention_copies_long") &&
-           proof->type == KILN_F32 && proof->mask == believed_mask;
+    return !strcmp(proof->kernel->file, "attention_copies_long") && proof->type == KILN_F32 &&
+           proof->mask == believed_mask;
 }
 
 Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
@@ -343,9 +343,11 @@ Test(attention_wgmma, makes_gradients_of_slopes)
 static bool doubts_pairs(struct kiln__prover *prover, const struct kiln__proof *proof)
 {
     (void)prover;
-    if (proof->matmul)
-        return true;
-    return strcmp(proof->file, "attention_wgmma") ? proof->form < KILN__SLOPES_BOTH : !proof->form;
+    switch (proof->kernel->kind) {
+    case KILN__KERNEL_ATTENTION: return !proof->form;
+    case KILN__KERNEL_ATTENTION_GRADIENT: return proof->form < KILN__SLOPES_BOTH;
+    default: return true;
+    }
 }
 
 static bool doubts_slopes(struct kiln__prover *prover, const struct kiln__proof *proof)

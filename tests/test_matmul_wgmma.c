@@ -87,7 +87,7 @@ static const char *planned(const struct kiln__device *device, const struct produ
                  kiln_last_error());
     cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
     const struct kiln__launch *launch = &plan.launches.items[0];
-    bool same = launch->matmul && !strcmp(launch->matmul, wanted);
+    bool same = launch->choice.taken && !strcmp(launch->choice.taken->name, wanted);
     snprintf(words, sizeof words, "%s", same ? launch->options : "");
     if (same)
         snprintf(words + strlen(words), sizeof words - strlen(words), " %zu%s",

@@ -80,7 +80,7 @@ Test(schedule, of_a_product_takes_no_more_local_memory_than_there_is)
                             "-DVECTOR=%u -DTILE_ROWS=%u -DTILE_VECTORS=%u -DBLOCK_DEPTH=%u",
                             &vector, &rows, &vectors, &depth),
                      4, "%s", launch->options);
-        cr_expect_str_eq(launch->matmul, "small");
+        cr_expect_str_eq(launch->choice.taken->name, "small");
         cr_expect(launch->form.operands & KILN__READS_A, "computes x + 1 as it reads it");
         cr_expect_leq((vector * vectors + rows) * depth * sizeof(float), room);
         cr_expect_eq(depth, 256u, "the order of additions is that of other sizes");
@@ -107,8 +107,8 @@ Test(schedule, of_products_goes_by_whether_weights_stay)
             cases[i].stays ? imagine_weights(batch, 200, 100) : imagine_matrix(batch, 200, 100);
         ask(batch, kiln_matmul(batch, imagine_matrix(batch, cases[i].rows, 200), w));
         struct kiln__plan plan = plan_of(batch, false);
-        cr_expect_str_eq(plan.launches.items[0].matmul, cases[i].chosen, "%zu rows, %s",
-                         cases[i].rows, plan.launches.items[0].matmul);
+        cr_expect_str_eq(plan.launches.items[0].choice.taken->name, cases[i].chosen, "%zu rows, %s",
+                         cases[i].rows, plan.launches.items[0].choice.taken->name);
         kiln__plan_free(&plan);
         kiln_batch_release(batch);
     }

@@ -53,7 +53,7 @@ static struct moved moved_by(kiln_batch *batch, const char *product)
         moved.bytes[i] = launch->bytes;
         moved.kernel[i] = launch->kernel;
         moved.all += launch->bytes;
-        cr_expect(!product || !launch->substitute, "%s", product);
+        cr_expect(!product || !launch->choice.substitute, "%s", product);
     }
     kiln__plan_free(&plan);
     cr_assert_eq(kiln_batch_reset(batch), KILN_OK);

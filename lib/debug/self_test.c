@@ -44,7 +44,7 @@ struct proofs {
 
 static bool is_same(const struct kiln__proof *a, const struct kiln__proof *b)
 {
-    return !strcmp(a->file, b->file) && a->type == b->type && a->mask == b->mask &&
+    return a->kernel == b->kernel && a->type == b->type && a->mask == b->mask &&
            a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
            a->parts == b->parts && a->tile == b->tile && a->form == b->form;
 }
@@ -84,18 +84,18 @@ struct shapes {
 
 static bool is_attention(const struct kiln__proof *proof)
 {
-    return !proof->matmul;
+    return proof->kernel->kind != KILN__KERNEL_PRODUCT;
 }
 
 /* A product of floats on tensor cores, which takes them in tf32. */
 static bool is_of_floats(const struct kiln__proof *proof)
 {
-    return proof->matmul && proof->type == KILN_F32;
+    return !is_attention(proof) && proof->type == KILN_F32;
 }
 
 static bool is_slopes(const struct kiln__proof *proof)
 {
-    return is_attention(proof) && !strcmp(proof->file, "attention_slopes_wgmma");
+    return proof->kernel->kind == KILN__KERNEL_ATTENTION_GRADIENT;
 }
 
 /* Of a product; where tiles are handed over, a core has three. */
@@ -156,7 +156,7 @@ static kiln_status make_context(struct test *test)
                                           (cl_context_properties)device->platform, 0};
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     cl_int code;
-    options.matmul = test->only.proof.matmul;
+    options.matmul = is_attention(&test->only.proof) ? NULL : test->only.proof.kernel->name;
     options.cache = KILN_CACHE_OFF;
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     options.trace = "";
@@ -511,15 +511,15 @@ static enum kiln__trial_end prove(void *user, char why[KILN__TRIAL_WHY])
 
 static enum kiln__trial_end find_out(const struct proofs *proofs, const struct kiln__proof *proof)
 {
-    const char *text = kiln__kernel_text(proof->file);
+    const char *text = kiln__kernel_text(proof->kernel->file);
     uint64_t hash = text ? kiln__hash64(text, strlen(text)) : 0;
     char subject[128];
     snprintf(
         subject, sizeof subject, "kernel %s %08x: %s%s, %c%c, form %u, tiles of %u columns%s%s",
-        proof->matmul ? proof->matmul : proof->file, (unsigned)hash, kiln_type_name(proof->type),
-        proof->parts > 1 ? " in parts" : "", proof->transpose_a ? 't' : 'n',
-        proof->transpose_b ? 't' : 'n', proof->form, proof->tile, proof->mask ? ", mask of " : "",
-        proof->mask ? kiln_type_name(proof->mask) : "");
+        is_attention(proof) ? proof->kernel->file : proof->kernel->name, (unsigned)hash,
+        kiln_type_name(proof->type), proof->parts > 1 ? " in parts" : "",
+        proof->transpose_a ? 't' : 'n', proof->transpose_b ? 't' : 'n', proof->form, proof->tile,
+        proof->mask ? ", mask of " : "", proof->mask ? kiln_type_name(proof->mask) : "");
     struct test test = {.runtime = proofs->runtime, .only = {{is_it}, *proof, false}};
     const struct kiln__trial trial = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = proofs->runtime->programs;

@@ -67,6 +67,8 @@ struct kiln__traits {
 
 /* The ptx_level whose instructions wgmma and the copy engine are that level's alone. */
 #define KILN__HOPPER 90
+/* The first ptx_level with copies to local memory in the background, and bf16. */
+#define KILN__AMPERE 80
 
 struct kiln__device {
     cl_platform_id platform;

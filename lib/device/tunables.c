@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/kernels.h"
 #include "util/hash.h"
 
 /* A parameter of chunked devices, of others, of all; 1 where it is of works, where it reorders. */
@@ -23,7 +24,10 @@
 /* In the order in which they are tried: what decides most comes first. */
 static const struct kiln__tunable rows[] = {
     /* clang-format off */
-    EITHER (product,    1, 0, "implementation of products", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+    {"product", "implementation of products", offsetof(struct kiln__traits, product), KILN__TUNES_ALL, true, false, {
+#define PRODUCT(name, ...) KILN__BY_##name,
+#include "device/kernels.def"
+    }},
     EITHER (tile,       1, 0, "size of tiles, by number",                1, 2, 3, 4, 5, 6, 7, 8)
     EITHER (splits,     1, 1, "parts of a product's depth",              1, 2, 4, 8, 16, 32)
     CHUNKED(vector,     0, 1, "elements of a vector",                    4, 8, 16)
@@ -70,11 +74,20 @@ unsigned kiln__tunable_get(const struct kiln__traits *traits, const struct kiln_
     return *field_of(&copy, tunable);
 }
 
+/* The row of the catalogue that a value stands for, or NULL. */
+static const struct kiln__kernel_row *kernel_of(const struct kiln__tunable *tunable, unsigned value)
+{
+    bool is_product = tunable->field == offsetof(struct kiln__traits, product);
+    return is_product && value ? kiln__kernel_of(KILN__KERNEL_PRODUCT, value - 1) : NULL;
+}
+
 bool kiln__tunable_takes(const struct kiln__device *device, const struct kiln__tunable *tunable,
                          unsigned value)
 {
-    bool fits = tunable->field != offsetof(struct kiln__traits, work_group) ||
-                value <= device->info.max_work_group;
+    const struct kiln__kernel_row *kernel = kernel_of(tunable, value);
+    bool fits = (tunable->field != offsetof(struct kiln__traits, work_group) ||
+                 value <= device->info.max_work_group) &&
+                (!kernel || kiln__kernel_is_tuned_on(kernel, device));
     for (size_t i = 0; fits && tunable->candidates[i]; i++)
         if (tunable->candidates[i] == value)
             return true;
@@ -92,19 +105,31 @@ static const struct kiln__tunable *find(const struct kiln__device *device, const
     return tunable;
 }
 
+/* A number, or the name of what one stands for, up to a comma or the line's end; 0: neither. */
+static unsigned value_of(const struct kiln__tunable *tunable, const char *word)
+{
+    const size_t length = strcspn(word, ",\n");
+    char *end;
+    unsigned long value = strtoul(word, &end, 10);
+    for (unsigned i = 1; value == 0 && kernel_of(tunable, i); i++) {
+        const char *name = kernel_of(tunable, i)->name;
+        if (strlen(name) == length && !strncmp(name, word, length))
+            return i;
+    }
+    return end == word + length && value <= 1u << 30 ? (unsigned)value : 0;
+}
+
 bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
                          struct kiln__traits *traits)
 {
     const struct kiln__tunable *tunable = find(device, words);
     size_t length = strcspn(words, " =,\n");
-    char *end;
     if (!tunable || (words[length] != ' ' && words[length] != '='))
         return false;
-    unsigned long value = strtoul(words + length + 1, &end, 10);
-    if (!strchr(",\n", *end) || value > 1u << 30 ||
-        !kiln__tunable_takes(device, tunable, (unsigned)value))
+    const unsigned value = value_of(tunable, words + length + 1);
+    if (!kiln__tunable_takes(device, tunable, value))
         return false;
-    *field_of(traits, tunable) = (unsigned)value;
+    *field_of(traits, tunable) = value;
     return true;
 }
 
@@ -163,8 +188,14 @@ void kiln__tunables_list(const struct kiln__device *device, struct kiln__text *t
     const struct kiln__tunable *tunable;
     for (size_t i = 0; (tunable = kiln__tunable(device, i)); i++) {
         kiln__text_add(text, "%s%s (", i ? ", " : "", tunable->name);
-        for (size_t k = 0; tunable->candidates[k]; k++)
-            kiln__text_add(text, "%s%u", k ? ", " : "", tunable->candidates[k]);
+        for (size_t k = 0, listed = 0; tunable->candidates[k]; k++) {
+            const unsigned value = tunable->candidates[k];
+            const struct kiln__kernel_row *kernel = kernel_of(tunable, value);
+            if (!kiln__tunable_takes(device, tunable, value))
+                continue;
+            kiln__text_add(text, "%s%u%s%s", listed++ ? ", " : "", value, kernel ? " " : "",
+                           kernel ? kernel->name : "");
+        }
         kiln__text_add(text, ")");
     }
 }

@@ -32,7 +32,8 @@ bool kiln__tunable_takes(const struct kiln__device *device, const struct kiln__t
                          unsigned value);
 
 /* "name value" or "name=value", up to the end, a comma or the end of the line: put it into
- * `traits`. False: it is none, or not for this device, or not one of the candidates. */
+ * `traits`. A kernel is a number or a name of device/kernels.def. False: it is none, or not for
+ * this device, or not one of the candidates. */
 bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
                          struct kiln__traits *traits);
 
@@ -56,7 +57,7 @@ void kiln__tuning_free(struct kiln__tuning *tuning);
 void kiln__tuning_apply(const struct kiln__tuning *tuning, const struct kiln__device *device,
                         const char *work, bool alike, struct kiln__traits *traits);
 
-/* Those of the device, "vector (4, 8, 16), chunks (...)". */
+/* Those of the device, "product (3 dots, 4 skinny, ...), tile (1, 2, ...)". */
 void kiln__tunables_list(const struct kiln__device *device, struct kiln__text *text);
 
 #endif

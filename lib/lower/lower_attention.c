@@ -134,8 +134,12 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     return vectors;
 }
 
-static void lower_cpu(struct kiln__plan *plan, const struct attention *attention)
+static void lower_items(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct attention *attention = work;
+    (void)group;
+    /* else only_copies() of fuse/transposed_store.c says too much */
+    assert(attention->result == KILN_F32);
     const struct kiln__attention_size *size = &attention->size;
     size_t vector = plan->options.device->traits->vector;
     vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
@@ -202,9 +206,16 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
     return NULL;
 }
 
-static void lower_gpu(struct kiln__plan *plan, const struct attention *attention,
-                      const struct shape *shape)
+static bool groups_fit(const struct kiln__plan *plan, const void *work)
 {
+    return choose_shape(plan, work);
+}
+
+static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    const struct attention *attention = work;
+    const struct shape *shape = choose_shape(plan, attention);
+    (void)group;
     struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
     size_t items = shape_items(shape);
     snprintf(launch.options, sizeof launch.options,
@@ -225,7 +236,6 @@ static void lower_gpu(struct kiln__plan *plan, const struct attention *attention
 
 /* ---- NVIDIA's devices that copy to local memory in the background ---- */
 
-#define COPIES_LEVEL 80
 #define COPIES_ITEMS 128
 #define COPIES_ROWS 64
 #define COPIES_LOCAL 47104
@@ -244,13 +254,13 @@ static bool has_rows(const struct kiln__plan *plan, const struct attention *atte
 
 /* Not for narrow results (of operands that lie as floats), nor where tuning has found another
  * kernel's tile to be better. */
-static bool copies_suits(const struct kiln__plan *plan, const struct attention *attention)
+static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
+    const struct attention *attention = work;
     const struct kiln__device *device = plan->options.device;
     if (attention->result != KILN_F32 || (device->traits->tile && !plan->fusion.graph.alike))
         return false;
-    bool suits = device->info.has_inline_ptx && device->ptx_level >= COPIES_LEVEL &&
-                 device->info.max_work_group >= COPIES_ITEMS &&
+    bool suits = device->info.max_work_group >= COPIES_ITEMS &&
                  device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
                  attention->size.d > 0 && attention->size.d < COPIES_DEEPEST &&
                  attention->size.e <= COPIES_MOST;
@@ -260,28 +270,30 @@ static bool copies_suits(const struct kiln__plan *plan, const struct attention *
 }
 
 /* Whether a kernel with more local memory than OpenCL C lets one have is proved to work. */
-static bool long_suits(const struct kiln__plan *plan, const struct attention *attention)
+static bool copies_long_fit(const struct kiln__plan *plan, const void *work)
 {
-    const struct kiln__proof proof = {.file = "attention_copies_long",
+    const struct attention *attention = work;
+    const struct kiln__proof proof = {.kernel =
+                                          kiln__kernel_named(KILN__KERNEL_ATTENTION, "copies_long"),
                                       .type = KILN_F32,
                                       .parts = 1,
                                       .tile = (uint16_t)kiln__attention_room(attention->size.e),
                                       .mask = !mask_kind(attention) ? (kiln_type)0
                                               : attention->truths   ? KILN_U8
                                                                     : KILN_F32};
-    return plan->options.device->ptx_level == KILN__HOPPER && attention->size.d <= proof.tile &&
-           plan->options.prover && plan->options.prover->proves(plan->options.prover, &proof);
+    return copies_fit(plan, work) && attention->size.d <= proof.tile &&
+           plan->options.prover->proves(plan->options.prover, &proof);
 }
 
 /* Both kernels have the same results, to the bit. */
-static void lower_copies(struct kiln__plan *plan, const struct attention *attention)
+static void launch_copies(struct kiln__plan *plan, const struct attention *attention, bool is_long)
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
     const int width = (int)kiln__attention_room(size->e);
     int used = snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
                         width, mask_kind(attention), (int)attention->places.count);
-    if (long_suits(plan, attention)) {
+    if (is_long) {
         launch.file = "attention_copies_long";
         launch.proved = true;
         snprintf(launch.options + used, sizeof launch.options - (size_t)used,
@@ -293,6 +305,18 @@ static void lower_copies(struct kiln__plan *plan, const struct attention *attent
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
     add_arguments(&launch, attention, KILN__NO_SLOT, false);
     kiln__plan_launch(plan, &launch);
+}
+
+static void lower_copies(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    (void)group;
+    launch_copies(plan, work, false);
+}
+
+static void lower_copies_long(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    (void)group;
+    launch_copies(plan, work, true);
 }
 
 /* ---- tensor cores of NVIDIA's Hopper ---- */
@@ -342,14 +366,13 @@ static bool has_pairs(const struct attention *attention)
     return even;
 }
 
-static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *attention,
-                        bool scaled)
+static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attention *attention,
+                             bool scaled)
 {
     const struct kiln__device *device = plan->options.device;
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
-    if (!type || wgmma_mask(mask) < 0 || device->ptx_level != KILN__HOPPER ||
-        !device->info.has_inline_ptx || device->info.max_work_group < WGMMA_ITEMS ||
+    if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
         plan->options.shared || attention->node->attention.scale <= 0)
         return false;
     bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
@@ -357,17 +380,16 @@ static bool wgmma_suits(const struct kiln__plan *plan, const struct attention *a
                 size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < KILN__MASK; i++)
         fits = fits && has_rows(plan, attention, i, type, 8);
-    const struct kiln__proof proof = {.file = "attention_wgmma",
+    const struct kiln__proof proof = {.kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "wgmma"),
                                       .type = type,
                                       .parts = 1,
                                       .tile = (uint16_t)wgmma_columns(size),
                                       .mask = mask,
                                       .form = scaled};
-    return fits && plan->options.prover &&
-           plan->options.prover->proves(plan->options.prover, &proof);
+    return fits && plan->options.prover->proves(plan->options.prover, &proof);
 }
 
-static void lower_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
+static void launch_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = launch_of(plan, attention, "attention_wgmma", 0);
@@ -394,6 +416,39 @@ static void lower_wgmma(struct kiln__plan *plan, const struct attention *attenti
     kiln__plan_launch(plan, &launch);
 }
 
+static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
+{
+    return tensor_cores_fit(plan, work, false);
+}
+
+static void lower_wgmma(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    (void)group;
+    launch_wgmma(plan, work, false);
+}
+
+static bool wgmma_scaled_fits(const struct kiln__plan *plan, const void *work)
+{
+    return has_scales(work) && tensor_cores_fit(plan, work, true);
+}
+
+static void lower_wgmma_scaled(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    (void)group;
+    launch_wgmma(plan, work, true);
+}
+
+/* ---- the rows ---- */
+
+const struct kiln__lowering kiln__attention_items = {.lower = lower_items};
+const struct kiln__lowering kiln__attention_groups = {.fits = groups_fit, .lower = lower_groups};
+const struct kiln__lowering kiln__attention_copies = {.fits = copies_fit, .lower = lower_copies};
+const struct kiln__lowering kiln__attention_copies_long = {.fits = copies_long_fit,
+                                                           .lower = lower_copies_long};
+const struct kiln__lowering kiln__attention_wgmma = {.fits = wgmma_fits, .lower = lower_wgmma};
+const struct kiln__lowering kiln__attention_wgmma_scaled = {.fits = wgmma_scaled_fits,
+                                                            .lower = lower_wgmma_scaled};
+
 void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -402,23 +457,8 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct attention attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
         return;
-    if (has_scales(&attention) && wgmma_suits(plan, &attention, true)) {
-        lower_wgmma(plan, &attention, true);
-        return;
-    }
-    bool chunked = plan->options.device->traits->chunked;
-    const struct shape *shape = chunked ? NULL : choose_shape(plan, &attention);
-    if (wgmma_suits(plan, &attention, false))
-        lower_wgmma(plan, &attention, false);
-    else if (copies_suits(plan, &attention))
-        lower_copies(plan, &attention);
-    else if (shape)
-        lower_gpu(plan, &attention, shape);
-    else {
-        assert(attention.result ==
-               KILN_F32); /* else only_copies() of fuse/transposed_store.c says too much */
-        lower_cpu(plan, &attention);
-    }
-    if (has_scales(&attention))
+    const struct kiln__selection choice = kiln__select(plan, KILN__KERNEL_ATTENTION, 0, &attention);
+    kiln__lower_by(plan, index, &choice, &attention);
+    if (has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
         kiln__lower_scales(plan, index);
 }

@@ -120,7 +120,8 @@ static size_t most_columns(const struct kiln__attention_size *size)
 
 struct kiln__proof kiln__slopes_proof(enum kiln__slopes_form form, kiln_type type, size_t columns)
 {
-    return (struct kiln__proof){.file = "attention_slopes_wgmma",
+    return (struct kiln__proof){.kernel =
+                                    kiln__kernel_named(KILN__KERNEL_ATTENTION_GRADIENT, "wgmma"),
                                 .type = type,
                                 .parts = 1,
                                 .form = (uint8_t)form,
@@ -135,13 +136,13 @@ static int walked_at_once(const struct slopes *slopes)
                : 64;
 }
 
-static bool wgmma_suits(const struct kiln__plan *plan, const struct slopes *slopes)
+static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct slopes *slopes = work;
     const struct kiln__device *device = plan->options.device;
     const struct kiln__attention_size *size = &slopes->size;
     const kiln_type type = (kiln_type)slopes->node->op;
-    if (!type || device->ptx_level != KILN__HOPPER || !device->info.has_inline_ptx ||
-        device->info.max_work_group < ITEMS || slopes->node->attention.scale <= 0)
+    if (!type || device->info.max_work_group < ITEMS || slopes->node->attention.scale <= 0)
         return false;
     bool fits = size->d > 0 && size->d <= KILN__SLOPES_COLUMNS && size->d % 8 == 0 && size->e > 0 &&
                 size->e <= KILN__SLOPES_COLUMNS && size->e % 8 == 0 && size->m < INT32_MAX / 2 &&
@@ -153,8 +154,7 @@ static bool wgmma_suits(const struct kiln__plan *plan, const struct slopes *slop
         fits = fits && slopes->places.input[KILN__STATS].row == KILN__STATS_COLUMNS &&
                slopes->places.input[KILN__STATS].offset % KILN__STATS_COLUMNS == 0;
     const struct kiln__proof proof = kiln__slopes_proof(slopes->form, type, most_columns(size));
-    return fits && plan->options.prover &&
-           plan->options.prover->proves(plan->options.prover, &proof);
+    return fits && plan->options.prover->proves(plan->options.prover, &proof);
 }
 
 /* What a work-group has of operands and stats, and barriers. */
@@ -164,8 +164,10 @@ static int local_bytes(enum kiln__slopes_form form, int columns, int walked)
     return own * columns * ROWS * 2 + STAGES * walked * (others * columns * 2 + 8) + 1024;
 }
 
-static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
+static void lower_wgmma(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct slopes *slopes = work;
+    (void)group;
     static const int marks[] = {26, 33, 35, 35, 29}; /* by form */
     const struct kiln__attention_size *size = &slopes->size;
     struct kiln__launch launch = launch_of(slopes, "attention_slopes_wgmma");
@@ -191,8 +193,10 @@ static void lower_wgmma(struct kiln__plan *plan, const struct slopes *slopes)
 
 /* ---- other devices ---- */
 
-static void lower_any(struct kiln__plan *plan, const struct slopes *slopes)
+static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct slopes *slopes = work;
+    (void)group;
     const struct kiln__attention_size *size = &slopes->size;
     struct kiln__launch launch = launch_of(slopes, "attention_slopes");
     kiln__launch_reads(plan, 1, &launch);
@@ -209,15 +213,24 @@ static void lower_any(struct kiln__plan *plan, const struct slopes *slopes)
     kiln__plan_launch(plan, &launch);
 }
 
+/* ---- the rows ---- */
+
+const struct kiln__lowering kiln__attention_gradient_wgmma = {.fits = wgmma_fits,
+                                                              .lower = lower_wgmma};
+const struct kiln__lowering kiln__attention_gradient_rows = {.lower = lower_rows};
+
+static struct kiln__selection choose(const struct kiln__plan *plan, const struct slopes *slopes)
+{
+    return kiln__select(plan, KILN__KERNEL_ATTENTION_GRADIENT, 0, slopes);
+}
+
 static void lower_one(struct kiln__plan *plan, uint32_t index, uint32_t result)
 {
     const struct slopes slopes = slopes_of(plan, index, result);
     if (kiln__node_count(slopes.node) == 0)
         return;
-    if (wgmma_suits(plan, &slopes))
-        lower_wgmma(plan, &slopes);
-    else
-        lower_any(plan, &slopes);
+    const struct kiln__selection choice = choose(plan, &slopes);
+    kiln__lower_by(plan, index, &choice, &slopes);
 }
 
 /* Keys and values at once, where both are stored as the same type. */
@@ -225,11 +238,13 @@ static bool lower_both(struct kiln__plan *plan, uint32_t index)
 {
     struct slopes slopes = slopes_of(plan, index, 0);
     slopes.form = KILN__SLOPES_BOTH;
-    if (slopes_of(plan, index, 1).result != slopes.result || kiln__node_count(slopes.node) == 0 ||
-        !wgmma_suits(plan, &slopes))
+    if (slopes_of(plan, index, 1).result != slopes.result || kiln__node_count(slopes.node) == 0)
         return false;
-    lower_wgmma(plan, &slopes);
-    return true;
+    const struct kiln__selection choice = choose(plan, &slopes);
+    const bool pairs = choice.taken->traits & KILN__KERNEL_PAIR;
+    if (pairs)
+        kiln__lower_by(plan, index, &choice, &slopes);
+    return pairs;
 }
 
 void kiln__lower_slopes(struct kiln__plan *plan, uint32_t index)

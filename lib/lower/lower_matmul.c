@@ -11,16 +11,6 @@
 #include "lower/workload.h"
 #include "util/log.h"
 
-#define ROW(name) &kiln__matmul_##name,
-static const struct kiln__matmul_row *const rows[] = {KILN__MATMULS(ROW)};
-#undef ROW
-static const size_t row_count = sizeof rows / sizeof *rows;
-
-const char *kiln__matmul_name(size_t number)
-{
-    return number < row_count ? rows[number]->name : NULL;
-}
-
 /* Whether nothing is made of what an operand loads but what its type is computed in. */
 static bool is_bare(const struct kiln__group *group, struct kiln__operand operand)
 {
@@ -170,33 +160,14 @@ static void place_result(const struct kiln__plan *plan, const struct kiln__group
     }
 }
 
-static bool is_able(const struct kiln__matmul_row *row, const struct kiln__plan *plan,
-                    const struct kiln__group *group, const struct kiln__product *product)
+static struct kiln__selection choose(const struct kiln__plan *plan, const struct kiln__group *group,
+                                     const struct kiln__product *product)
 {
-    bool whole = product->sums == KILN__PRODUCT_WHOLE;
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
-    return (!row->chunked || plan->options.device->traits->chunked) &&
-           (row->takes_steps || plain) && (row->alike || !plan->fusion.graph.alike) &&
-           (!whole || row->whole) && (!row->fits || row->fits(plan, product));
-}
-
-static const struct kiln__matmul_row *choose(const struct kiln__plan *plan,
-                                             const struct kiln__group *group,
-                                             const struct kiln__product *product)
-{
-    const char *wanted = plan->options.matmul;
-    for (size_t i = 0; wanted && i < row_count; i++)
-        if (!strcmp(rows[i]->name, wanted) && is_able(rows[i], plan, group, product))
-            return rows[i];
-    unsigned tuned = plan->options.device->traits->product;
-    if (tuned && tuned <= row_count && is_able(rows[tuned - 1], plan, group, product) &&
-        rows[tuned - 1]->chunked == plan->options.device->traits->chunked)
-        return rows[tuned - 1];
-    for (size_t i = 0; i < row_count; i++)
-        if (is_able(rows[i], plan, group, product) &&
-            (!rows[i]->suits || rows[i]->suits(plan, product)))
-            return rows[i];
-    return rows[row_count - 1];
+    unsigned needs = plain ? 0 : KILN__KERNEL_STEPS;
+    needs |= plan->fusion.graph.alike ? KILN__KERNEL_ALIKE : 0;
+    needs |= product->sums == KILN__PRODUCT_WHOLE ? KILN__KERNEL_WHOLE : 0;
+    return kiln__select(plan, KILN__KERNEL_PRODUCT, needs, product);
 }
 
 static bool is_empty(const struct kiln__group *group, const struct kiln__product *product)
@@ -213,8 +184,8 @@ uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
     if (product.copies == KILN__NO_GROUP || is_empty(group, &product))
         return KILN__NO_GROUP;
     kiln__plan_tune(&as_tuned, index, &device);
-    bool covers = choose(&as_tuned, group, &product)->fetches;
-    return covers ? product.copies : KILN__NO_GROUP;
+    const struct kiln__kernel_row *kernel = choose(&as_tuned, group, &product).taken;
+    return kernel->traits & KILN__KERNEL_FETCHES ? product.copies : KILN__NO_GROUP;
 }
 
 void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)
@@ -239,20 +210,19 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     if (is_empty(group, &product))
         return;
     place_result(plan, group, &product);
-    const struct kiln__matmul_row *row = choose(plan, group, &product);
-    if (product.c.slot == KILN__NO_SLOT && !(row->frugal && kiln__group_has_epilogue(group)))
+    const struct kiln__selection choice = choose(plan, group, &product);
+    const unsigned traits = choice.taken->traits;
+    if (product.c.slot == KILN__NO_SLOT &&
+        !(traits & KILN__KERNEL_FRUGAL && kiln__group_has_epilogue(group)))
         product.c.slot = kiln__plan_scratch(plan, (size_t)(product.batch * product.m * product.n) *
                                                       sizeof(float));
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
-              (long long)product.n, (long long)product.k, (long long)product.batch, row->name);
+              (long long)product.n, (long long)product.k, (long long)product.batch,
+              choice.taken->name);
     size_t first = plan->launches.count;
-    row->lower(plan, index, &product);
-    for (size_t i = first; i < plan->launches.count; i++) {
-        const char *wanted = plan->options.matmul;
-        plan->launches.items[i].matmul = row->name;
-        plan->launches.items[i].covers = row->fetches ? product.copies + 1 : 0;
-        plan->launches.items[i].substitute = wanted && strcmp(wanted, row->name) != 0;
-    }
+    kiln__lower_by(plan, index, &choice, &product);
+    for (size_t i = first; i < plan->launches.count; i++)
+        plan->launches.items[i].covers = traits & KILN__KERNEL_FETCHES ? product.copies + 1 : 0;
 }
 
 /* ---- for implementations ---- */

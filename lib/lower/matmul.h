@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: one interface, implementations as rows. A row says what it can do and how it is
- * launched; a tuning record, an option or the heuristic picks among those that can. */
+/* Matrix products: what rows of the catalogue (device/kernels.def) take, and what their launches
+ * are made of. */
 #ifndef KILN_LOWER_MATMUL_H
 #define KILN_LOWER_MATMUL_H
 
 #include "lower/lower.h"
+#include "lower/select.h"
 
 /* Of counts, none of which is negative. */
 static inline int64_t kiln__least(int64_t a, int64_t b)
@@ -61,38 +62,6 @@ struct kiln__product {
     uint32_t copies; /* the group that brings `a` there from patches, and does nothing else; or
                         KILN__NO_GROUP */
 };
-
-struct kiln__matmul_row {
-    const char *name;
-    bool chunked;     /* for chunked devices alone */
-    bool takes_steps; /* of the group, before the product and after it */
-    bool frugal;      /* needs no f32 workspace when the epilogue writes every result */
-    bool fetches;     /* implicit im2col: loads operand A from the image, not from a copy */
-    bool alike;       /* batch-invariant: the order of additions depends on k alone, and is the
-                         same in all batch-invariant rows that a device uses */
-    bool whole;       /* exact integer sums of any depth */
-    /* Whether it is right for this product on this device, and whether it is then the one to take,
-     * where no earlier row is; NULL: always. */
-    bool (*fits)(const struct kiln__plan *plan, const struct kiln__product *product);
-    bool (*suits)(const struct kiln__plan *plan, const struct kiln__product *product);
-    /* Append its launches. */
-    void (*lower)(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product);
-};
-
-/* In the order in which the heuristic asks them; the last one is the last resort. */
-#define KILN__MATMULS(ROW)                                                                         \
-    ROW(patches)                                                                                   \
-    ROW(tiled_patches)                                                                             \
-    ROW(dots)                                                                                      \
-    ROW(skinny)                                                                                    \
-    ROW(few)                                                                                       \
-    ROW(small) ROW(single) ROW(packed) ROW(rows) ROW(clblast) ROW(wgmma) ROW(mma) ROW(tiled)
-#define KILN__MATMUL(name) extern const struct kiln__matmul_row kiln__matmul_##name;
-KILN__MATMULS(KILN__MATMUL)
-#undef KILN__MATMUL
-
-/* Their names in that order: NULL after the last. */
-const char *kiln__matmul_name(size_t number);
 
 /* The arguments of a CLBlast launch, by position: each matrix's memory and offset, the sizes, the
  * leading dimensions, whether operands are transposed, the batch strides. */

@@ -71,9 +71,9 @@ static void add_packed(struct kiln__launch *launch, const struct kiln__product *
     kiln__cpu_add_strides(launch, &product->c, product->c.row, product->c.batch);
 }
 
-static void lower_packed(struct kiln__plan *plan, uint32_t group,
-                         const struct kiln__product *product)
+static void lower_packed(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(plan, product->n);
     struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
                                   kiln__cpu_lines(plan, product, tiles->packed_rows), false};
@@ -89,8 +89,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_packed = {"packed", .chunked = true, .takes_steps = true,
-                                                     .alike = true, .lower = lower_packed};
+const struct kiln__lowering kiln__matmul_packed = {.lower = lower_packed};
 
 /* ---- few: few rows, panels of b that are there already ---- */
 
@@ -98,22 +97,25 @@ const struct kiln__matmul_row kiln__matmul_packed = {"packed", .chunked = true, 
 #define FEW_BYTES (1 << 16) /* of b, at which it pays to keep panels */
 #define FEW_ITEMS 2         /* per unit: the second one starts later */
 
-static bool few_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool few_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     int64_t lines = FEW_TILES * kiln__cpu_tiles(plan)->vector;
     return product->m <= lines &&
            (uint64_t)(lines * kiln__cpu_depth(plan)) * 4 <= plan->options.device->info.local_memory;
 }
 
 /* Whether panels are packed once, and are worth it. */
-static bool has_panels(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool has_panels(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     return product->b.lasting && product->n > 2 * kiln__cpu_tiles(plan)->vector &&
            product->n * product->k * (int64_t)sizeof(float) >= FEW_BYTES;
 }
 
-static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     int64_t vector = kiln__cpu_tiles(plan)->vector, vectors = kiln__div_up(product->n, vector);
     int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, FEW_ITEMS) / product->batch;
     int64_t item_vectors = kiln__div_up(vectors, kiln__least(vectors, kiln__most(1, items)));
@@ -126,13 +128,8 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const struct kiln
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_few = {"few",
-                                                  .chunked = true,
-                                                  .takes_steps = true,
-                                                  .alike = true,
-                                                  .fits = few_fits,
-                                                  .suits = has_panels,
-                                                  .lower = lower_few};
+const struct kiln__lowering kiln__matmul_few = {
+    .fits = few_fits, .suits = has_panels, .lower = lower_few};
 
 /* ---- patches: rows of an image, copied tile by tile ---- */
 
@@ -142,8 +139,9 @@ const struct kiln__matmul_row kiln__matmul_few = {"few",
 #define POINTED_ROWS 8        /* of a tile: registers hold where they are */
 #define PATCH_BYTES (1 << 18) /* of c for an item: it is still near when the epilogue comes */
 
-static bool patches_fit(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool patches_fit(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
     uint64_t lines =
         (uint64_t)kiln__most(tiles->packed_rows, tiles->narrow_rows) * (PATCH_DEPTH + 16);
@@ -159,9 +157,9 @@ static void add_levels(struct kiln__launch *launch, const struct kiln__patches *
     KILN__LAUNCH_INDICES(launch, depth[1].count, depth[2].count, depth[0].stride, depth[1].stride);
 }
 
-static void lower_patches(struct kiln__plan *plan, uint32_t group,
-                          const struct kiln__product *product)
+static void lower_patches(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
     bool wide = product->n > tiles->small_vectors * tiles->vector;
     tiles = wide ? kiln__cpu_panels(plan, product->n) : tiles;
@@ -196,17 +194,16 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_patches = {
-    "patches",     .chunked = true,     .takes_steps = true,   .fetches = true,
-    .alike = true, .fits = patches_fit, .lower = lower_patches};
+const struct kiln__lowering kiln__matmul_patches = {.fits = patches_fit, .lower = lower_patches};
 
 /* ---- small: one launch ---- */
 
-static bool small_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool small_suits(const struct kiln__plan *plan, const void *work)
 {
-    double work = (double)product->m * (double)product->n * (double)product->k;
+    const struct kiln__product *product = work;
+    double operations = (double)product->m * (double)product->n * (double)product->k;
     return product->n <= 2 * kiln__cpu_tiles(plan)->vector ||
-           (work <= 1 << 24 && !has_panels(plan, product));
+           (operations <= 1 << 24 && !has_panels(plan, product));
 }
 
 /* Panels first, since an item packs its own; rows where panels do not give even shares. */
@@ -259,9 +256,9 @@ static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln
     kiln__plan_product(plan, &extras, &launch);
 }
 
-static void lower_small(struct kiln__plan *plan, uint32_t group,
-                        const struct kiln__product *product)
+static void lower_small(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
     bool narrow = product->n <= tiles->vector ||
                   !has_room(plan, product, tiles->small_vectors * tiles->vector, tiles->small_rows);
@@ -276,9 +273,7 @@ static void lower_small(struct kiln__plan *plan, uint32_t group,
     add_small(plan, group, product, &walk, rows, item_panels);
 }
 
-const struct kiln__matmul_row kiln__matmul_small = {
-    "small",       .chunked = true,      .takes_steps = true,
-    .alike = true, .suits = small_suits, .lower = lower_small};
+const struct kiln__lowering kiln__matmul_small = {.suits = small_suits, .lower = lower_small};
 
 /* ---- single: one launch, whose items pack panels of their own ---- */
 
@@ -290,23 +285,25 @@ static int64_t single_panels(const struct kiln__plan *plan, const struct kiln__c
                        room / (tiles->packed_vectors * tiles->vector * kiln__cpu_depth(plan)));
 }
 
-static bool single_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool single_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     return single_panels(plan, kiln__cpu_panels(plan, product->n)) > 0;
 }
 
 /* Up to where the launch that is saved takes longer than panels that several items pack; what may
  * be kept is packed apart. */
-static bool single_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool single_suits(const struct kiln__plan *plan, const void *work)
 {
-    double work = (double)product->m * (double)product->n * (double)product->k;
+    const struct kiln__product *product = work;
+    double operations = (double)product->m * (double)product->n * (double)product->k;
     (void)plan;
-    return !product->b.lasting && work <= 1 << 28;
+    return !product->b.lasting && operations <= 1 << 28;
 }
 
-static void lower_single(struct kiln__plan *plan, uint32_t group,
-                         const struct kiln__product *product)
+static void lower_single(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(plan, product->n);
     struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors,
                                   single_panels(plan, tiles),
@@ -316,10 +313,5 @@ static void lower_single(struct kiln__plan *plan, uint32_t group,
     add_small(plan, group, product, &walk, rows, item_panels);
 }
 
-const struct kiln__matmul_row kiln__matmul_single = {"single",
-                                                     .chunked = true,
-                                                     .takes_steps = true,
-                                                     .alike = true,
-                                                     .fits = single_fits,
-                                                     .suits = single_suits,
-                                                     .lower = lower_single};
+const struct kiln__lowering kiln__matmul_single = {
+    .fits = single_fits, .suits = single_suits, .lower = lower_single};

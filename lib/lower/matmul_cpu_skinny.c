@@ -40,13 +40,15 @@ static bool is_skinny_swapped(const struct kiln__plan *plan, const struct kiln__
            product->m >= kiln__cpu_tiles(plan)->vector;
 }
 
-static bool skinny_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool skinny_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     return is_skinny(plan, product) || is_skinny_swapped(plan, product);
 }
 
-static bool skinny_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool skinny_suits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     (void)plan;
     return kiln__most(product->m, product->n) * product->k >= 16384;
 }
@@ -103,8 +105,9 @@ static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__pr
                                     : kiln__most(1, kiln__div_up(product->k, splits));
 }
 
-static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct kiln__product *given)
+static void lower_skinny(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *given = work;
     const bool is_swapped = !is_skinny(plan, given);
     const struct kiln__product product = is_swapped ? swapped(given) : *given;
     int64_t vector = kiln__cpu_tiles(plan)->vector, m = product.m, n = product.n;
@@ -135,25 +138,22 @@ static void lower_skinny(struct kiln__plan *plan, uint32_t group, const struct k
         sum_splits(plan, group, &product, given, out.slot, splits);
 }
 
-const struct kiln__matmul_row kiln__matmul_skinny = {"skinny",
-                                                     .chunked = true,
-                                                     .takes_steps = true,
-                                                     .alike = true,
-                                                     .fits = skinny_fits,
-                                                     .suits = skinny_suits,
-                                                     .lower = lower_skinny};
+const struct kiln__lowering kiln__matmul_skinny = {
+    .fits = skinny_fits, .suits = skinny_suits, .lower = lower_skinny};
 
 /* ---- dots: both operands contiguous along k ---- */
 
-static bool dots_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool dots_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     (void)plan;
     return (product->a.column == 1 || product->k <= 1) &&
            (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
 }
 
-static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     bool columns = product->m > 8 || (product->n <= 8 && product->n < product->m);
     int64_t few = columns ? product->n : product->m, many = columns ? product->m : product->n;
     struct kiln__matrix f = columns ? product->b : product->a;
@@ -177,5 +177,4 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const struct kil
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_dots = {"dots", .chunked = true, .takes_steps = true,
-                                                   .fits = dots_fits, .lower = lower_dots};
+const struct kiln__lowering kiln__matmul_dots = {.fits = dots_fits, .lower = lower_dots};

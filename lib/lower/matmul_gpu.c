@@ -150,8 +150,9 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
     return best;
 }
 
-static bool tiled_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool tiled_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     (void)product;
     return tile_fits(plan, &tile_table[SMALLEST]);
 }
@@ -341,19 +342,19 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
         kiln__plan_product_sums(plan, group, product, &c, way.splits);
 }
 
-static void lower_tiled(struct kiln__plan *plan, uint32_t group,
-                        const struct kiln__product *product)
+static void lower_tiled(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     lower_by_tiles(plan, group, product, NULL);
 }
 
-const struct kiln__matmul_row kiln__matmul_tiled = {"tiled", .takes_steps = true, .alike = true,
-                                                    .fits = tiled_fits, .lower = lower_tiled};
+const struct kiln__lowering kiln__matmul_tiled = {.fits = tiled_fits, .lower = lower_tiled};
 
 /* ---- tiled patches: of an image, as tiles of them are read ---- */
 
-static bool tiled_patches_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool tiled_patches_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     const int64_t most = INT32_MAX - 1024;
     struct kiln__patches patches;
     return tiled_fits(plan, product) &&
@@ -364,17 +365,18 @@ static bool tiled_patches_fits(const struct kiln__plan *plan, const struct kiln_
 
 /* Where a product may round, tensor cores are faster by more than the copy that they need takes. A
  * batch of high matrices fills tiles as it is. */
-static bool tiled_patches_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool tiled_patches_suits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.alike &&
                   kiln__matmul_wgmma.fits(plan, product);
     bool fills = product->copies == KILN__NO_GROUP && product->m >= tile_table[0].m;
     return !plan->options.device->traits->chunked && !rounds && !fills;
 }
 
-static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group,
-                                const struct kiln__product *product)
+static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     struct kiln__product whole = *product;
     struct kiln__patches patches;
     kiln__plan_patches(plan, product, product->copies, &patches);
@@ -383,13 +385,8 @@ static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group,
     lower_by_tiles(plan, group, &whole, &patches);
 }
 
-const struct kiln__matmul_row kiln__matmul_tiled_patches = {"tiled_patches",
-                                                            .takes_steps = true,
-                                                            .fetches = true,
-                                                            .alike = true,
-                                                            .fits = tiled_patches_fits,
-                                                            .suits = tiled_patches_suits,
-                                                            .lower = lower_tiled_patches};
+const struct kiln__lowering kiln__matmul_tiled_patches = {
+    .fits = tiled_patches_fits, .suits = tiled_patches_suits, .lower = lower_tiled_patches};
 
 /* ---- rows: few rows or few columns ---- */
 
@@ -419,16 +416,18 @@ static bool runs_along(const struct kiln__matrix *side)
     return side->column == 1;
 }
 
-static bool rows_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool rows_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     struct sides sides = sides_of(product);
     const struct kiln_device_info *info = &plan->options.device->info;
     return sides.few_count <= MOST_FEW && sides.many_count >= 4 && product->k > 0 &&
            runs_along(&sides.few) && info->max_work_group >= 256 && info->local_memory >= 40000;
 }
 
-static bool rows_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool rows_suits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     struct sides sides = sides_of(product);
     return !plan->options.device->traits->chunked && sides.many_count >= LEAST_MANY &&
            product->k >= LEAST_MANY;
@@ -480,8 +479,9 @@ static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__produ
     return kiln__most(1, kiln__least(wanted, product->k / (slices * 16)));
 }
 
-static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product)
+static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     struct sides sides = sides_of(product);
     struct shape shape = shape_of(plan, &sides);
     bool along = runs_along(&sides.many);
@@ -523,13 +523,14 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const struct kil
         kiln__plan_product_sums(plan, group, product, &c, splits);
 }
 
-const struct kiln__matmul_row kiln__matmul_rows = {"rows", .takes_steps = true, .fits = rows_fits,
-                                                   .suits = rows_suits, .lower = lower_rows};
+const struct kiln__lowering kiln__matmul_rows = {
+    .fits = rows_fits, .suits = rows_suits, .lower = lower_rows};
 
 /* ---- CLBlast ---- */
 
-static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool clblast_fits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
 #ifdef HAVE_CLBLAST
     const struct kiln__matrix *a = &product->a;
     bool overlaps = a->column == 1 && a->row < product->k && product->m > 1;
@@ -541,16 +542,17 @@ static bool clblast_fits(const struct kiln__plan *plan, const struct kiln__produ
 }
 
 /* It compiles its programs anew in every process, which only large products on a GPU repay. */
-static bool clblast_suits(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool clblast_suits(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__product *product = work;
     return plan->options.device->info.type == KILN_DEVICE_GPU &&
            plan->options.device->traits->clblast && product->m >= KILN__LIBRARY_EDGE &&
            product->n >= KILN__LIBRARY_EDGE && product->k >= KILN__LIBRARY_DEPTH;
 }
 
-static void lower_clblast(struct kiln__plan *plan, uint32_t group,
-                          const struct kiln__product *product)
+static void lower_clblast(struct kiln__plan *plan, uint32_t group, const void *work)
 {
+    const struct kiln__product *product = work;
     const struct kiln__matrix *matrices[3] = {&product->a, &product->b, &product->c};
     struct kiln__launch launch = kiln__product_launch(group, "", "CLBlastSgemm");
     launch.source = KILN__SOURCE_CLBLAST;
@@ -565,5 +567,5 @@ static void lower_clblast(struct kiln__plan *plan, uint32_t group,
     kiln__plan_launch(plan, &launch);
 }
 
-const struct kiln__matmul_row kiln__matmul_clblast = {
-    "clblast", .fits = clblast_fits, .suits = clblast_suits, .lower = lower_clblast};
+const struct kiln__lowering kiln__matmul_clblast = {
+    .fits = clblast_fits, .suits = clblast_suits, .lower = lower_clblast};

@@ -6,7 +6,6 @@
  * always, into two parts. Warps finish their own sums or, where that was measured to be faster
  * (long epilogue, long k, several tiles a core), hand them to other warps.
  */
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,19 +57,20 @@ static const struct kind mma_kinds[] = {{"f16", KILN_F16, 2, 1, 1, of_mma, 1},
 
 /* An instruction, and the kernel that is made of it. */
 struct engine {
-    const struct kiln__matmul_row *row;
-    const char *file;
-    unsigned first_level, last_level; /* of devices that have it */
-    int items;                        /* of a work-group */
-    int line;                         /* bytes along k in a stage, and in what costs count */
+    enum kiln__product_kernel kernel;
+    int items;     /* of a work-group */
+    int line;      /* bytes along k in a stage, and in what costs count */
     double finish; /* of such lines, what an operation on a tile's results takes */
     bool lasts;    /* work-groups for all cores, which take one tile after the other, with maps */
     const struct kind *kinds;
 };
-static const struct engine wgmma = {
-    &kiln__matmul_wgmma, "matmul_wgmma", 90, 90, 384, 128, 0.4, true, wgmma_kinds};
-static const struct engine mma = {&kiln__matmul_mma, "matmul_mma", 80, UINT_MAX, 128, 64, 0, false,
-                                  mma_kinds};
+static const struct engine wgmma = {KILN__BY_wgmma, 384, 128, 0.4, true, wgmma_kinds};
+static const struct engine mma = {KILN__BY_mma, 128, 64, 0, false, mma_kinds};
+
+static const struct kiln__kernel_row *kernel_of(const struct engine *engine)
+{
+    return kiln__kernel_of(KILN__KERNEL_PRODUCT, engine->kernel - 1u);
+}
 
 static int64_t tiles_of(const struct kiln__product *product, const struct cut *cut)
 {
@@ -213,8 +213,7 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
 static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
                       bool transpose_b)
 {
-    const struct kiln__proof proof = {.matmul = way->engine->row->name,
-                                      .file = way->engine->file,
+    const struct kiln__proof proof = {.kernel = kernel_of(way->engine),
                                       .type = way->kind->stored,
                                       .transpose_a = transpose_a,
                                       .transpose_b = transpose_b,
@@ -280,10 +279,7 @@ static bool is_countable(const struct kiln__product *product)
 
 static bool is_able(const struct kiln__plan_options *options, const struct engine *engine)
 {
-    const struct kiln__device *device = options->device;
-    return device->info.has_inline_ptx && device->ptx_level >= engine->first_level &&
-           device->ptx_level <= engine->last_level &&
-           device->info.max_work_group >= (size_t)engine->items && !options->shared;
+    return options->device->info.max_work_group >= (size_t)engine->items && !options->shared;
 }
 
 static bool fits(const struct kiln__plan *plan, const struct engine *engine,
@@ -296,8 +292,9 @@ static bool fits(const struct kiln__plan *plan, const struct engine *engine,
 static bool adds_integers(const struct kiln__plan_options *options, const struct engine *engine)
 {
     const struct kind *kind = &engine->kinds[S8];
-    if (!is_able(options, engine) ||
-        (options->matmul && strcmp(options->matmul, engine->row->name) != 0))
+    const struct kiln__kernel_row *kernel = kernel_of(engine);
+    if (!is_able(options, engine) || !kiln__kernel_is_for(kernel, options->device) ||
+        (options->matmul && strcmp(options->matmul, kernel->name) != 0))
         return false;
     for (size_t i = 0; i < kind->cut_count; i++)
         if (is_proven(options->prover, &(struct way){engine, kind, &kind->cuts[i], 1}, false, true))
@@ -409,7 +406,8 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     int64_t cores = plan->options.device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
     uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
-    struct kiln__launch launch = kiln__product_launch(group, engine->file, engine->file);
+    const char *file = kernel_of(engine)->file;
+    struct kiln__launch launch = kiln__product_launch(group, file, file);
     size_t length = (size_t)snprintf(
         launch.options, sizeof launch.options,
         "-DTYPE=%s -DBYTES=%d -DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DRESULT=%d -DALIGNED=%d",
@@ -463,26 +461,19 @@ static void lower(struct kiln__plan *plan, const struct engine *engine, uint32_t
 }
 
 #define ROW(name)                                                                                  \
-    static bool name##_fits(const struct kiln__plan *plan, const struct kiln__product *product)    \
+    static bool name##_fits(const struct kiln__plan *plan, const void *work)                       \
     {                                                                                              \
-        return fits(plan, &name, product);                                                         \
+        return fits(plan, &name, work);                                                            \
     }                                                                                              \
-    static bool name##_suits(const struct kiln__plan *plan, const struct kiln__product *product)   \
+    static bool name##_suits(const struct kiln__plan *plan, const void *work)                      \
     {                                                                                              \
         (void)plan;                                                                                \
-        return suits(&name, product);                                                              \
+        return suits(&name, work);                                                                 \
     }                                                                                              \
-    static void lower_##name(struct kiln__plan *plan, uint32_t group,                              \
-                             const struct kiln__product *product)                                  \
+    static void lower_##name(struct kiln__plan *plan, uint32_t group, const void *work)            \
     {                                                                                              \
-        lower(plan, &name, group, product);                                                        \
+        lower(plan, &name, group, work);                                                           \
     }                                                                                              \
-    const struct kiln__matmul_row kiln__matmul_##name = {#name,                                    \
-                                                         .takes_steps = true,                      \
-                                                         .frugal = true,                           \
-                                                         .whole = true,                            \
-                                                         .fits = name##_fits,                      \
-                                                         .suits = name##_suits,                    \
-                                                         .lower = lower_##name}
+    const struct kiln__lowering kiln__matmul_##name = {name##_fits, name##_suits, lower_##name}
 ROW(wgmma);
 ROW(mma);

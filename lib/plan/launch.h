@@ -3,6 +3,7 @@
 #ifndef KILN_PLAN_LAUNCH_H
 #define KILN_PLAN_LAUNCH_H
 
+#include "device/kernels.h"
 #include "fuse/group.h"
 
 enum kiln__argument_kind {
@@ -153,18 +154,17 @@ _Static_assert(sizeof(struct kiln__form) == 28 + 2 * KILN__MOST_ACCESSES, "no pa
 struct kiln__launch {
     enum kiln__source source;
     uint32_t group;
-    struct kiln__form form; /* generated texts */
-    const char *file;       /* template: name in kernels/, static */
-    char options[256];      /* template: build options */
-    const char *kernel;     /* name of the kernel, static */
-    const char *matmul;     /* of a matrix product: the implementation, static; else NULL */
-    bool proved;            /* by what no driver promises, as instructions that OpenCL C has not: it
-                               was tried before, and its program may be refused even so */
-    bool substitute;        /* another implementation was wanted, which cannot do this product */
-    enum kiln__part part;   /* of arguments that are appended from now on */
-    bool failed;            /* without memory for an argument; further ones make no difference */
-    uint32_t covers;        /* 1 + the group that its group does on the way; 0: none */
-    uint32_t makes; /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
+    struct kiln__form form;        /* generated texts */
+    const char *file;              /* template: name in kernels/, static */
+    char options[256];             /* template: build options */
+    const char *kernel;            /* name of the kernel, static */
+    struct kiln__selection choice; /* of the catalogue */
+    bool proved;          /* by what no driver promises, as instructions that OpenCL C has not: it
+                             was tried before, and its program may be refused even so */
+    enum kiln__part part; /* of arguments that are appended from now on */
+    bool failed;          /* without memory for an argument; further ones make no difference */
+    uint32_t covers;      /* 1 + the group that its group does on the way; 0: none */
+    uint32_t makes;       /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
     KILN__VECTOR(int32_t) table; /* see lower/generic.h; most have none */
     uint32_t dimensions;
@@ -177,6 +177,13 @@ static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 {
     return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands ||
            launch->form.generic;
+}
+
+/* Whether it is by a kernel of this kind, of the catalogue. */
+static inline bool kiln__launch_is_by(const struct kiln__launch *launch,
+                                      enum kiln__kernel_family kind)
+{
+    return launch->choice.taken && launch->choice.taken->kind == kind;
 }
 
 /* Whether memory that it takes is that of `slot`. */

@@ -98,7 +98,7 @@ static bool ends_in(const char *name, const char *end)
 static bool is_beside(const struct kiln__launch *launch)
 {
     return launch->form.stage == KILN__STAGE_FINAL || launch->form.stage == KILN__STAGE_BEHIND ||
-           (launch->matmul &&
+           (kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT) &&
             (ends_in(launch->kernel, "_pack_b") || ends_in(launch->kernel, "_pack") ||
              ends_in(launch->kernel, "_sum")));
 }

@@ -58,8 +58,8 @@ struct kiln__plan_step {
  * what tells its programs apart. `proves` may take as long as a compilation; any thread may call
  * it. */
 struct kiln__proof {
-    const char *matmul, *file; /* the implementation (NULL: of attention), and its text */
-    kiln_type type;            /* of the operands */
+    const struct kiln__kernel_row *kernel;
+    kiln_type type; /* of the operands */
     uint8_t transpose_a, transpose_b;
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */

@@ -59,6 +59,19 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
                    plan->arena_bytes + plan->kept_bytes, plan->unshared_bytes + plan->kept_bytes);
 }
 
+/* ", a product by packed because it was asked for; next best: tiled" */
+static void explain_choice(const struct kiln__selection *choice, struct kiln__text *text)
+{
+    if (!choice->taken)
+        return;
+    kiln__text_add(text, ", %s by %s because %s", kiln__kernel_family_name(choice->taken->kind),
+                   choice->taken->name,
+                   choice->substitute ? "the wanted implementation cannot do it"
+                                      : kiln__reason_text(choice->reason));
+    if (choice->next)
+        kiln__text_add(text, "; next best: %s", choice->next->name);
+}
+
 static void explain_launch(const struct kiln__names *names, uint32_t index, struct kiln__text *text)
 {
     const struct kiln__plan *plan = names->plan;
@@ -67,9 +80,7 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
                    index, launch->kernel, launch->group, launch->global[0],
                    launch->dimensions > 1 ? launch->global[1] : 1,
                    launch->dimensions > 2 ? launch->global[2] : 1, launch->local[0]);
-    if (launch->matmul)
-        kiln__text_add(text, ", a product by %s%s", launch->matmul,
-                       launch->substitute ? ": the wanted implementation cannot do it" : "");
+    explain_choice(&launch->choice, text);
     kiln__names_say(names, index, ", for ", ", ", text);
 }
 

@@ -98,8 +98,8 @@ static json_t *launch_json(const struct kiln__names *names, uint32_t index)
         words_json(plan, index, kiln__launch_words), "names", names_json(names, index), "shapes",
         words_json(plan, index, kiln__launch_shapes), "group", (int)launch->group, "operations",
         (json_int_t)kiln__launch_operations(plan, index), "bytes", (json_int_t)launch->bytes);
-    if (launch->matmul)
-        json_object_set_new(json, "product", json_string(launch->matmul));
+    if (kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT))
+        json_object_set_new(json, "product", json_string(launch->choice.taken->name));
     return json;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lower/matmul.h"
+#include "device/kernels.h"
 #include "session/context.h"
 #include "util/environment.h"
 #include "util/error.h"
@@ -38,6 +38,12 @@ static const char *explain_word(size_t number)
 {
     static const char *const words[] = {"text", "summary", "json"};
     return number < sizeof words / sizeof *words ? words[number] : NULL;
+}
+
+static const char *product_word(size_t number)
+{
+    const struct kiln__kernel_row *kernel = kiln__kernel_of(KILN__KERNEL_PRODUCT, number);
+    return kernel ? kernel->name : NULL;
 }
 
 /* "a, b, c" */
@@ -108,7 +114,7 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
     if (!status)
         status = kiln__precision_check(call, (int)options->precision);
     if (!status && options->matmul && *options->matmul)
-        status = check_word(call, "matmul", options->matmul, kiln__matmul_name);
+        status = check_word(call, "matmul", options->matmul, product_word);
     return status ? status : check_file(call, "trace", options->trace);
 }
 
@@ -118,8 +124,7 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
     const char *explain = kiln__environment("KILN_EXPLAIN");
     kiln_status status = KILN_OK;
     if (!options->matmul)
-        status =
-            check_word(call, "KILN_MATMUL", kiln__environment("KILN_MATMUL"), kiln__matmul_name);
+        status = check_word(call, "KILN_MATMUL", kiln__environment("KILN_MATMUL"), product_word);
     if (!status && options->host_memory == KILN_HOST_MEMORY_DEFAULT)
         status = check_word(call, "KILN_HOST_MEMORY", kiln__environment("KILN_HOST_MEMORY"),
                             memory_word);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The catalogue of kernels (kernels.def) as data: names, texts, what each needs of a device. What
+ * each can do of a plan, and how it is launched, stands in lower/select.h. */
+#ifndef KILN_DEVICE_KERNELS_H
+#define KILN_DEVICE_KERNELS_H
+
+#include "device/device.h"
+
+enum kiln__kernel_family {
+    KILN__KERNEL_PRODUCT,
+    KILN__KERNEL_ATTENTION,
+    KILN__KERNEL_ATTENTION_GRADIENT,
+    KILN__KERNEL_KINDS
+};
+
+enum kiln__kernel_trait {
+    /* Of the device: */
+    KILN__KERNEL_CHUNKED = 1,
+    KILN__KERNEL_GROUPED = 2, /* not chunked */
+    KILN__KERNEL_AMPERE = 4,  /* instructions of NVIDIA's, of this level or a later one, */
+    KILN__KERNEL_HOPPER = 8,  /* or of this one alone */
+    KILN__KERNEL_PROVED = 16, /* used where a self-test has found it right (debug/self_test.h) */
+    /* What it can do: */
+    KILN__KERNEL_STEPS = 32,    /* the group's steps before a product and after it */
+    KILN__KERNEL_FRUGAL = 64,   /* needs no f32 workspace when the epilogue writes every result */
+    KILN__KERNEL_FETCHES = 128, /* implicit im2col: loads operand A from the image, not a copy */
+    KILN__KERNEL_ALIKE = 256,   /* batch-invariant: the order of additions depends on k alone, and
+                                   is the same in all batch-invariant rows that a device uses */
+    KILN__KERNEL_WHOLE = 512,   /* exact integer sums of any depth */
+    KILN__KERNEL_SCALES = 1024, /* finds the scales of an attention's rows as well */
+    KILN__KERNEL_PAIR = 2048    /* two results of a gradient at once */
+};
+
+struct kiln__kernel_row {
+    enum kiln__kernel_family kind;
+    const char *name, *file; /* file: of kernels/; empty: none */
+    unsigned traits;
+    const char *purpose;
+};
+
+/* Numbers of products' rows, as traits and tuning records have them; 0: none. */
+enum kiln__product_kernel {
+    KILN__NO_PRODUCT_KERNEL,
+#define PRODUCT(name, ...) KILN__BY_##name,
+#include "device/kernels.def"
+    KILN__PRODUCT_KERNELS /* one more than the last */
+};
+
+/* All rows in their order, those of a kind one after the other; NULL after the last. */
+const struct kiln__kernel_row *kiln__kernel(size_t number);
+
+/* Its place among all. */
+size_t kiln__kernel_number(const struct kiln__kernel_row *kernel);
+
+/* Row `number` of a kind, from 0 on; NULL after the last. */
+const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family kind, size_t number);
+
+/* The row of this name; NULL: there is none. */
+const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family kind, const char *name);
+
+/* "a product", "an attention", "an attention's gradient" */
+const char *kiln__kernel_family_name(enum kiln__kernel_family kind);
+
+/* Whether the device has what it needs, the proof apart. */
+bool kiln__kernel_is_for(const struct kiln__kernel_row *kernel, const struct kiln__device *device);
+
+/* Whether tuning tries it there: on chunked devices those that are for these alone. */
+bool kiln__kernel_is_tuned_on(const struct kiln__kernel_row *kernel,
+                              const struct kiln__device *device);
+
+/* Which kernel a launch is by, and why. */
+enum kiln__reason {
+    KILN__REASON_ASKED,    /* by name */
+    KILN__REASON_TUNED,    /* a record or a variable has its number */
+    KILN__REASON_CHEAPEST, /* the first that suits */
+    KILN__REASON_LAST      /* nothing else fits */
+};
+
+struct kiln__selection {
+    const struct kiln__kernel_row *taken; /* NULL: nothing was to be chosen */
+    const struct kiln__kernel_row *next;  /* would be taken instead; NULL: nothing. One that has to
+                                         be  proved is not looked at */
+    enum kiln__reason reason;
+    bool substitute; /* for one that was asked for by name and cannot do it */
+};
+
+/* "it was asked for" */
+const char *kiln__reason_text(enum kiln__reason reason);
+
+#endif
