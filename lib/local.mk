@@ -256,6 +256,8 @@ programs_sources = \
 	lib/programs/compile_job.h \
 	lib/programs/compile_workers.c \
 	lib/programs/compile_workers.h \
+	lib/programs/compiler_guard.c \
+	lib/programs/compiler_guard.h \
 	lib/programs/device_note.c \
 	lib/programs/device_note.h \
 	lib/programs/edit.c \

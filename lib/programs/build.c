@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "programs/compiler_guard.h"
 #include "programs/edit.h"
 #include "util/log.h"
 
@@ -70,8 +71,8 @@ static kiln_status build_error(cl_program program, const struct kiln__device *de
 
 /* ---- from a binary ---- */
 
-cl_int kiln__build_binary(cl_context context, const struct kiln__device *device, const void *bytes,
-                          size_t length, const char *options, cl_program *program)
+static cl_int build_binary(cl_context context, const struct kiln__device *device, const void *bytes,
+                           size_t length, const char *options, cl_program *program)
 {
     const unsigned char *binary = bytes;
     cl_int code, of_binary = CL_SUCCESS;
@@ -86,6 +87,17 @@ cl_int kiln__build_binary(cl_context context, const struct kiln__device *device,
         clReleaseProgram(*program);
         *program = NULL;
     }
+    return code;
+}
+
+cl_int kiln__build_binary(cl_context context, const struct kiln__device *device, const void *bytes,
+                          size_t length, const char *options, cl_program *program)
+{
+    *program = NULL;
+    if (!kiln__compiler_enter())
+        return CL_COMPILER_NOT_AVAILABLE;
+    cl_int code = build_binary(context, device, bytes, length, options, program);
+    kiln__compiler_leave();
     return code;
 }
 
@@ -144,9 +156,12 @@ cl_int kiln__build_fetch(cl_program program, const struct kiln__device *device, 
                          size_t *length)
 {
     struct binaries all = {0};
+    if (!kiln__compiler_enter()) /* PoCL compiles again */
+        return CL_COMPILER_NOT_AVAILABLE;
     cl_int code = prepare(program, &all);
     if (!code)
         code = fetch(program, device->id, &all, bytes, length);
+    kiln__compiler_leave();
     free(all.devices);
     free(all.sizes);
     free(all.bytes);
@@ -182,9 +197,9 @@ static kiln_status edit(cl_context context, const struct kiln__device *device, c
     return code ? edit_failed(kernel, kiln__cl_name(code), error) : KILN_OK;
 }
 
-kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
-                               const char *source, const char *options, const char *kernel,
-                               cl_program *program, struct kiln__error *error)
+static kiln_status build_source(cl_context context, const struct kiln__device *device,
+                                const char *source, const char *options, const char *kernel,
+                                cl_program *program, struct kiln__error *error)
 {
     cl_int code;
     *program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
@@ -198,5 +213,18 @@ kiln_status kiln__build_source(cl_context context, const struct kiln__device *de
     kiln_status status = build_error(*program, device, kernel, code, error);
     clReleaseProgram(*program);
     *program = NULL;
+    return status;
+}
+
+kiln_status kiln__build_source(cl_context context, const struct kiln__device *device,
+                               const char *source, const char *options, const char *kernel,
+                               cl_program *program, struct kiln__error *error)
+{
+    *program = NULL;
+    if (!kiln__compiler_enter())
+        return kiln__fail(error, KILN_BUILD_FAILED,
+                          "kernel %.80s is not compiled: the process ends", kernel);
+    kiln_status status = build_source(context, device, source, options, kernel, program, error);
+    kiln__compiler_leave();
     return status;
 }

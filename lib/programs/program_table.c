@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "programs/compiler_guard.h"
 #include "programs/program_state.h"
 #include "programs/store_thread.h"
 #include "store/location.h"
@@ -179,6 +180,7 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
         free(made);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");
     }
+    kiln__compiler_guard_exit();
     made->pid = getpid();
     made->context = context;
     made->device = *device;

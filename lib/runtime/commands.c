@@ -3,6 +3,7 @@
  * order. */
 #include "runtime/commands.h"
 
+#include "programs/compiler_guard.h"
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
 #include "runtime/slot_memory.h"
@@ -25,6 +26,12 @@ static struct kiln__runtime *runtime_of(const struct commands *commands)
 
 /* ---- commands ---- */
 
+/* Whether the driver compiles when kernels of the run begin. */
+static bool compiles(const struct commands *commands)
+{
+    return commands->stream->gated && !commands->executable->has_run;
+}
+
 /* Where a launch's event goes, NULL where it has none. */
 static cl_event *launch_event(struct commands *commands, cl_event *event)
 {
@@ -34,7 +41,7 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     bool later = runtime->ends_on_demand && bindings->left && !bindings->apart;
     commands->left--;
     *event = NULL;
-    if (runtime->trace || (ends && !later))
+    if (runtime->trace || compiles(commands) || (ends && !later))
         return event;
     if (ends)
         kiln__run_leave_open(commands->run);
@@ -129,34 +136,54 @@ static kiln_status copy(struct commands *commands, uint32_t slot, struct spot fr
     return keep(commands, event, &span, error);
 }
 
-static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
+static kiln_status enqueue_kernel(struct commands *commands, uint32_t index, cl_event *event,
+                                  struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
     const struct kiln__launch *launch = &commands->executable->plan->launches.items[index];
-    if (commands->executable->left_out[index]) {
+    if (launch->source == KILN__SOURCE_CLBLAST) {
+        if (!atomic_exchange(&runtime->uses_clblast, true))
+            kiln__clblast_begin();
+        return kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
+                                     commands->executable->memory, event, error);
+    }
+    cl_int code = clEnqueueNDRangeKernel(commands->stream->queue,
+                                         commands->executable->kernels[index], launch->dimensions,
+                                         NULL, launch->global, launch->local, 0, NULL, event);
+    return code ? kiln__cl_fail(error, "clEnqueueNDRangeKernel", code) : KILN_OK;
+}
+
+/* At the end of the process no launch is added for which the driver would compile. */
+static kiln_status enqueue_first(struct commands *commands, uint32_t index, cl_event *event,
+                                 struct kiln__error *error)
+{
+    if (!kiln__compiler_enter())
+        return kiln__fail(error, KILN_BUILD_FAILED,
+                          "kernel %.80s is not compiled: the process ends",
+                          commands->executable->plan->launches.items[index].kernel);
+    kiln_status status = enqueue_kernel(commands, index, event, error);
+    if (!status)
+        kiln__compiler_launched(commands->stream->queue, *event);
+    kiln__compiler_leave();
+    return status;
+}
+
+static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
+{
+    const struct kiln__executable *executable = commands->executable;
+    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    if (executable->left_out[index]) {
         commands->left--;
         return KILN_OK;
     }
     cl_event own, *event = launch_event(commands, &own);
-    if (launch->source == KILN__SOURCE_CLBLAST) {
-        if (!atomic_exchange(&runtime->uses_clblast, true))
-            kiln__clblast_begin();
-        kiln_status status =
-            kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
-                                  commands->executable->memory, event, error);
-        if (status)
-            return status;
-    } else {
-        cl_int code = clEnqueueNDRangeKernel(
-            commands->stream->queue, commands->executable->kernels[index], launch->dimensions, NULL,
-            launch->global, launch->local, 0, NULL, event);
-        if (code)
-            return kiln__cl_fail(error, "clEnqueueNDRangeKernel", code);
-    }
+    kiln_status status = compiles(commands) ? enqueue_first(commands, index, event, error)
+                                            : enqueue_kernel(commands, index, event, error);
+    if (status)
+        return status;
     commands->launched++;
     if (!own)
         return KILN_OK;
-    const struct kiln__executable *executable = commands->executable;
     return keep(commands, own,
                 &(struct kiln__trace_span){
                     .name = launch->kernel,

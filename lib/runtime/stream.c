@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "plan/plan.h"
+#include "programs/compiler_guard.h"
 #include "programs/fetch_interlock.h"
 #include "runtime/runtime.h"
 
@@ -79,8 +80,10 @@ void kiln__stream_destroy(struct kiln__stream *stream)
 {
     if (!stream)
         return;
-    if (stream->gated)
+    if (stream->gated) {
         kiln__gate_remove_queue(stream->queue);
+        kiln__compiler_forget(stream->queue);
+    }
     kiln__runs_destroy(stream->runs);
     kiln__run_destroy_spare(stream);
     kiln__staging_destroy(stream->staging);

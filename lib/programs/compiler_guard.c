@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "programs/compiler_guard.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/vector.h"
+
+#define MS INT64_C(1000000)
+#define LONGEST_STILL_NS (1000 * MS)    /* while nothing is compiled and nothing changes */
+#define LONGEST_COMPILE_NS (10000 * MS) /* of one kernel, on a machine without time */
+#define LONGEST_DOUBT_NS (200 * MS)     /* until a main thread that ends alone has gone */
+
+/* A command whose kernel the driver may have to compile. */
+struct launch {
+    cl_command_queue queue;
+    cl_event event;
+};
+
+/* Guards what follows. Nothing that can wait is called with it. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned inside; /* threads that compile */
+static KILN__VECTOR(struct launch) launches;
+static pid_t ending; /* the process that ends; a child of fork has a number of its own */
+
+static int64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = MS}, NULL);
+}
+
+static bool is_main_thread(void)
+{
+    return syscall(SYS_gettid) == getpid();
+}
+
+/* ---- launches ---- */
+
+/* CL_QUEUED, CL_SUBMITTED, CL_RUNNING, CL_COMPLETE, or an error below 0. */
+static cl_int state_of(const struct launch *launch)
+{
+    cl_int state = CL_COMPLETE;
+    if (clGetEventInfo(launch->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                       NULL))
+        return CL_COMPLETE;
+    return state;
+}
+
+/* Drops what is compiled, and what is in `queue`. */
+static void sweep(cl_command_queue queue)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < launches.count; i++) {
+        const struct launch launch = launches.items[i];
+        if (launch.queue != queue && state_of(&launch) > CL_RUNNING)
+            launches.items[kept++] = launch;
+        else
+            clReleaseEvent(launch.event);
+    }
+    launches.count = kept;
+    if (!kept)
+        kiln__vector_free(&launches);
+}
+
+void kiln__compiler_launched(cl_command_queue queue, cl_event event)
+{
+    pthread_mutex_lock(&mutex);
+    sweep(NULL);
+    struct launch *launch = kiln__vector_push(&launches);
+    if (launch && clRetainEvent(event))
+        launches.count--;
+    else if (launch)
+        *launch = (struct launch){queue, event};
+    pthread_mutex_unlock(&mutex);
+}
+
+void kiln__compiler_forget(cl_command_queue queue)
+{
+    pthread_mutex_lock(&mutex);
+    sweep(queue);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* ---- the end ---- */
+
+/* What keeps the end waiting. */
+struct work {
+    size_t left;   /* threads and launches */
+    bool compiles; /* one is at it, or has the compiler before it */
+};
+
+static struct work look(void)
+{
+    pthread_mutex_lock(&mutex);
+    sweep(NULL);
+    struct work work = {inside + launches.count, inside > 0};
+    for (size_t i = 0; i < launches.count; i++)
+        work.compiles |= state_of(&launches.items[i]) == CL_SUBMITTED;
+    pthread_mutex_unlock(&mutex);
+    return work;
+}
+
+/* A launch that waits for a command that takes long, or never ends, is not compiled yet. */
+static void await_compiler(void)
+{
+    int64_t changed = now();
+    size_t before = 0;
+    struct work work;
+    while ((work = look()).left) {
+        if (work.left != before)
+            changed = now();
+        before = work.left;
+        if (now() - changed > (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
+            return;
+        nap();
+    }
+}
+
+static void stop_compiling(void *process)
+{
+    if ((pid_t)(intptr_t)process != getpid())
+        return;
+    pthread_mutex_lock(&mutex);
+    ending = getpid();
+    pthread_mutex_unlock(&mutex);
+    await_compiler();
+}
+
+/* glibc's and others', for C++; not declared anywhere. */
+extern int __cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+__attribute__((constructor)) void kiln__compiler_guard_exit(void)
+{
+    static pid_t guarded; /* the main thread's alone */
+    pid_t process = getpid();
+    if (!is_main_thread() || guarded == process || !__cxa_thread_atexit_impl)
+        return;
+    if (!__cxa_thread_atexit_impl(stop_compiling, (void *)(intptr_t)process, &__dso_handle))
+        guarded = process;
+}
+
+/* ---- from outside ---- */
+
+/* A main thread may end alone, by pthread_exit(): its process is a zombie with threads. */
+static bool main_thread_has_gone(void)
+{
+    char text[512] = "";
+    FILE *file = fopen("/proc/self/stat", "re");
+    if (!file)
+        return false;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end && strncmp(name_end, ") Z", 3) == 0;
+}
+
+static bool enter(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool may = ending != getpid() || is_main_thread();
+    inside += may;
+    pthread_mutex_unlock(&mutex);
+    return may;
+}
+
+static void go_on(void)
+{
+    pthread_mutex_lock(&mutex);
+    ending = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool kiln__compiler_enter(void)
+{
+    int64_t until = 0;
+    while (!enter()) {
+        until = until ? until : now() + LONGEST_DOUBT_NS;
+        if (main_thread_has_gone())
+            go_on();
+        else if (now() > until)
+            return false;
+        nap();
+    }
+    return true;
+}
+
+void kiln__compiler_leave(void)
+{
+    pthread_mutex_lock(&mutex);
+    inside--;
+    pthread_mutex_unlock(&mutex);
+}
